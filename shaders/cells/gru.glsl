@@ -1,0 +1,37 @@
+// The GRU's fused gate math (DML_OPERATOR_GRU, ONNX GRU), gates z r h:
+//   z = f(x_z + h R_z),  r = f(x_r + h R_r)
+//   n = g(x_h + (r * h) R_h), or with LINEAR_BEFORE_RESET  n = g(x_h + r * (h R_h + Rb_h))
+//   h' = (1 - z) * n + z * h
+// x_* are the input's parts with their biases. Without LINEAR_BEFORE_RESET the candidate needs r of all units first: a
+// step has two phases, the second of which multiplies R_h with r * h.
+layout(constant_id = 70) const uint LINEAR_BEFORE_RESET = 0;
+const uint PHASES = LINEAR_BEFORE_RESET != 0 ? 1 : 2;
+
+const uint RESET_H_SLOT = 2;
+const uint Z_SLOT = 3;
+
+uint first_gate(uint phase) { return phase == 0 ? 0 : 2; }
+uint end_gate(uint phase) { return phase + 1 == PHASES ? 3 : 2; }
+uint source_slot(uint phase, uint h_slot) { return phase == 0 ? h_slot : RESET_H_SLOT; }
+
+// One phase of one step for one unit of a row; the last phase returns the new h.
+// x: the input's part of each gate; r: the recurrent part of the phase's gates.
+float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 r)
+{
+    float h = load_state(h_slot, row, unit);
+    float z;
+    if (phase == 0) {
+        z = activate_f(clip(x[0] + r[0]));
+        float reset = activate_f(clip(x[1] + r[1]));
+        if (PHASES == 2) {
+            store_state(Z_SLOT, row, unit, z);
+            store_state(RESET_H_SLOT, row, unit, reset * h);
+            return h;
+        }
+        r[2] *= reset;
+    } else {
+        z = load_state(Z_SLOT, row, unit);
+    }
+    float candidate = activate_g(clip(x[2] + r[2]));
+    return (1.0 - z) * candidate + z * h;
+}

@@ -1,0 +1,253 @@
+"""DirectML's enumerations and structures, spelled as DirectML.h spells them. Pure data: `problem` checks them.
+
+Where the C structures hold a count beside a pointer, the count is optional here and only checked when given.
+Sources: the DirectML reference pages of each structure (DML_GRU_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Any
+
+
+class DML_TENSOR_DATA_TYPE(IntEnum):
+    UNKNOWN = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    UINT32 = 3
+    UINT16 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT16 = 7
+    INT8 = 8
+    FLOAT64 = 9
+    UINT64 = 10
+    INT64 = 11
+
+
+class DML_TENSOR_TYPE(IntEnum):
+    INVALID = 0
+    BUFFER = 1
+
+
+class DML_TENSOR_FLAGS(IntFlag):
+    NONE = 0
+    OWNED_BY_DML = 1
+
+
+class DML_RECURRENT_NETWORK_DIRECTION(IntEnum):
+    FORWARD = 0
+    BACKWARD = 1
+    BIDIRECTIONAL = 2
+
+
+class DML_EXECUTION_FLAGS(IntFlag):
+    NONE = 0
+    ALLOW_HALF_PRECISION_COMPUTATION = 1
+    DISABLE_META_COMMANDS = 2
+    DESCRIPTORS_VOLATILE = 4
+
+
+class DML_OPERATOR_TYPE(IntEnum):
+    """The operator types that this package knows, with DirectML's values."""
+
+    INVALID = 0
+    ACTIVATION_ELU = 35
+    ACTIVATION_HARDMAX = 36
+    ACTIVATION_HARD_SIGMOID = 37
+    ACTIVATION_IDENTITY = 38
+    ACTIVATION_LEAKY_RELU = 39
+    ACTIVATION_LINEAR = 40
+    ACTIVATION_LOG_SOFTMAX = 41
+    ACTIVATION_PARAMETERIZED_RELU = 42
+    ACTIVATION_PARAMETRIC_SOFTPLUS = 43
+    ACTIVATION_RELU = 44
+    ACTIVATION_SCALED_ELU = 45
+    ACTIVATION_SCALED_TANH = 46
+    ACTIVATION_SIGMOID = 47
+    ACTIVATION_SOFTMAX = 48
+    ACTIVATION_SOFTPLUS = 49
+    ACTIVATION_SOFTSIGN = 50
+    ACTIVATION_TANH = 51
+    ACTIVATION_THRESHOLDED_RELU = 52
+    GRU = 78
+    ACTIVATION_SHRINK = 90
+    ACTIVATION_CELU = 128
+    ACTIVATION_GELU = 157
+
+
+def _tuple(value: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if value is None else tuple(value)
+
+
+@dataclass(frozen=True)
+class DML_BUFFER_TENSOR_DESC:
+    """A tensor in a buffer: its data type, flags, sizes and, unless it is packed, strides in elements.
+
+    `TotalTensorSizeInBytes` defaults to the smallest size that holds it, rounded up to 4 bytes.
+    """
+
+    DataType: DML_TENSOR_DATA_TYPE
+    Sizes: Sequence[int]
+    Strides: Sequence[int] | None = None
+    Flags: DML_TENSOR_FLAGS = DML_TENSOR_FLAGS.NONE
+    TotalTensorSizeInBytes: int | None = None
+    GuaranteedBaseOffsetAlignment: int = 0
+    DimensionCount: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "Sizes", _tuple(self.Sizes))
+        object.__setattr__(self, "Strides", _tuple(self.Strides))
+
+
+@dataclass(frozen=True)
+class DML_TENSOR_DESC:
+    """A typed tensor description. Wherever one is asked for, a DML_BUFFER_TENSOR_DESC alone does too."""
+
+    Type: DML_TENSOR_TYPE
+    Desc: DML_BUFFER_TENSOR_DESC
+
+
+TensorDesc = DML_TENSOR_DESC | DML_BUFFER_TENSOR_DESC
+
+
+@dataclass(frozen=True)
+class DML_OPERATOR_DESC:
+    """A typed operator description. Wherever one is asked for, the structure in `Desc` alone does too."""
+
+    Type: DML_OPERATOR_TYPE
+    Desc: Any
+
+
+@dataclass(frozen=True)
+class ActivationDesc:
+    """What all DML_ACTIVATION_*_OPERATOR_DESC begin with. Fused in a recurrent operator, both tensors are None."""
+
+    InputTensor: TensorDesc | None = None
+    OutputTensor: TensorDesc | None = None
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_ELU_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_CELU_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 0.2
+    Beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_IDENTITY_OPERATOR_DESC(ActivationDesc):
+    pass
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 0.01
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_LINEAR_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.0
+    Beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.0
+    Beta: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_RELU_OPERATOR_DESC(ActivationDesc):
+    pass
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.67326319217681884765625
+    Gamma: float = 1.05070102214813232421875
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.0
+    Beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SHRINK_OPERATOR_DESC(ActivationDesc):
+    Bias: float = 0.0
+    Threshold: float = 0.5
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SIGMOID_OPERATOR_DESC(ActivationDesc):
+    pass
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
+    Steepness: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):
+    pass
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_TANH_OPERATOR_DESC(ActivationDesc):
+    pass
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(ActivationDesc):
+    Alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_GELU_OPERATOR_DESC(ActivationDesc):
+    pass
+
+
+@dataclass(frozen=True)
+class DML_GRU_OPERATOR_DESC:
+    """A one-layer gated recurrent unit (DML_OPERATOR_GRU), gates in the order z r h.
+
+    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 but
+    the lengths:
+
+    InputTensor {1, T, B, I}, WeightTensor {1, D, 3H, I}, RecurrenceTensor {1, D, 3H, H}, and, each of them optional,
+    BiasTensor {1, 1, D, 6H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
+    OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
+    ActivationDescs: f and g for each direction, the forward one first.
+    """
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    LinearBeforeReset: bool = False
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ActivationDescs", tuple(self.ActivationDescs))
+
+
+__all__ = sorted(name for name in globals() if name.startswith("DML_"))

@@ -1,0 +1,199 @@
+"""The one module that imports kp: devices, buffers, kernels, and submissions with real ordering between dispatches."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from . import kernels, vulkan
+from .errors import DriverError, InvalidArgumentError
+from .vulkan import DeviceInfo
+
+try:
+    import kp
+except ImportError as error:
+    if "libvulkan" in str(error):
+        raise DriverError(vulkan.NO_LOADER) from None
+    raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): run `make setup` in vkdml's source tree, "
+                      "or install a wheel of kp 0.9.0") from None
+
+
+T = TypeVar("T")
+
+
+def select_device(device: int | str | None) -> DeviceInfo:
+    """A device by its index, by a part of its name, or by default VKDML_DEVICE's (either), or a real GPU, or the first.
+
+    Raises DriverError when there is none or none that matches.
+    """
+    infos = vulkan.enumerate_devices()
+    wanted = os.environ.get("VKDML_DEVICE") if device is None else device
+    if wanted is None or wanted == "":
+        return vulkan.default_device(infos)
+    for info in infos:
+        if str(info.index) == str(wanted):
+            return info
+    for info in infos:
+        if isinstance(wanted, str) and wanted.lower() in info.name.lower():
+            return info
+    listed = "; ".join(f"{info.index}: {info.name}" for info in infos)
+    raise DriverError(f"no Vulkan device {wanted!r}; there are {listed}. Choose one by index or name, "
+                      "or install its driver")
+
+
+class Buffer:
+    """Device memory for one tensor, with a view of it that the host can write and read between submissions.
+
+    Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
+    record_readback move it. `upload` and `download` do both at once.
+    """
+
+    def __init__(self, gpu: Gpu, size_in_bytes: int) -> None:
+        self.gpu = gpu
+        self.size_in_bytes = size_in_bytes
+        self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32)))
+        self._bytes = self._tensor.data()
+
+    def host(self, dtype: Any = np.float32) -> np.ndarray:
+        """The host's copy as a flat array of a 4-byte dtype, writable and not copied."""
+        return self._bytes.view(dtype)
+
+    def write(self, array: np.ndarray) -> None:
+        """Copy an array's elements, in C order, to the start of the host's copy. It must fit and hold 4-byte elements."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if flat.itemsize != 4 or flat.nbytes > self.size_in_bytes:
+            raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
+                                       f"4-byte elements, at most {self.size_in_bytes} bytes")
+        self._bytes[:flat.size] = flat.view(np.uint32)
+
+    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+        """A new array from the start of the host's copy."""
+        count = int(np.prod(shape))
+        if count * 4 > self.size_in_bytes:
+            raise InvalidArgumentError("Buffer.read", "shape", tuple(shape), f"at most {self.size_in_bytes} bytes")
+        return self.host(dtype)[:count].reshape(shape).copy()
+
+    def upload(self, array: np.ndarray) -> None:
+        """`write`, then bring it to the device."""
+        self.write(array)
+        commands = self.gpu.create_commands()
+        commands.upload(self)
+        commands.execute()
+
+    def download(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+        """Bring it from the device, then `read`."""
+        commands = self.gpu.create_commands()
+        commands.readback(self)
+        commands.execute()
+        return self.read(shape, dtype)
+
+
+class Kernel:
+    """A specialized pipeline with its buffers bound."""
+
+    def __init__(self, algorithm: Any, reads: frozenset[Buffer], writes: frozenset[Buffer]) -> None:
+        self.algorithm = algorithm
+        self.reads = reads
+        self.writes = writes
+
+
+class Commands:
+    """Work recorded once and executed any number of times, in order.
+
+    kp records no barrier between two dispatches, so what depends on an earlier dispatch goes to a new submission, whose
+    fence orders it. Within a submission these pairs are ordered by kp's own barriers: upload before the dispatch that
+    reads, dispatch before the readback of what it wrote.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._submissions: list[Any] = []
+        self._checks: list[Callable[[], None]] = []
+        self._start_submission()
+
+    def _start_submission(self) -> None:
+        self._uploaded: set[Buffer] = set()
+        self._read: set[Buffer] = set()
+        self._written: set[Buffer] = set()
+        self._copied: set[Buffer] = set()
+        self._open = False
+
+    def _record(self, operation: Any) -> None:
+        if not self._open:
+            self._submissions.append(_driver_call(self._gpu._manager.sequence))
+            self._open = True
+        _driver_call(lambda: self._submissions[-1].record(operation))
+
+    def before_execute(self, check: Callable[[], None]) -> None:
+        """Call `check` at each execution, before any work; it raises to refuse."""
+        self._checks.append(check)
+
+    def upload(self, buffer: Buffer) -> None:
+        if buffer in self._uploaded | self._read | self._written | self._copied:
+            self._start_submission()
+        self._record(kp.OpTensorSyncDevice([buffer._tensor]))
+        self._uploaded.add(buffer)
+
+    def dispatch(self, kernel: Kernel, push: Sequence[int]) -> None:
+        touched_before = self._uploaded | self._read | self._written | self._copied
+        if kernel.reads & self._written or kernel.writes & touched_before:
+            self._start_submission()
+        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(push, np.uint32)))
+        self._read |= kernel.reads
+        self._written |= kernel.writes
+
+    def readback(self, buffer: Buffer) -> None:
+        if buffer in self._uploaded | self._copied:
+            self._start_submission()
+        self._record(kp.OpTensorSyncLocal([buffer._tensor]))
+        self._copied.add(buffer)
+
+    def execute(self) -> None:
+        """Run all of it and wait."""
+        with self._gpu.lock:
+            for check in self._checks:
+                check()
+            for submission in self._submissions:
+                _driver_call(submission.eval)
+
+
+class Gpu:
+    """One opened Vulkan device."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+        self.lock = threading.RLock()  # nothing in kp is thread-safe
+        self._manager = _driver_call(lambda: kp.Manager(info.index))
+        self.placeholder = Buffer(self, 16)
+
+    def create_commands(self) -> Commands:
+        return Commands(self)
+
+    def create_kernel(self, name: str, constants: dict[str, int], buffers: Sequence[Buffer], writes: Iterable[Buffer],
+                      groups: tuple[int, int, int], push_count: int) -> Kernel:
+        """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
+        kernel = kernels.load(name)
+        algorithm = _driver_call(lambda: self._manager.algorithm(
+            [buffer._tensor for buffer in buffers], kernel.spirv, list(groups), kernel.specialize(constants),
+            np.zeros(push_count, np.uint32)))
+        written = frozenset(writes) - {self.placeholder}
+        return Kernel(algorithm, frozenset(buffers) - {self.placeholder} - written, written)
+
+
+@cache
+def open_device(info: DeviceInfo) -> Gpu:
+    """The process's one Gpu for a device, so that buffers can pass between all that use it."""
+    return Gpu(info)
+
+
+def _driver_call(call: Callable[[], T]) -> T:
+    """What kp and the driver raise, as a DriverError."""
+    try:
+        return call()
+    except (RuntimeError, MemoryError) as error:
+        raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error

@@ -1,0 +1,20 @@
+"""The family of errors. Every message names the operator, the field, what was found and what is allowed."""
+
+from __future__ import annotations
+
+
+class VkdmlError(Exception):
+    """Anything that vkdml refuses or cannot do."""
+
+
+class InvalidArgumentError(VkdmlError, ValueError):
+    """A descriptor, tensor, attribute or argument that cannot be accepted. Raised before any work."""
+
+    def __init__(self, operator: str, field: str, found: object, expected: str) -> None:
+        super().__init__(f"{operator}: {field}: found {found}; expected {expected}")
+        self.operator = operator
+        self.field = field
+
+
+class DriverError(VkdmlError, RuntimeError):
+    """No usable Vulkan loader, driver or device, or a failure that the driver reported."""

@@ -1,0 +1,273 @@
+"""The operators on numpy arrays in ONNX's shapes. What was compiled and packed for one call serves the next like it."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import activations as activation_table
+from . import cells
+from .cells import Cell
+from .descs import (
+    DML_BUFFER_TENSOR_DESC,
+    DML_GRU_OPERATOR_DESC,
+    DML_OPERATOR_DESC,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+    ActivationDesc,
+)
+from .errors import DriverError, InvalidArgumentError
+from .operator import INITIALIZED, CommandRecorder, Device, Dispatchable, check_lengths
+from .problem import evaluate, expect_sizes
+from .schedule import Options
+
+_DIRECTIONS = {
+    "forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
+    "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
+    "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
+}
+_SESSIONS_KEPT = 16
+_sessions: OrderedDict[Any, _Session] = OrderedDict()
+_default_devices: dict[None, Device] = {}
+
+Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
+
+
+def gru(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    initial_h: np.ndarray | None = None,
+    sequence_lens: np.ndarray | None = None,
+    direction: str = "forward",
+    activations: Activations | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    linear_before_reset: bool = False,
+    layout: int = 0,
+    device: Device | None = None,
+    options: Options = Options(),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Run a gated recurrent unit (ONNX GRU-22, DML_OPERATOR_GRU) on a Vulkan device.
+
+    Args:
+        x: input, float32 [T, B, I] (T time steps, B batch rows, I inputs).
+        w: input weights, float32 [D, 3H, I]; gates z r h. D is 2 for direction "bidirectional", else 1.
+        r: recurrent weights, float32 [D, 3H, H].
+        b: biases Wb and Rb side by side, float32 [D, 6H]; 0 if left out.
+        initial_h: float32 [D, B, H]; 0 if left out.
+        sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
+        direction: "forward", "reverse" or "bidirectional".
+        activations: f and g for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh if left out.
+        activation_alpha, activation_beta: for ONNX names, consumed in order by those that take one.
+        clip: bound on what goes into an activation, or None.
+        linear_before_reset: whether the candidate's recurrent part is computed before the reset gate is applied.
+        layout: 1 for batch first: x [B, T, I], initial_h and y_h [B, D, H], y [B, T, D, H].
+        device: where to run; one opened at the first call by default (see Device).
+        options: what to force in the schedule.
+
+    Returns:
+        y, float32 [T, D, B, H]: h after each step; and y_h, float32 [D, B, H]: h after each row's last step, 0 for a
+        row of length 0.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong; the message names it, what was found and what is allowed.
+        DriverError: no device, or the driver failed.
+    """
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "SequenceLengthsTensor": sequence_lens}
+    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                  "activation_beta": activation_beta, "clip": clip, "linear_before_reset": linear_before_reset,
+                  "layout": layout}
+    y, y_h = recurrent("gru", cells.GRU, arrays, attributes, (True, True), device, options)
+    return y, y_h
+
+
+def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
+              device: Device | None = None, options: Options = Options()) -> list[np.ndarray]:
+    """Run a cell on arrays by DirectML field, in ONNX's shapes.
+
+    name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
+    """
+    checked = {field: _convert(name, cell, field, array) for field, array in arrays.items()}
+    key = (device, cell.name, options, tuple(wanted), tuple(map(_hashable, attributes.values())),
+           *[None if array is None else array.shape for array in checked.values()])
+    try:
+        session = _sessions.get(key)
+    except TypeError:
+        raise InvalidArgumentError(name, "attributes", dict(attributes), "numbers, strings and lists of them") from None
+    if session is None:
+        device = device or _default_device()
+        session = _Session(name, cell, checked, attributes, wanted, device, options)
+        _sessions[key] = session
+        if len(_sessions) > _SESSIONS_KEPT:
+            _sessions.popitem(last=False)
+    _sessions.move_to_end(key)
+    try:
+        return session.run(checked)
+    except DriverError:
+        _sessions.pop(key, None)
+        raise
+
+
+def _default_device() -> Device:
+    if None not in _default_devices:
+        _default_devices[None] = Device()
+    return _default_devices[None]
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def _convert(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
+    """The array as the device takes it: packed float32, or uint32 lengths. Refused where that would change a value."""
+    argument = cell.arguments[field]
+    if array is None:
+        if field not in cell.optional:
+            raise InvalidArgumentError(name, argument, "None", "an array")
+        return None
+    array = np.asarray(array)
+    if field == "SequenceLengthsTensor":
+        if array.dtype.kind not in "iu":
+            raise InvalidArgumentError(name, argument, array.dtype, "an integer type")
+        return array
+    if not np.can_cast(array.dtype, np.float32, "safe"):
+        raise InvalidArgumentError(name, argument, array.dtype, "float32, or a type that converts to it exactly")
+    return np.ascontiguousarray(array, np.float32)
+
+
+class _Session:
+    """A compiled operator with its buffers and recorded commands, for all calls with the same shapes and attributes."""
+
+    def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
+                 wanted: Sequence[bool], device: Device, options: Options) -> None:
+        self.name = name
+        desc, self.shapes = _describe(name, cell, arrays, attributes, wanted)
+        operator = device.create_operator(desc, clip=attributes["clip"])
+        self.compiled = device.compile_operator(operator, options=options)
+        self.device = device
+        self.buffers = {field: device.create_buffer(tensor.size_in_bytes)
+                        for field, tensor in operator.problem.tensors.items() if tensor is not None}
+        self.packed: dict[str, np.ndarray] = {}
+        self.initialize = self._record(device.create_operator_initializer(self.compiled))
+        self.execute: CommandRecorder | None = None
+
+    def _record(self, dispatchable: Dispatchable) -> CommandRecorder:
+        """Upload what the dispatch takes, run it, and read back what it makes."""
+        recorder = self.device.create_command_recorder()
+        table = self.device.create_binding_table(dispatchable)
+        bound = {field: self.buffers[field] for field in table.missing()}
+        inputs = [bound.get(field) for field in self.compiled.input_fields]
+        outputs = [bound.get(field) for field in self.compiled.output_fields]
+        table.bind_inputs(inputs)
+        table.bind_outputs(outputs)
+        for buffer in filter(None, inputs):
+            recorder.record_upload(buffer)
+        recorder.record_dispatch(dispatchable, table)
+        for buffer in filter(None, outputs):
+            recorder.record_readback(buffer)
+        return recorder
+
+    def run(self, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
+        problem = self.compiled.problem
+        lengths = arrays["SequenceLengthsTensor"]
+        if lengths is not None:
+            check_lengths(self.name, lengths, problem.steps)
+        with self.device.lock:
+            self._pack({field: array for field, array in arrays.items() if array is not None and field in INITIALIZED})
+            for field, array in arrays.items():
+                if array is not None and field not in INITIALIZED:
+                    self.buffers[field].write(array.astype(np.uint32) if array is lengths else array)
+            self.execute = self.execute or self._record(self.compiled)
+            self.execute.execute()
+            return [self.buffers[field].read(self.shapes[field]) for field in self.compiled.output_fields
+                    if field in self.buffers]
+
+    def _pack(self, weights: dict[str, np.ndarray]) -> None:
+        """Initialize the operator, unless these very weights are packed already."""
+        if self.packed and all(np.array_equal(array.view(np.uint32), self.packed[field]) for field, array in weights.items()):
+            return
+        for field, array in weights.items():
+            self.buffers[field].write(array)
+        self.packed = {}  # stays so if the driver fails
+        self.initialize.execute()
+        self.packed = {field: array.view(np.uint32).copy() for field, array in weights.items()}
+
+
+def _describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
+              wanted: Sequence[bool]) -> tuple[DML_GRU_OPERATOR_DESC, dict[str, tuple[int, ...]]]:
+    """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions."""
+    direction, layout = attributes["direction"], attributes["layout"]
+    if direction not in _DIRECTIONS:
+        raise InvalidArgumentError(name, "direction", repr(direction), "one of " + ", ".join(_DIRECTIONS))
+    if layout not in (0, 1):
+        raise InvalidArgumentError(name, "layout", repr(layout), "0 or 1")
+    sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
+    shapes = {}
+    tensors = {}
+    fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
+    for field, formulas in (cell.inputs | cell.outputs).items():
+        if not fields[field]:
+            continue
+        dims = _onnx_dims(formulas, layout)
+        shapes[field] = tuple(evaluate(dim, sizes) for dim in dims)
+        array = arrays.get(field)
+        if array is not None:
+            expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
+        tensors[field] = _tensor_desc(field, formulas, dims, sizes)
+    desc = DML_GRU_OPERATOR_DESC(
+        **tensors,  # type: ignore[arg-type]
+        ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
+        Direction=_DIRECTIONS[direction],
+        LinearBeforeReset=attributes["linear_before_reset"],
+    )
+    return desc, shapes
+
+
+def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
+    x, r = arrays["InputTensor"], arrays["RecurrenceTensor"]
+    assert x is not None
+    assert r is not None
+    for field, array in (("InputTensor", x), ("RecurrenceTensor", r)):
+        if array.ndim != 3 or 0 in array.shape:
+            dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
+            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}", f"[{dims}], none of them 0")
+    return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
+
+
+def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
+    """ONNX leaves out DirectML's sizes of 1; layout 1 puts the batch first."""
+    dims = [formula for formula in formulas if formula != "1"]
+    if layout and "B" in dims:
+        dims.remove("B")
+        dims.insert(0, "B")
+    return dims
+
+
+def _tensor_desc(field: str, formulas: Sequence[str], dims: Sequence[str], sizes: Mapping[str, int]) -> DML_BUFFER_TENSOR_DESC:
+    """DirectML's view of a packed array with ONNX's dimensions: its own order of them, by strides."""
+    strides = {dim: math.prod(evaluate(inner, sizes) for inner in dims[i + 1:]) for i, dim in enumerate(dims)}
+    data_type = DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else DML_TENSOR_DATA_TYPE.FLOAT32
+    return DML_BUFFER_TENSOR_DESC(data_type, [evaluate(formula, sizes) for formula in formulas],
+                                  [strides.get(formula, 0) for formula in formulas])
+
+
+def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:
+    given, alphas, betas = (attributes[key] for key in ("activations", "activation_alpha", "activation_beta"))
+    if given is None:
+        given = cell.default_activations * directions
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
+        raise InvalidArgumentError(name, "activations", repr(given), f"a list of {cell.activations * directions}")
+    if all(isinstance(activation, str) for activation in given):
+        return list(activation_table.from_onnx(name, given, alphas, betas))
+    if alphas or betas:
+        raise InvalidArgumentError(name, "activation_alpha or activation_beta", "values", "none: descriptors hold their own")
+    return list(given)

@@ -1,0 +1,139 @@
+"""ONNX nodes on a Vulkan device. Needs the package `onnx` (pip install 'vkdml[onnx]').
+
+Sources: the ONNX operator GRU, versions 1, 3, 7, 14 and 22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+try:
+    import onnx
+    from onnx.backend.base import namedtupledict
+except ImportError:
+    raise ImportError("vkdml.onnx needs the package onnx: pip install onnx") from None
+
+from . import cells
+from .cells import Cell
+from .errors import InvalidArgumentError
+from .functional import recurrent
+from .operator import Device
+
+_CELLS: dict[str, Cell] = {"GRU": cells.GRU}
+
+# Attributes by the operator version that brought them in; None: this version took it out.
+_ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
+    "GRU": {
+        1: {"activations": None, "activation_alpha": None, "activation_beta": None, "clip": None, "direction": "forward",
+            "hidden_size": None, "output_sequence": 0},
+        3: {"linear_before_reset": 0},
+        7: {},
+        14: {"layout": 0},
+        22: {},
+    },
+}
+_REMOVED = {"output_sequence": 7}
+
+
+def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: str | Device | None = None,
+             outputs_info: Any = None, *, opset_version: int | None = None, **kwargs: Any) -> tuple[np.ndarray, ...]:
+    """Run one GRU node (onnx.backend.base.Backend.run_node).
+
+    Args:
+        node: a NodeProto of op type GRU, of operator version 1, 3, 7, 14 or 22.
+        inputs: arrays in the order of the node's inputs, with None for those left out or without them; or by name.
+            X, W, R, B and initial_h float32, sequence_lens integers.
+        device: a Device, or its index or a part of its name; the default one if None, "CPU" or "CUDA" (what
+            onnx.backend's callers pass by default has no meaning here).
+        opset_version: the opset that the node is written for; by default the newest that `onnx` knows.
+
+    Returns:
+        A named tuple of the outputs that the node names, in their order.
+
+    Raises:
+        InvalidArgumentError: an attribute or input that the operator's version does not allow.
+    """
+    operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
+    if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
+        raise InvalidArgumentError(operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
+    cell = _CELLS[node.op_type]
+    arrays = _inputs(operator, cell, node, inputs)
+    attributes = _attributes(operator, node, opset_version)
+    _check_hidden_size(operator, attributes.pop("hidden_size"), arrays)
+    attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
+    names = _outputs(operator, cell, node)
+    results = recurrent(operator, cell, arrays, {"layout": 0, "linear_before_reset": 0} | attributes,
+                        [bool(name) for name in names], _device(device))
+    return namedtupledict("Outputs", [name for name in names if name])(*results)
+
+
+def _device(device: str | Device | None) -> Device | None:
+    if device is None or isinstance(device, Device):
+        return device
+    if str(device).split(":")[0] in ("CPU", "CUDA", "VULKAN"):
+        return None
+    return Device(device)
+
+
+def _attributes(operator: str, node: onnx.NodeProto, opset_version: int | None) -> dict[str, Any]:
+    opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+    versions = _ATTRIBUTES[node.op_type]
+    if not isinstance(opset, int) or opset < min(versions):
+        raise InvalidArgumentError(operator, "opset_version", opset, f"a whole number from {min(versions)}")
+    version = max(v for v in versions if v <= opset)
+    allowed = {name: default for v, names in versions.items() if v <= version for name, default in names.items()
+               if version < _REMOVED.get(name, version + 1)}
+    given = {}
+    for attribute in node.attribute:
+        if attribute.name not in allowed:
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}", f"it in operator version {version}",
+                                       "one of " + ", ".join(allowed))
+        given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
+    return allowed | given
+
+
+def _plain(value: Any) -> Any:
+    """Bytes as text, and an empty list as the absent attribute it stands for."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value] or None
+    return value
+
+
+def _check_hidden_size(operator: str, hidden_size: int | None, arrays: Mapping[str, Any]) -> None:
+    found = np.shape(arrays["RecurrenceTensor"])[-1:]
+    if hidden_size is not None and found and found[0] != hidden_size:
+        raise InvalidArgumentError(operator, "hidden_size", hidden_size, f"{found[0]}, the last dimension of R")
+
+
+def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by DirectML field, for the node's inputs in ONNX's order."""
+    fields = [field for field in cell.arguments if field in cell.inputs]
+    names = list(node.input)
+    if len(names) > len(fields):
+        raise InvalidArgumentError(operator, "input", f"{len(names)} inputs", f"at most {len(fields)}")
+    given = [name for name in names if name]
+    if isinstance(inputs, Mapping):
+        missing = [name for name in given if name not in inputs]
+        if missing:
+            raise InvalidArgumentError(operator, "inputs", f"none named {missing[0]!r}", "all of " + ", ".join(given))
+        values = [inputs[name] if name else None for name in names]
+    elif len(inputs) == len(names):
+        values = [value if name else None for name, value in zip(names, inputs)]
+    elif len(inputs) == len(given):
+        rest = iter(inputs)
+        values = [next(rest) if name else None for name in names]
+    else:
+        raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
+    return dict.fromkeys(fields) | dict(zip(fields, values))
+
+
+def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:
+    names = list(node.output)
+    if not any(names) or len(names) > len(cell.outputs):
+        raise InvalidArgumentError(operator, "output", names, f"1 to {len(cell.outputs)} names, at least one not empty")
+    return names + [""] * (len(cell.outputs) - len(names))

@@ -1,0 +1,286 @@
+"""DirectML's objects in Python's names: device, operator, compiled operator, initializer, binding table, recorder.
+
+The life cycle is DirectML's: create, compile, initialize, bind, record, execute. One thing is ours: the weights and
+biases are bound when the operator is initialized, and packed there once. DirectML would do so for OWNED_BY_DML tensors,
+which it does not support for recurrent operators.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import problem as problems
+from . import schedule, vulkan
+from .descs import DML_EXECUTION_FLAGS
+from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .errors import InvalidArgumentError
+from .problem import Problem, Tensor
+from .schedule import NONE, Dispatch, Options
+from .vulkan import DeviceInfo
+
+INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor")  # inputs of the initializer; all others, of an execution
+_KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
+
+
+class Operator:
+    """A checked operator descriptor (IDMLOperator). Made by Device.create_operator."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+
+class CompiledOperator:
+    """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator)."""
+
+    def __init__(self, gpu: Gpu, problem: Problem, options: Options) -> None:
+        self.problem = problem
+        self.plan = schedule.plan(problem, gpu.info, options)
+        self.is_initialized = False
+        self._gpu = gpu
+        self._internal: dict[str, Buffer] = {}
+        self._kernels: OrderedDict[tuple, Kernel] = OrderedDict()
+
+    @property
+    def input_fields(self) -> tuple[str, ...]:
+        """The operator's inputs in binding order."""
+        return tuple(self.problem.cell.inputs)
+
+    @property
+    def output_fields(self) -> tuple[str, ...]:
+        return tuple(self.problem.cell.outputs)
+
+    def record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
+        if not self._internal:
+            self._internal = {name: Buffer(self._gpu, size) for name, size in self.plan.internal.items()}
+        buffers = bound | self._internal | {NONE: self._gpu.placeholder}
+        for dispatch in dispatches:
+            commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
+
+    def _kernel(self, dispatch: Dispatch, buffers: dict[str, Buffer]) -> Kernel:
+        """The chunks of a time loop differ in push constants only and share a pipeline."""
+        used = [buffers[name] for name in dispatch.buffers]
+        key = (dispatch.kernel, dispatch.groups, tuple(sorted(dispatch.constants.items())), tuple(map(id, used)))
+        if key not in self._kernels:
+            self._kernels[key] = self._gpu.create_kernel(dispatch.kernel, dispatch.constants, used,
+                                                         [buffers[name] for name in dispatch.writes],
+                                                         dispatch.groups, len(dispatch.push))
+            if len(self._kernels) > _KERNELS_KEPT:
+                self._kernels.popitem(last=False)
+        self._kernels.move_to_end(key)
+        return self._kernels[key]
+
+
+class OperatorInitializer:
+    """Packs the weights of one compiled operator (IDMLOperatorInitializer)."""
+
+    def __init__(self, compiled: CompiledOperator) -> None:
+        self.compiled = compiled
+
+
+Dispatchable = CompiledOperator | OperatorInitializer
+
+
+class BindingTable:
+    """Buffers bound to the tensors of a compiled operator or of its initializer (IDMLBindingTable).
+
+    For an initializer, the weights and the bias are bound; for execution, everything else.
+    """
+
+    def __init__(self, dispatchable: Dispatchable) -> None:
+        self.reset(dispatchable)
+
+    def reset(self, dispatchable: Dispatchable) -> None:
+        self.dispatchable = dispatchable
+        self.initializing = isinstance(dispatchable, OperatorInitializer)
+        self.compiled = dispatchable.compiled if isinstance(dispatchable, OperatorInitializer) else dispatchable
+        self.bound: dict[str, Buffer] = {}
+
+    def bind_inputs(self, bindings: Sequence[Buffer | None]) -> None:
+        """Bind the inputs, in DirectML's order. Where the descriptor has no tensor, and where this dispatch takes none
+        (weights and bias in an execution, all else in an initialization), the binding is None.
+        """
+        self._bind("bind_inputs", self.compiled.input_fields, bindings)
+
+    def bind_outputs(self, bindings: Sequence[Buffer | None]) -> None:
+        """Bind the outputs, in DirectML's order; None where the descriptor has no tensor."""
+        self._bind("bind_outputs", self.compiled.output_fields, bindings)
+
+    def missing(self) -> list[str]:
+        """Fields still to be bound before this can be recorded."""
+        fields = (*self.compiled.input_fields, *self.compiled.output_fields)
+        return [field for field in fields if self._takes(field) and field not in self.bound]
+
+    def _takes(self, field: str) -> bool:
+        return self.compiled.problem.tensors[field] is not None and (field in INITIALIZED) == self.initializing
+
+    def _bind(self, call: str, fields: Sequence[str], bindings: Sequence[Buffer | None]) -> None:
+        operator = self.compiled.problem.operator
+        if len(bindings) != len(fields):
+            raise InvalidArgumentError(operator, call, f"{len(bindings)} bindings", f"{len(fields)}: {', '.join(fields)}")
+        bound = {}
+        for field, buffer in zip(fields, bindings):
+            if buffer is None and not self._takes(field):
+                continue
+            bound[field] = self._check(operator, f"{call}: {field}", field, buffer)
+        self.bound.update(bound)
+
+    def _check(self, operator: str, what: str, field: str, buffer: Buffer | None) -> Buffer:
+        if not self._takes(field):
+            when = "is bound to the initializer" if not self.initializing and field in INITIALIZED else "has no tensor here"
+            raise InvalidArgumentError(operator, what, "a buffer", f"None: it {when}")
+        tensor = self.compiled.problem.tensor(field)
+        if not isinstance(buffer, Buffer):
+            raise InvalidArgumentError(operator, what, type(buffer).__name__,
+                                       f"a Buffer of {tensor.size_in_bytes} bytes or more")
+        if buffer.gpu is not self.compiled._gpu:
+            raise InvalidArgumentError(operator, what, f"a buffer of {buffer.gpu.info.name}",
+                                       "a buffer of the operator's device")
+        if buffer.size_in_bytes < tensor.size_in_bytes:
+            raise InvalidArgumentError(operator, what, f"{buffer.size_in_bytes} bytes", f"{tensor.size_in_bytes} bytes or more")
+        return buffer
+
+
+class CommandRecorder:
+    """Records dispatches and copies once, executes them any number of times (IDMLCommandRecorder and a command list)."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._commands = gpu.create_commands()
+        self._initialized: list[CompiledOperator] = []
+
+    def record_upload(self, buffer: Buffer) -> None:
+        """Bring the host's copy of a buffer to the device."""
+        self._commands.upload(buffer)
+
+    def record_readback(self, buffer: Buffer) -> None:
+        """Bring a buffer to the host's copy of it."""
+        self._commands.readback(buffer)
+
+    def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
+        """Record an initialization or an execution with what the table binds now."""
+        problem = table.compiled.problem
+        if table.dispatchable is not dispatchable:
+            raise InvalidArgumentError(problem.operator, "record_dispatch", "a binding table of another dispatchable",
+                                       "one created for, or reset to, this one")
+        if table.missing():
+            raise InvalidArgumentError(problem.operator, "record_dispatch", "no binding for " + ", ".join(table.missing()),
+                                       "all of them bound")
+        _check_aliases(problem, table.bound)
+        if isinstance(dispatchable, OperatorInitializer):
+            dispatchable.compiled.record(self._commands, dispatchable.compiled.plan.initialize, table.bound)
+            self._initialized.append(dispatchable.compiled)
+            return
+        if not dispatchable.is_initialized and dispatchable not in self._initialized:
+            raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
+                                       "its initializer recorded first")
+        if "SequenceLengthsTensor" in table.bound:
+            self._check_lengths(problem, table.bound["SequenceLengthsTensor"])
+        dispatchable.record(self._commands, dispatchable.plan.execute, table.bound)
+
+    def execute(self) -> None:
+        """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers."""
+        self._commands.execute()
+        for compiled in self._initialized:
+            compiled.is_initialized = True
+
+    def _check_lengths(self, problem: Problem, buffer: Buffer) -> None:
+        """Lengths that the host wrote are checked at each execution; the kernels bound what a device wrote."""
+        tensor = problem.tensor("SequenceLengthsTensor")
+
+        def check() -> None:
+            lengths = gather(buffer.host(np.uint32), tensor).reshape(-1)
+            check_lengths(problem.operator, lengths, problem.steps)
+
+        self._commands.before_execute(check)
+
+
+def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
+    """Refuse a sequence length below 0 or above T, naming the row."""
+    wrong = np.flatnonzero((lengths < 0) | (lengths > steps))
+    if wrong.size:
+        raise InvalidArgumentError(operator, f"sequence length of row {wrong[0]}", int(lengths[wrong[0]]),
+                                   f"0 to T = {steps}")
+
+
+def gather(flat: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """A view of a flat buffer with a tensor's sizes and strides."""
+    return np.lib.stride_tricks.as_strided(flat, tensor.sizes, [stride * flat.itemsize for stride in tensor.strides])
+
+
+def _check_aliases(problem: Problem, bound: dict[str, Buffer]) -> None:
+    for output in problem.cell.outputs:
+        others = [field for field, buffer in bound.items() if field != output and buffer is bound.get(output)]
+        if others:
+            raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
+
+
+class Device:
+    """A Vulkan device that runs DirectML's recurrent operators (IDMLDevice).
+
+    device: an index or a part of a name from Device.enumerate(); by default the environment variable VKDML_DEVICE
+    (either), or else a real GPU before a CPU driver. Raises DriverError when there is none.
+    """
+
+    def __init__(self, device: int | str | None = None) -> None:
+        self._gpu = open_device(select_device(device))
+
+    @staticmethod
+    def enumerate() -> list[DeviceInfo]:
+        """All Vulkan devices, in the order of their indices."""
+        return vulkan.enumerate_devices()
+
+    @property
+    def info(self) -> DeviceInfo:
+        return self._gpu.info
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held during every execution. Hold it around writes, an execution and reads that belong together."""
+        return self._gpu.lock
+
+    def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
+        """Check an operator descriptor: DML_OPERATOR_DESC or the structure alone. clip: ONNX's attribute of that name.
+
+        Raises InvalidArgumentError, before anything is allocated.
+        """
+        return Operator(problems.from_desc(desc, clip))
+
+    def compile_operator(self, operator: Operator, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
+                         options: Options = Options()) -> CompiledOperator:
+        """Plan an operator for this device. The flags are hints that change nothing here: results are always float32.
+
+        Raises InvalidArgumentError for what the device cannot hold, before anything is allocated.
+        """
+        try:
+            DML_EXECUTION_FLAGS(flags)
+        except (ValueError, TypeError):
+            raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS") from None
+        return CompiledOperator(self._gpu, operator.problem, options)
+
+    def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:
+        return OperatorInitializer(compiled)
+
+    def create_binding_table(self, dispatchable: Dispatchable) -> BindingTable:
+        return BindingTable(dispatchable)
+
+    def create_command_recorder(self) -> CommandRecorder:
+        return CommandRecorder(self._gpu)
+
+    def create_buffer(self, size_in_bytes: int) -> Buffer:
+        """Device memory: a multiple of 4 bytes, at most what a storage buffer of the device can hold."""
+        limit = min(problems.MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
+        if not isinstance(size_in_bytes, int) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
+            raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
+                                       f"a multiple of 4, from 4 to {limit}")
+        return Buffer(self._gpu, size_in_bytes)
+
+    def upload(self, array: np.ndarray) -> Buffer:
+        """A new buffer with an array's elements, in C order."""
+        buffer = self.create_buffer(array.nbytes)
+        buffer.upload(array)
+        return buffer

@@ -1,0 +1,328 @@
+"""Problem + device limits -> dispatches. Pure: no Vulkan here, and the same problem always gives the same plan.
+
+Two schedules, one gate math (shaders/cells/):
+- projected: the input's part of all gates first, as one matrix product for a whole chunk of time steps
+  (input_projection), then the time loop of the chunk in one dispatch (sequence).
+- fused: the time loop alone, which multiplies the input itself. One submission less; for few steps or few inputs.
+
+The time loop's workgroups each own a direction and some batch rows, so nothing passes between workgroups. Dispatches that
+depend on each other are marked by what they read and write; `device` keeps them apart by ending the submission.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import InvalidArgumentError
+from .problem import MAX_TENSOR_BYTES, Problem
+from .vulkan import DeviceInfo
+
+NONE = "none"  # stands for an optional tensor that is left out; bound to a placeholder that no kernel touches
+PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
+
+WORKSPACE_BYTES = 64 * 2**20  # for `gates`; more time steps than fit go through in chunks
+_PACK_WORKGROUP = 64
+# Most work in a submission: drivers kill what runs for seconds. At the slowest rates seen (1 GFLOP/s on a CPU driver).
+_FLOPS_PER_SUBMISSION = {True: 1e9, False: 4e9}
+# Rows that share each loaded weight. CPU drivers: more rows, fewer loads; beyond 16 the sums leave the registers.
+_MOST_ROWS = {True: 16, False: 8}
+_FUSED_INPUTS = 8  # with so few inputs, W costs less to load again each step than `gates` costs to store and load
+# llvmpipe ends all loops of an invocation, silently, after 65535 iterations of them together. Half of it is used: what
+# counts as an iteration there is not documented.
+_MOST_LOOP_ITERATIONS = {"llvmpipe": 32767}
+_GPU_WORKGROUPS = 64  # on a GPU, rows are shared only when this many workgroups remain
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to force instead of what the plan would choose; None leaves the choice. For tests and measurements.
+
+    lanes: use the subgroup-shuffle kernels. fused: the schedule of that name. rows: batch rows a workgroup carries.
+    workgroup: invocations (a multiple of the subgroup size with lanes). shared_state: keep h in shared memory (not with
+    lanes). chunk_steps: most time steps a dispatch runs.
+    """
+
+    lanes: bool | None = None
+    fused: bool | None = None
+    rows: int | None = None
+    workgroup: int | None = None
+    shared_state: bool | None = None
+    chunk_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One dispatch: a kernel, its specialization, its buffers by binding, and its push constants."""
+
+    kernel: str
+    constants: dict[str, int]
+    buffers: tuple[str, ...]
+    writes: tuple[str, ...]
+    groups: tuple[int, int, int]
+    push: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator."""
+
+    initialize: tuple[Dispatch, ...]
+    execute: tuple[Dispatch, ...]
+    internal: dict[str, int]
+
+
+def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Plan:
+    """Choose kernels, tiles and chunks. Raises InvalidArgumentError for what the device cannot hold."""
+    choice = _choose(problem, info, options)
+    built = Plan(
+        initialize=(_pack(problem, info, choice, "WeightTensor", PACKED_INPUT),
+                    _pack(problem, info, choice, "RecurrenceTensor", PACKED_HIDDEN)),
+        execute=tuple(dispatch for chunk in _chunks(problem, choice) for dispatch in _time_loop(problem, choice, chunk)),
+        internal=choice.internal(problem),
+    )
+    _check_limits(problem, info, built)
+    return built
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is decided, and the sizes that follow. Counts of vec4s are rounded up to whole blocks of `lanes`."""
+
+    lanes: int
+    fused: bool
+    rows: int
+    projection_rows: int
+    workgroup: int
+    shared_state: bool
+    chunk_steps: int
+    units: int
+    input_vecs: int
+    hidden_vecs: int
+    slots: int
+
+    @property
+    def suffix(self) -> str:
+        return "_lanes" if self.lanes > 1 else ""
+
+    def tiles(self, problem: Problem) -> int:
+        return _ceil_div(problem.batch, self.rows)
+
+    def internal(self, problem: Problem) -> dict[str, int]:
+        gates, directions = len(problem.cell.gates), problem.directions
+        sizes = {
+            PACKED_INPUT: directions * self.units * (self.input_vecs * gates + 1) * 16,
+            PACKED_HIDDEN: directions * self.units * (self.hidden_vecs * gates + 1) * 16,
+            STATE: directions * self.tiles(problem) * self.slots * self.rows * self.hidden_vecs * 16,
+        }
+        if not self.fused:
+            sizes[GATES] = self.chunk_steps * _gates_bytes(problem, self.units)
+        return sizes
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _ceil_div(value: int, divisor: int) -> int:
+    return -(-value // divisor)
+
+
+def _gates_bytes(problem: Problem, units: int) -> int:
+    """Bytes of `gates` for one time step."""
+    return problem.directions * problem.batch * units * 16
+
+
+def _choose(problem: Problem, info: DeviceInfo, options: Options) -> _Choice:
+    lanes = _choose_lanes(info, options)
+    rows = options.rows or _choose_rows(problem, info)
+    input_vecs = _round_up(_ceil_div(problem.inputs, 4), lanes)
+    hidden_vecs = _round_up(_ceil_div(problem.hidden, 4), lanes)
+    fused = problem.steps == 1 or problem.inputs <= _FUSED_INPUTS if options.fused is None else options.fused
+    most_iterations = _MOST_LOOP_ITERATIONS.get(info.driver, 2**32)
+
+    def iterations(workgroup: int) -> int:
+        """Of one time step's loops: over units, and over the blocks of each product; a loop's last check counts too."""
+        blocks = (hidden_vecs + input_vecs * fused) // lanes + 1 + fused
+        return problem.cell.phases(problem.linear_before_reset) * (_ceil_div(problem.hidden, workgroup) * (blocks + 1) + 2)
+
+    workgroup = options.workgroup or (lanes if lanes > 1 else min(_round_up(problem.hidden, 32), 128))
+    while not options.workgroup and 2 * iterations(workgroup) > most_iterations:
+        workgroup *= 2  # fewer units for each invocation
+    if workgroup % lanes or workgroup > info.max_workgroup_invocations or 2 * iterations(workgroup) > most_iterations:
+        raise InvalidArgumentError(problem.operator, "workgroup", workgroup,
+                                   f"a multiple of {lanes}, at most {info.max_workgroup_invocations}")
+    units = _round_up(problem.hidden, workgroup)
+    slots = problem.cell.state_slots(problem.linear_before_reset)
+    fits = lanes == 1 and slots * rows * hidden_vecs * 16 <= info.max_shared_memory
+    weights = problem.directions * len(problem.cell.gates) * problem.hidden * (problem.inputs + problem.hidden)
+    chunk_steps = min(options.chunk_steps or problem.steps, problem.steps,
+                      int(_FLOPS_PER_SUBMISSION[info.is_cpu] / (2 * problem.batch * weights)),
+                      most_iterations // iterations(workgroup) - 1)
+    gates_step = _gates_bytes(problem, units)
+    fused = fused or gates_step > min(WORKSPACE_BYTES, info.max_storage_buffer_range)
+    if not fused:
+        chunk_steps = min(chunk_steps, WORKSPACE_BYTES // gates_step, info.max_workgroup_count * rows // problem.batch)
+    chunk_steps = max(1, chunk_steps)
+    return _Choice(
+        lanes=lanes,
+        fused=fused,
+        rows=rows,
+        projection_rows=min(_MOST_ROWS[info.is_cpu], chunk_steps * problem.batch),
+        workgroup=workgroup,
+        shared_state=fits if options.shared_state is None else options.shared_state and fits,
+        chunk_steps=chunk_steps,
+        units=units,
+        input_vecs=input_vecs,
+        hidden_vecs=hidden_vecs,
+        slots=slots,
+    )
+
+
+def _choose_lanes(info: DeviceInfo, options: Options) -> int:
+    """The subgroup size where shuffles replace loads, else 1.
+
+    Only CPU drivers gain: their workgroup is one whole subgroup, and loads are what they are slow at. A GPU reads shared
+    memory faster, and may run a subgroup with fewer invocations than it reports (Intel does).
+    """
+    possible = info.subgroup_shuffle and info.subgroup_size > 1
+    wanted = info.is_cpu if options.lanes is None else options.lanes
+    if options.lanes and not possible:
+        raise InvalidArgumentError("compile_operator", "lanes", "a device without subgroup shuffles", "a device with them")
+    return info.subgroup_size if wanted and possible else 1
+
+
+def _choose_rows(problem: Problem, info: DeviceInfo) -> int:
+    """Batch rows a workgroup: as many as leave every core, or enough of a GPU, its share."""
+    wanted_groups = (os.cpu_count() or 1) if info.is_cpu else _GPU_WORKGROUPS
+    tiles = _round_up(_ceil_div(problem.batch, _MOST_ROWS[info.is_cpu]), _ceil_div(wanted_groups, problem.directions))
+    return _ceil_div(problem.batch, tiles)
+
+
+def _pack(problem: Problem, info: DeviceInfo, choice: _Choice, field: str, packed: str) -> Dispatch:
+    weights, bias = problem.tensor(field), problem.tensors["BiasTensor"]
+    recurrent = packed == PACKED_HIDDEN
+    columns = problem.hidden if recurrent else problem.inputs
+    column_vecs = choice.hidden_vecs if recurrent else choice.input_vecs
+    constants = {
+        "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "HIDDEN": problem.hidden, "UNITS": choice.units, "COLUMNS": columns, "COLUMN_VECS": column_vecs,
+        "HAS_BIAS": int(bias is not None), "IS_RECURRENT": int(recurrent),
+        "SPLIT_BIAS": problem.cell.split_bias(problem.linear_before_reset),
+        **_strides("WEIGHT", weights.strides, (1, 2, 3), ("D", "ROW", "COLUMN")),
+        **_strides("BIAS", bias.strides if bias else (0, 0, 0, 0), (2, 3), ("D", "ROW")),
+    }
+    invocations = choice.internal(problem)[packed] // 16
+    groups = min(_ceil_div(invocations, _PACK_WORKGROUP), info.max_workgroup_count)
+    return Dispatch("pack", constants, (field, "BiasTensor" if bias else NONE, packed), (packed,), (groups, 1, 1))
+
+
+def _chunks(problem: Problem, choice: _Choice) -> list[tuple[int, int]]:
+    return [(first, min(first + choice.chunk_steps, problem.steps)) for first in range(0, problem.steps, choice.chunk_steps)]
+
+
+def _time_loop(problem: Problem, choice: _Choice, chunk: tuple[int, int]) -> list[Dispatch]:
+    def given(field: str) -> str:
+        return NONE if problem.tensors[field] is None else field
+
+    constants = _constants(problem, choice)
+    lengths = given("SequenceLengthsTensor")
+    sequence = Dispatch(
+        kernel=f"sequence_{problem.cell.kernel}{choice.suffix}",
+        constants=constants,
+        buffers=("InputTensor" if choice.fused else GATES, PACKED_INPUT if choice.fused else NONE, PACKED_HIDDEN, lengths,
+                 given("HiddenInitTensor"), given("OutputSequenceTensor"), given("OutputSingleTensor"), STATE),
+        writes=(given("OutputSequenceTensor"), given("OutputSingleTensor"), STATE),
+        groups=(choice.tiles(problem), problem.directions, 1),
+        push=chunk,
+    )
+    if choice.fused:
+        return [sequence]
+    pairs = (chunk[1] - chunk[0]) * problem.batch
+    projection = Dispatch(
+        kernel=f"input_projection{choice.suffix}",
+        constants=constants | {"ROWS": choice.projection_rows},
+        buffers=("InputTensor", PACKED_INPUT, lengths, GATES),
+        writes=(GATES,),
+        groups=(choice.units // choice.workgroup, _ceil_div(pairs, choice.projection_rows), problem.directions),
+        push=chunk,
+    )
+    return [projection, sequence]
+
+
+def _constants(problem: Problem, choice: _Choice) -> dict[str, int]:
+    """The specialization of the time loop's kernels, by the names in shaders/."""
+    def given(field: str) -> int:
+        return int(problem.tensors[field] is not None)
+
+    return {
+        "WORKGROUP": choice.workgroup, "LANES": choice.lanes, "ROWS": choice.rows,
+        "STEPS": problem.steps, "BATCH": problem.batch, "INPUTS": problem.inputs, "HIDDEN": problem.hidden,
+        "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "INPUT_VECS": choice.input_vecs, "HIDDEN_VECS": choice.hidden_vecs, "UNITS": choice.units,
+        "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
+        "FUSED": int(choice.fused), "SLOTS": choice.slots, "SHARED_STATE": int(choice.shared_state),
+        "LINEAR_BEFORE_RESET": int(problem.linear_before_reset),
+        "HAS_LENGTHS": given("SequenceLengthsTensor"), "HAS_INITIAL_H": given("HiddenInitTensor"),
+        "HAS_SEQUENCE": given("OutputSequenceTensor"), "HAS_SINGLE": given("OutputSingleTensor"),
+        "HAS_CLIP": int(problem.clip is not None), "CLIP": _float_bits(problem.clip or 0.0),
+        **_activation_constants(problem),
+        **{name: value for field, prefix, dims, letters in _STRIDES
+           for name, value in _strides(prefix, _strides_of(problem, field), dims, letters).items()},
+    }
+
+
+# The tensors that the time loop reads and writes in place: field, name in the shaders, dimensions and their letters
+_STRIDES = (
+    ("InputTensor", "INPUT", (1, 2, 3), "TBI"),
+    ("HiddenInitTensor", "INITIAL_H", (1, 2, 3), "DBH"),
+    ("OutputSequenceTensor", "SEQUENCE", (0, 1, 2, 3), "TDBH"),
+    ("OutputSingleTensor", "SINGLE", (1, 2, 3), "DBH"),
+    ("SequenceLengthsTensor", "LENGTHS", (3,), "B"),
+)
+
+
+def _strides_of(problem: Problem, field: str) -> tuple[int, ...]:
+    tensor = problem.tensors[field]
+    return tensor.strides if tensor else (0, 0, 0, 0)
+
+
+def _strides(prefix: str, strides: tuple[int, ...], dims: Sequence[int], letters: Sequence[str]) -> dict[str, int]:
+    return {f"{prefix}_STRIDE_{letter}": strides[dim] for dim, letter in zip(dims, letters)}
+
+
+def _activation_constants(problem: Problem) -> dict[str, int]:
+    """f, g (and h) of each direction at 3 * direction + place; a single direction's stand for both."""
+    constants = {}
+    for place in range(6):
+        direction, index = divmod(place, 3)
+        fused = None
+        if index < problem.cell.activations:
+            fused = problem.activation(min(direction, problem.directions - 1), index)
+        constants[f"ACTIVATION_{place}"] = fused.activation.shader_id if fused else 0
+        constants[f"PARAM_A_{place}"] = _float_bits(fused.a if fused else 0.0)
+        constants[f"PARAM_B_{place}"] = _float_bits(fused.b if fused else 0.0)
+    return constants
+
+
+def _float_bits(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+def _check_limits(problem: Problem, info: DeviceInfo, built: Plan) -> None:
+    sizes = dict(built.internal) | {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
+    limit = min(info.max_storage_buffer_range, MAX_TENSOR_BYTES)
+    for name, size in sizes.items():
+        if size > limit:
+            raise InvalidArgumentError(problem.operator, name, f"{size} bytes",
+                                       f"at most {limit}, the largest storage buffer of {info.name}")
+    for dispatch in built.initialize + built.execute:
+        if len(dispatch.buffers) > info.max_storage_buffers:
+            raise InvalidArgumentError(problem.operator, dispatch.kernel, f"{len(dispatch.buffers)} storage buffers",
+                                       f"at most {info.max_storage_buffers} on {info.name}")
+        if max(dispatch.groups) > info.max_workgroup_count:
+            raise InvalidArgumentError(problem.operator, "batch size", problem.batch,
+                                       f"at most {info.max_workgroup_count} workgroups on {info.name}")
