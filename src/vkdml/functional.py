@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import activations as activation_table
 from . import cells
+from .arguments import Activations, convert, describe
 from .cells import Cell
-from .descs import (
-    DML_BUFFER_TENSOR_DESC,
-    DML_GRU_OPERATOR_DESC,
-    DML_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-    ActivationDesc,
-)
 from .errors import DriverError, InvalidArgumentError
 from .operator import INITIALIZED, CommandRecorder, Device, Dispatchable, check_lengths
-from .problem import evaluate, expect_sizes
 from .schedule import Options
 
-_DIRECTIONS = {
-    "forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
-    "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
-    "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
-}
 _SESSIONS_KEPT = 16
 _sessions: OrderedDict[Any, _Session] = OrderedDict()
 _default_devices: dict[None, Device] = {}
 
-Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
 
 
 def gru(
@@ -96,7 +80,7 @@ def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapp
 
     name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
     """
-    checked = {field: _convert(name, cell, field, array) for field, array in arrays.items()}
+    checked = {field: convert(name, cell, field, array) for field, array in arrays.items()}
     key = (device, cell.name, options, tuple(wanted), tuple(map(_hashable, attributes.values())),
            *[None if array is None else array.shape for array in checked.values()])
     try:
@@ -127,30 +111,13 @@ def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple | np.ndarray) else value
 
 
-def _convert(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
-    """The array as the device takes it: packed float32, or uint32 lengths. Refused where that would change a value."""
-    argument = cell.arguments[field]
-    if array is None:
-        if field not in cell.optional:
-            raise InvalidArgumentError(name, argument, "None", "an array")
-        return None
-    array = np.asarray(array)
-    if field == "SequenceLengthsTensor":
-        if array.dtype.kind not in "iu":
-            raise InvalidArgumentError(name, argument, array.dtype, "an integer type")
-        return array
-    if not np.can_cast(array.dtype, np.float32, "safe"):
-        raise InvalidArgumentError(name, argument, array.dtype, "float32, or a type that converts to it exactly")
-    return np.ascontiguousarray(array, np.float32)
-
-
 class _Session:
     """A compiled operator with its buffers and recorded commands, for all calls with the same shapes and attributes."""
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
                  wanted: Sequence[bool], device: Device, options: Options) -> None:
         self.name = name
-        desc, self.shapes = _describe(name, cell, arrays, attributes, wanted)
+        desc, self.shapes = describe(name, cell, arrays, attributes, wanted)
         operator = device.create_operator(desc, clip=attributes["clip"])
         self.compiled = device.compile_operator(operator, options=options)
         self.device = device
@@ -200,74 +167,3 @@ class _Session:
         self.packed = {}  # stays so if the driver fails
         self.initialize.execute()
         self.packed = {field: array.view(np.uint32).copy() for field, array in weights.items()}
-
-
-def _describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
-              wanted: Sequence[bool]) -> tuple[DML_GRU_OPERATOR_DESC, dict[str, tuple[int, ...]]]:
-    """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions."""
-    direction, layout = attributes["direction"], attributes["layout"]
-    if direction not in _DIRECTIONS:
-        raise InvalidArgumentError(name, "direction", repr(direction), "one of " + ", ".join(_DIRECTIONS))
-    if layout not in (0, 1):
-        raise InvalidArgumentError(name, "layout", repr(layout), "0 or 1")
-    sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
-    shapes = {}
-    tensors = {}
-    fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
-    for field, formulas in (cell.inputs | cell.outputs).items():
-        if not fields[field]:
-            continue
-        dims = _onnx_dims(formulas, layout)
-        shapes[field] = tuple(evaluate(dim, sizes) for dim in dims)
-        array = arrays.get(field)
-        if array is not None:
-            expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
-        tensors[field] = _tensor_desc(field, formulas, dims, sizes)
-    desc = DML_GRU_OPERATOR_DESC(
-        **tensors,  # type: ignore[arg-type]
-        ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
-        Direction=_DIRECTIONS[direction],
-        LinearBeforeReset=attributes["linear_before_reset"],
-    )
-    return desc, shapes
-
-
-def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
-    x, r = arrays["InputTensor"], arrays["RecurrenceTensor"]
-    assert x is not None
-    assert r is not None
-    for field, array in (("InputTensor", x), ("RecurrenceTensor", r)):
-        if array.ndim != 3 or 0 in array.shape:
-            dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
-            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}", f"[{dims}], none of them 0")
-    return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
-
-
-def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
-    """ONNX leaves out DirectML's sizes of 1; layout 1 puts the batch first."""
-    dims = [formula for formula in formulas if formula != "1"]
-    if layout and "B" in dims:
-        dims.remove("B")
-        dims.insert(0, "B")
-    return dims
-
-
-def _tensor_desc(field: str, formulas: Sequence[str], dims: Sequence[str], sizes: Mapping[str, int]) -> DML_BUFFER_TENSOR_DESC:
-    """DirectML's view of a packed array with ONNX's dimensions: its own order of them, by strides."""
-    strides = {dim: math.prod(evaluate(inner, sizes) for inner in dims[i + 1:]) for i, dim in enumerate(dims)}
-    data_type = DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else DML_TENSOR_DATA_TYPE.FLOAT32
-    return DML_BUFFER_TENSOR_DESC(data_type, [evaluate(formula, sizes) for formula in formulas],
-                                  [strides.get(formula, 0) for formula in formulas])
-
-
-def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:
-    given, alphas, betas = (attributes[key] for key in ("activations", "activation_alpha", "activation_beta"))
-    if given is None:
-        given = cell.default_activations * directions
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
-        raise InvalidArgumentError(name, "activations", repr(given), f"a list of {cell.activations * directions}")
-    if all(isinstance(activation, str) for activation in given):
-        return list(activation_table.from_onnx(name, given, alphas, betas))
-    if alphas or betas:
-        raise InvalidArgumentError(name, "activation_alpha or activation_beta", "values", "none: descriptors hold their own")
-    return list(given)

@@ -17,6 +17,7 @@ except ImportError:
     raise ImportError("vkdml.onnx needs the package onnx: pip install onnx") from None
 
 from . import cells
+from .arguments import DEFAULT_ATTRIBUTES
 from .cells import Cell
 from .errors import InvalidArgumentError
 from .functional import recurrent
@@ -65,7 +66,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     _check_hidden_size(operator, attributes.pop("hidden_size"), arrays)
     attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
     names = _outputs(operator, cell, node)
-    results = recurrent(operator, cell, arrays, {"layout": 0, "linear_before_reset": 0} | attributes,
+    results = recurrent(operator, cell, arrays, DEFAULT_ATTRIBUTES | attributes,
                         [bool(name) for name in names], _device(device))
     return namedtupledict("Outputs", [name for name in names if name])(*results)
 

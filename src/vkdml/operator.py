@@ -19,7 +19,7 @@ from . import schedule, vulkan
 from .descs import DML_EXECUTION_FLAGS
 from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
 from .errors import InvalidArgumentError
-from .problem import Problem, Tensor
+from .problem import Problem
 from .schedule import NONE, Dispatch, Options
 from .vulkan import DeviceInfo
 
@@ -193,7 +193,7 @@ class CommandRecorder:
         tensor = problem.tensor("SequenceLengthsTensor")
 
         def check() -> None:
-            lengths = gather(buffer.host(np.uint32), tensor).reshape(-1)
+            lengths = tensor.view(buffer.host(np.uint32)).reshape(-1)
             check_lengths(problem.operator, lengths, problem.steps)
 
         self._commands.before_execute(check)
@@ -205,11 +205,6 @@ def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
     if wrong.size:
         raise InvalidArgumentError(operator, f"sequence length of row {wrong[0]}", int(lengths[wrong[0]]),
                                    f"0 to T = {steps}")
-
-
-def gather(flat: np.ndarray, tensor: Tensor) -> np.ndarray:
-    """A view of a flat buffer with a tensor's sizes and strides."""
-    return np.lib.stride_tricks.as_strided(flat, tensor.sizes, [stride * flat.itemsize for stride in tensor.strides])
 
 
 def _check_aliases(problem: Problem, bound: dict[str, Buffer]) -> None:
@@ -256,10 +251,8 @@ class Device:
 
         Raises InvalidArgumentError for what the device cannot hold, before anything is allocated.
         """
-        try:
-            DML_EXECUTION_FLAGS(flags)
-        except (ValueError, TypeError):
-            raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS") from None
+        if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
+            raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
         return CompiledOperator(self._gpu, operator.problem, options)
 
     def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:

@@ -10,6 +10,8 @@ import operator as op
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import activations, cells
 from .activations import FusedActivation
 from .cells import Cell
@@ -50,6 +52,10 @@ class Tensor:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     size_in_bytes: int
+
+    def view(self, flat: np.ndarray) -> np.ndarray:
+        """A flat array of the tensor's elements and gaps, seen in its sizes and strides."""
+        return np.lib.stride_tricks.as_strided(flat, self.sizes, [stride * flat.itemsize for stride in self.strides])
 
 
 @dataclass(frozen=True)

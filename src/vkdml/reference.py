@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from .problem import Problem
+from . import cells
+from .arguments import DEFAULT_ATTRIBUTES, convert, describe
+from .problem import Problem, from_desc
 
 Arrays = Mapping[str, np.ndarray | None]
+
+
+def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None, **attributes: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What vkdml.gru computes, with its arguments, in float64."""
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "SequenceLengthsTensor": sequence_lens}
+    converted = {field: convert("gru", cells.GRU, field, array) for field, array in arrays.items()}
+    desc, shapes = describe("gru", cells.GRU, converted, DEFAULT_ATTRIBUTES | attributes, (True, True))
+    problem = from_desc(desc, attributes.get("clip"))
+    results = []
+    for field, result in run(problem, converted).items():
+        results.append(np.empty(shapes[field]))
+        problem.tensor(field).view(results[-1].reshape(-1))[...] = result
+    return results[0], results[1]
 
 
 def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     """Compute all outputs of a problem, whether it asks for them or not, in DirectML's sizes.
 
-    arrays: by field name (InputTensor, WeightTensor, ...), in DirectML's sizes; what is missing or None is left out.
+    arrays: by field name (InputTensor, WeightTensor, ...), packed as the problem's sizes and strides say, in any shape;
+    what is missing or None is left out.
     """
     with np.errstate(all="ignore"):  # infinities and NaN go where IEEE arithmetic takes them
         return _run(problem, arrays)
@@ -22,9 +41,8 @@ def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
 
 def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     t, b, h = problem.steps, problem.batch, problem.hidden
-    x = np.asarray(arrays["InputTensor"], np.float64)[0]
-    lengths = arrays.get("SequenceLengthsTensor")
-    lengths = np.full(b, t) if lengths is None else np.asarray(lengths).reshape(b).astype(np.int64)
+    x = _view(problem, arrays, "InputTensor", np.empty(0))[0]
+    lengths = _view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
     sequence = np.zeros((t, problem.directions, b, h))
     single = np.zeros((1, problem.directions, b, h))
     for direction, reverse in enumerate(problem.reverse):
@@ -40,18 +58,19 @@ def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     return {"OutputSequenceTensor": sequence, "OutputSingleTensor": single}
 
 
+def _view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> np.ndarray:
+    array = arrays.get(field)
+    return default if array is None else problem.tensor(field).view(np.ascontiguousarray(array, np.float64).reshape(-1))
+
+
 def _direction(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
     """The parameters and initial state of one direction: W, R, Wb, Rb by gate, and h by row."""
     gates, h = len(problem.cell.gates), problem.hidden
-
-    def field(name: str, default: np.ndarray) -> np.ndarray:
-        array = arrays.get(name)
-        return default if array is None else np.asarray(array, np.float64).reshape(problem.tensor(name).sizes)
-
-    w = field("WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.inputs)
-    r = field("RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
-    wb, rb = field("BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))[0, 0, direction].reshape(2, gates, h)
-    return [w, r, wb, rb, field("HiddenInitTensor", np.zeros((1, 2, problem.batch, h)))[0, direction]]
+    w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.inputs)
+    r = _view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
+    biases = _view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
+    wb, rb = biases[0, 0, direction].reshape(2, gates, h)
+    return [w, r, wb, rb, _view(problem, arrays, "HiddenInitTensor", np.zeros((1, 2, problem.batch, h)))[0, direction]]
 
 
 def gru_step(problem: Problem, direction: int, x: np.ndarray, h: np.ndarray,

@@ -25,7 +25,8 @@ def test_schedule(device, schedule, linear_before_reset):
     check(case, run_on_device(device, case, SCHEDULES[schedule]))
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300), (1, 40, 257, 3)])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
+                                   (1, 40, 257, 3)])
 def test_shape(device, shape):
     desc = gru_desc(*shape)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(1)))

@@ -1,0 +1,132 @@
+"""Words to phonemes on a Vulkan device: the trained GRU encoder-decoder of the PyPI package g2p_en 2.1.0.
+
+    python -m vkdml.demo [WORD ...]
+
+Only the checkpoint inside that package is read (Apache-2.0): pip install --no-deps g2p_en==2.1.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from . import reference
+from .errors import VkdmlError
+from .functional import gru
+from .operator import Device
+
+WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]
+GRAPHEMES = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]
+PHONEMES = """<pad> <unk> <s> </s> AA0 AA1 AA2 AE0 AE1 AE2 AH0 AH1 AH2 AO0 AO1 AO2 AW0 AW1 AW2 AY0 AY1 AY2 B CH D DH
+EH0 EH1 EH2 ER0 ER1 ER2 EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG OW0 OW1 OW2 OY0 OY1 OY2 P R S SH T TH
+UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH""".split()  # noqa: SIM905  (a list would take 74 lines)
+START, STOP = PHONEMES.index("<s>"), PHONEMES.index("</s>")
+MOST_PHONEMES = 20
+
+
+def load_checkpoint() -> dict[str, np.ndarray]:
+    """The arrays of g2p_en's checkpoint; the package itself is not imported (it would need nltk and its corpora)."""
+    spec = importlib.util.find_spec("g2p_en")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("the demo reads g2p_en's checkpoint: pip install --no-deps g2p_en==2.1.0")
+    with np.load(Path(spec.submodule_search_locations[0]) / "checkpoint20.npz") as checkpoint:
+        return dict(checkpoint)
+
+
+class Layer:
+    """One GRU of the checkpoint. PyTorch's gates r z n become z r h; PyTorch resets after the product."""
+
+    def __init__(self, checkpoint: dict[str, np.ndarray], name: str, device: Device) -> None:
+        def reorder(array: np.ndarray) -> np.ndarray:
+            r, z, n = np.split(array, 3)
+            return np.concatenate([z, r, n])
+
+        self.embedding = checkpoint[f"{name}_emb"]
+        self.w = reorder(checkpoint[f"{name}_w_ih"])[None]
+        self.r = reorder(checkpoint[f"{name}_w_hh"])[None]
+        self.b = np.concatenate([reorder(checkpoint[f"{name}_b_ih"]), reorder(checkpoint[f"{name}_b_hh"])])[None]
+        self.device = device
+        self.worst = 0.0  # largest difference from the reference
+
+    def run(self, indices: np.ndarray, lengths: np.ndarray, h: np.ndarray, verify: bool) -> np.ndarray:
+        """The state after each row's last step, [1, B, H]. indices: [T, B]; h: the initial state, [1, B, H]."""
+        x = self.embedding[indices]
+        y_h = gru(x, self.w, self.r, self.b, initial_h=h, sequence_lens=lengths, linear_before_reset=True,
+                  device=self.device)[1]
+        if verify:
+            expected = reference.gru(x, self.w, self.r, self.b, initial_h=h, sequence_lens=lengths, linear_before_reset=True)[1]
+            self.worst = max(self.worst, float(np.abs(y_h - expected).max()))
+        return y_h
+
+
+class Pronouncer:
+    """The encoder reads the letters of all words together; the decoder says their phonemes one by one."""
+
+    def __init__(self, device: Device) -> None:
+        checkpoint = load_checkpoint()
+        self.encoder, self.decoder = Layer(checkpoint, "enc", device), Layer(checkpoint, "dec", device)
+        self.fc_w, self.fc_b = checkpoint["fc_w"], checkpoint["fc_b"]
+
+    def __call__(self, words: list[str], verify: bool = False) -> list[list[str]]:
+        """The phonemes of each word. verify: compare every GRU call with the float64 reference (see `worst`)."""
+        unknown = GRAPHEMES.index("<unk>")
+        letters = [[*(GRAPHEMES.index(c) if c in GRAPHEMES else unknown for c in word.lower()), GRAPHEMES.index("</s>")]
+                   for word in words]
+        lengths = np.array([len(row) for row in letters])
+        indices = np.zeros((lengths.max(), len(words)), np.intp)
+        for row, codes in enumerate(letters):
+            indices[:len(codes), row] = codes
+        h = self.encoder.run(indices, lengths, np.zeros((1, len(words), self.encoder.r.shape[2]), np.float32), verify)
+
+        said: list[list[str]] = [[] for _ in words]
+        last = np.full(len(words), START)
+        talking = np.ones(len(words), bool)
+        for _ in range(MOST_PHONEMES):
+            h = self.decoder.run(last[None], talking.astype(np.int64), h, verify)
+            last = (h[0] @ self.fc_w.T + self.fc_b).argmax(1)
+            talking &= last != STOP
+            if not talking.any():
+                break
+            for row in np.flatnonzero(talking):
+                said[row].append(PHONEMES[last[row]])
+        return said
+
+    @property
+    def worst(self) -> float:
+        return max(self.encoder.worst, self.decoder.worst)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m vkdml.demo", description="Words to phonemes on a Vulkan device.")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="a default list if there is none")
+    words = parser.parse_args(arguments).words or WORDS
+    try:
+        device = Device()
+        print(f"device    {device.info.name} ({device.info.driver} {device.info.driver_version})")
+        pronounce = Pronouncer(device)
+        started = time.perf_counter()
+        phonemes = pronounce(words)
+        first = time.perf_counter() - started
+        started = time.perf_counter()
+        pronounce(words)
+        again = time.perf_counter() - started
+        pronounce(words, verify=True)
+    except VkdmlError as error:
+        print(f"vkdml demo: {error}", file=sys.stderr)
+        return 1
+    width = max(map(len, words))
+    for word, said in zip(words, phonemes):
+        print(f"{word:<{width}}  {' '.join(said)}")
+    print(f"time      {again / len(words) * 1e3:.2f} ms a word, all words together; {first:.2f} s the first time, "
+          "with the compilation of the shaders")
+    print(f"largest difference from the float64 reference: {pronounce.worst:.1e}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""The same nodes in ONNX Runtime's CPU provider, which is an implementation of its own."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from tests.support import ATOL, RTOL
+from vkdml.onnx import run_node
+
+# With the defaults that ONNX gives them; ONNX Runtime takes 0 for Affine's, ScaledTanh's and ThresholdedRelu's.
+ALPHA = {"Affine": 0.8, "Elu": 0.9, "HardSigmoid": 0.3, "LeakyRelu": 0.1, "ScaledTanh": 0.7, "ThresholdedRelu": 0.2}
+BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
+# Without Softplus, which overflows to NaN there.
+NAMES = ["Affine", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "ScaledTanh", "Sigmoid", "Softsign", "Tanh", "ThresholdedRelu"]
+
+
+def random_node(seed):
+    rng = np.random.default_rng(seed)
+    t, b, i, h = (int(size) for size in rng.integers(1, [9, 7, 12, 20]))
+    direction = ["forward", "reverse", "bidirectional"][seed % 3]
+    d = 2 if direction == "bidirectional" else 1
+
+    def make(*shape):
+        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
+
+    inputs = {"X": make(t, b, i), "W": make(d, 3 * h, i), "R": make(d, 3 * h, h), "B": make(d, 6 * h),
+              "sequence_lens": rng.integers(0, t + 1, b).astype(np.int32), "initial_h": make(d, b, h)}
+    for name in ("B", "sequence_lens", "initial_h"):
+        if rng.random() < 0.3:
+            del inputs[name]
+    order = ["X", "W", "R", "B", "sequence_lens", "initial_h"]
+    attributes = {"direction": direction, "linear_before_reset": int(rng.integers(2)), "hidden_size": h}
+    if rng.random() < 0.7:
+        names = [str(name) for name in rng.choice(NAMES, 2 * d)]
+        attributes |= {"activations": names, "activation_alpha": [ALPHA[name] for name in names if name in ALPHA],
+                       "activation_beta": [BETA[name] for name in names if name in BETA]}
+    if rng.random() < 0.3:
+        attributes["clip"] = float(rng.uniform(0.2, 2))
+    attributes = {name: value for name, value in attributes.items() if value != []}
+    return helper.make_node("GRU", [name if name in inputs else "" for name in order], ["Y", "Y_h"], **attributes), inputs
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_node(seed):
+    node, inputs = random_node(seed)
+    types = {"sequence_lens": TensorProto.INT32}
+    graph = helper.make_graph(
+        [node], "gru",
+        [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), array.shape) for name, array in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, inputs)
+    for result, wanted in zip(run_node(node, inputs, opset_version=14), expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)

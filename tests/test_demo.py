@@ -1,0 +1,36 @@
+"""The demo pronounces as g2p_en does, on the device."""
+
+import pytest
+
+import vkdml
+from vkdml import demo
+
+
+@pytest.fixture(scope="module")
+def pronounce():
+    return demo.Pronouncer(vkdml.Device())
+
+
+def test_known_words(pronounce):
+    """As g2p_en 2.1.0's own numpy code says them."""
+    assert pronounce(["hello", "world"], verify=True) == ["HH EH1 L OW0".split(), "W ER1 L D".split()]
+    assert 0 < pronounce.worst < 1e-4
+
+
+def test_words_together_are_words_alone(pronounce):
+    assert pronounce(demo.WORDS) == [pronounce([word])[0] for word in demo.WORDS]
+
+
+def test_command(capsys):
+    assert demo.main(["shader", "naïve"]) == 0
+    printed = capsys.readouterr().out
+    assert "device    " in printed
+    assert "shader  SH EY1 D ER0" in printed
+    assert "ms a word" in printed
+    assert "largest difference from the float64 reference: " in printed
+
+
+def test_no_device(capsys, monkeypatch):
+    monkeypatch.setenv("VKDML_DEVICE", "none such")
+    assert demo.main(["a"]) == 1
+    assert "no Vulkan device 'none such'" in capsys.readouterr().err

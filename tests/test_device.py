@@ -1,0 +1,87 @@
+"""Finding devices, choosing one, and what is said when there is none. Each in a process of its own environment."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import vkdml
+from vkdml import vulkan
+
+
+def run(code, **environment):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def test_enumerate():
+    infos = vkdml.Device.enumerate()
+    assert [info.index for info in infos] == sorted({info.index for info in infos})
+    assert all(info.name and info.subgroup_size >= 1 and info.max_storage_buffer_range >= 2**27 for info in infos)
+
+
+@pytest.mark.parametrize("choose", [lambda info: info.index, lambda info: info.name, lambda info: info.name[:5].upper()])
+def test_choose(choose):
+    info = vkdml.Device.enumerate()[0]
+    assert vkdml.Device(choose(info)).info == info
+
+
+def test_environment_variable(monkeypatch):
+    info = vkdml.Device.enumerate()[0]
+    monkeypatch.setenv("VKDML_DEVICE", info.name)
+    assert vkdml.Device().info == info
+    monkeypatch.setenv("VKDML_DEVICE", "no such device")
+    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'no such device'; there are 0: .*Choose one by index or name"):
+        vkdml.Device()
+    assert vkdml.Device(info.index).info == info
+
+
+def test_default_prefers_a_real_gpu():
+    cpu = vkdml.Device.enumerate()[0]
+    types = ["cpu", "integrated", "discrete", "virtual"]
+    infos = [vulkan.DeviceInfo(**{**vars(cpu), "index": index, "type": kind}) for index, kind in enumerate(types)]
+    assert vulkan.default_device(infos).type == "discrete"
+    assert vulkan.default_device(infos[:2]).type == "integrated"
+    assert vulkan.default_device(infos[:1]).type == "cpu"
+
+
+@pytest.mark.parametrize("call", ["vkdml.Device.enumerate()", "vkdml.Device()"])
+def test_no_driver(call):
+    nothing = run(f"import vkdml\ntry: {call}\nexcept vkdml.DriverError as error: print(error)",
+                  VK_ICD_FILENAMES="/nonexistent.json", VK_DRIVER_FILES="/nonexistent.json")
+    assert nothing.stdout.count("\n") == 1, nothing.stderr
+    assert "install one, on Debian: apt-get install libvulkan1 mesa-vulkan-drivers" in nothing.stdout
+
+
+def test_no_loader():
+    nothing = run("import ctypes\n"
+                  "def refuse(*a, **k): raise OSError('libvulkan.so.1: cannot open')\n"
+                  "import vkdml\nfrom vkdml import vulkan\nctypes.CDLL = refuse\n"
+                  "try: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)")
+    assert nothing.stdout.startswith("no Vulkan loader (libvulkan.so.1); install one"), nothing.stderr
+
+
+@pytest.mark.parametrize(("reason", "message"), [
+    ("libvulkan.so.1: cannot open shared object file", "no Vulkan loader (libvulkan.so.1); install one"),
+    ("No module named 'kp'", "Kompute's Python package kp cannot be imported"),
+])
+def test_kp_cannot_be_imported(reason, message):
+    nothing = run("import sys, importlib.abc\n"
+                  "class Refuse(importlib.abc.MetaPathFinder):\n"
+                  "    def find_spec(self, name, *rest):\n"
+                  f"        if name == 'kp': raise ImportError({reason!r})\n"
+                  "sys.meta_path.insert(0, Refuse())\n"
+                  "try: import vkdml\nexcept RuntimeError as error: print(error)")
+    assert nothing.stdout.startswith(message), nothing.stderr
+    assert nothing.stdout.count("\n") == 1
+
+
+def test_buffers_round_trip(device):
+    array = np.arange(7, dtype=np.float32).reshape(7, 1)
+    np.testing.assert_array_equal(device.upload(array.T[:, ::-1]).download((1, 7)), array.T[:, ::-1])
+    np.testing.assert_array_equal(device.upload(np.arange(3, dtype=np.uint32)).download((3,), np.uint32), [0, 1, 2])
+
+
+def test_devices_of_one_physical_device_share_buffers(device):
+    assert vkdml.Device(device.info.index)._gpu is device._gpu

@@ -1,0 +1,134 @@
+"""The numpy function: ONNX's shapes and words, reuse between calls, and refusals."""
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.support import ATOL, RTOL
+from vkdml import functional, reference
+
+T, B, I, H = 5, 3, 4, 6
+
+
+@pytest.fixture
+def arrays():
+    rng = np.random.default_rng(0)
+
+    def make(*shape):
+        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
+
+    return {"x": make(T, B, I), "w": make(2, 3 * H, I), "r": make(2, 3 * H, H), "b": make(2, 6 * H), "initial_h": make(2, B, H),
+            "sequence_lens": np.array([5, 0, 3])}
+
+
+def one_direction(arrays):
+    return {name: array[:1] if name in ("w", "r", "b", "initial_h") else array for name, array in arrays.items()}
+
+
+def check(arguments):
+    y, y_h = vkdml.gru(**arguments)
+    expected_y, expected_y_h = reference.gru(**arguments)
+    assert y.dtype == y_h.dtype == np.float32
+    np.testing.assert_allclose(y, expected_y, rtol=RTOL, atol=ATOL)
+    np.testing.assert_allclose(y_h, expected_y_h, rtol=RTOL, atol=ATOL)
+    return y, y_h
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_one_direction(arrays, direction):
+    y, y_h = check(one_direction(arrays) | {"direction": direction})
+    assert (y.shape, y_h.shape) == ((T, 1, B, H), (1, B, H))
+
+
+@pytest.mark.parametrize("attributes", [
+    {}, {"linear_before_reset": True}, {"clip": 0.3}, {"activations": ["Relu", "tanh", "HardSigmoid", "LeakyRelu"],
+                                                        "activation_alpha": [0.3], "activation_beta": [0.4]},
+    {"activations": [vkdml.DML_ACTIVATION_GELU_OPERATOR_DESC()] * 4},
+])
+def test_attributes(arrays, attributes):
+    check(arrays | {"direction": "bidirectional"} | attributes)
+
+
+def test_weights_only(arrays):
+    check({name: arrays[name][:1] if name != "x" else arrays[name] for name in ("x", "w", "r")})
+
+
+def test_layout_1_is_the_same_batch_first(arrays):
+    arguments = arrays | {"direction": "bidirectional"}
+    y, y_h = check(arguments)
+    batch_first = arguments | {"layout": 1, "x": arrays["x"].transpose(1, 0, 2), "initial_h": arrays["initial_h"].transpose(1, 0, 2)}
+    y_1, y_h_1 = check(batch_first)
+    assert y_1.shape == (B, T, 2, H)
+    np.testing.assert_array_equal(y_1, y.transpose(2, 0, 1, 3))
+    np.testing.assert_array_equal(y_h_1, y_h.transpose(1, 0, 2))
+
+
+def test_any_layout_in_memory_and_narrower_types(arrays):
+    arguments = one_direction(arrays)
+    arguments["x"] = np.asfortranarray(arguments["x"])[:, ::-1]
+    arguments["r"] = arguments["r"].astype(np.float16)
+    arguments["sequence_lens"] = np.array([5, 1, 2], np.int32)
+    check(arguments)
+
+
+def test_calls_alike_share_what_is_compiled(arrays, monkeypatch):
+    arguments = one_direction(arrays)
+    check(arguments)
+    monkeypatch.setattr(functional, "_Session", lambda *arguments: pytest.fail("compiled again"))
+    check(arguments | {"x": arguments["x"] * 2})
+
+
+def test_changed_weights_are_seen_even_in_place(arrays):
+    arguments = one_direction(arrays)
+    check(arguments)
+    arguments["w"][0, 0, 0] += 1
+    check(arguments)
+    check(arguments | {"b": arguments["b"] * 2})
+
+
+def test_results_are_not_overwritten_by_the_next_call(arrays):
+    arguments = one_direction(arrays)
+    first = vkdml.gru(**arguments)[0]
+    kept = first.copy()
+    vkdml.gru(**(arguments | {"x": arguments["x"] + 1}))
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_cache_is_bounded(arrays):
+    for t in range(1, 22):
+        vkdml.gru(np.zeros((t, 1, 1), np.float32), np.zeros((1, 3, 1), np.float32), np.zeros((1, 3, 1), np.float32))
+    assert len(functional._sessions) <= 16
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"x": None}, "gru: X: found None"),
+    ({"x": np.zeros((T, B), np.float32)}, r"gru: X: found the shape \(5, 3\); expected \[T, B, I\]"),
+    ({"x": np.zeros((0, B, I), np.float32)}, "gru: X: .* none of them 0"),
+    ({"x": np.zeros((T, B, I))}, "gru: X: found float64; expected float32"),
+    ({"x": np.zeros((T, B, I), np.complex64)}, "gru: X: found complex64"),
+    ({"x": np.zeros((T, B, I), np.int32)}, "gru: X: found int32"),
+    ({"x": np.full((T, B, I), "a")}, "gru: X: found <U1"),
+    ({"w": np.zeros((1, 3 * H, I + 1), np.float32)}, r"gru: W: found \(1, 18, 5\); expected \(1, 18, 4\), that is \[D, 3\*H, I\]"),
+    ({"r": np.zeros((3 * H, H), np.float32)}, r"gru: R: found the shape .* expected \[D, 3\*H, H\]"),
+    ({"b": np.zeros((1, 3 * H), np.float32)}, r"gru: B: found \(1, 18\); expected \(1, 36\)"),
+    ({"initial_h": np.zeros((B, 1, H), np.float32)}, "gru: initial_h: found"),
+    ({"sequence_lens": np.array([5.0, 0, 3])}, "gru: sequence_lens: found float64; expected an integer type"),
+    ({"sequence_lens": np.array([5, 0])}, r"gru: sequence_lens: found \(2,\); expected \(3,\)"),
+    ({"sequence_lens": np.array([5, 6, 3])}, "gru: sequence length of row 1: found 6; expected 0 to T = 5"),
+    ({"sequence_lens": np.array([5, 0, -1])}, "gru: sequence length of row 2: found -1"),
+    ({"direction": "backward"}, "gru: direction: found 'backward'; expected one of forward, reverse, bidirectional"),
+    ({"direction": "bidirectional"}, "gru: W: found .* D = 2"),
+    ({"layout": 2}, "gru: layout: found 2; expected 0 or 1"),
+    ({"activations": ["Tanh"]}, "gru: activations: found .* expected a list of 2"),
+    ({"activations": "Tanh"}, "gru: activations: found 'Tanh'"),
+    ({"activations": ["Tanh", "Cosine"]}, r"gru: activations\[1\]: found 'Cosine'; expected one of Affine"),
+    ({"activations": ["Tanh", {}]}, "gru: "),
+    ({"activations": [vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()] * 2, "activation_alpha": [1.0]}, "gru: activation_alpha"),
+    ({"clip": -1.0}, "clip: found -1.0"),
+    ({"linear_before_reset": 3}, "LinearBeforeReset: found 3"),
+])
+def test_wrong_arguments(arrays, changes, message):
+    arguments = one_direction(arrays)
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        vkdml.gru(**(arguments | changes))
+    check(arguments)

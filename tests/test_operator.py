@@ -1,0 +1,270 @@
+"""DirectML's life cycle on a device: what repeats, what is refused, and that nothing breaks after a refusal."""
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.support import (
+    ATOL,
+    RTOL,
+    UINT32,
+    Case,
+    check,
+    gru_desc,
+    initialize,
+    make_outputs,
+    random_arrays,
+    run_on_device,
+    tensor,
+)
+from vkdml import device as low_level
+from vkdml import reference
+from vkdml.operator import INITIALIZED
+from vkdml.problem import from_desc
+
+
+@pytest.fixture
+def case():
+    desc = gru_desc(5, 3, 6, 9)
+    return Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+
+
+class Ready:
+    """An initialized operator with its buffers bound and recorded."""
+
+    def __init__(self, device, case):
+        self.compiled = device.compile_operator(device.create_operator(case.desc))
+        self.buffers = {field: device.upload(array) for field, array in case.arrays.items()}
+        self.outputs = make_outputs(device, self.compiled)
+        initialize(device, self.compiled, self.buffers)
+        self.table = device.create_binding_table(self.compiled)
+        self.table.bind_inputs(self.inputs())
+        self.table.bind_outputs(list(self.outputs.values()))
+        self.recorder = device.create_command_recorder()
+        self.recorder.record_dispatch(self.compiled, self.table)
+
+    def inputs(self):
+        return [self.buffers.get(field) if field not in INITIALIZED else None for field in self.compiled.input_fields]
+
+    def results(self):
+        self.recorder.execute()
+        return {field: buffer.download(self.compiled.problem.tensor(field).sizes) for field, buffer in self.outputs.items()}
+
+
+def test_executing_again_with_new_input_builds_nothing(device, case, monkeypatch):
+    ready = Ready(device, case)
+    check(case, ready.results())
+    other = Case(case.desc, None, case.arrays | {"InputTensor": case.arrays["InputTensor"][:, ::-1]})
+    ready.buffers["InputTensor"].upload(other.arrays["InputTensor"])
+    with monkeypatch.context() as forbidden:
+        for name in ("create_kernel", "create_commands"):
+            forbidden.setattr(low_level.Gpu, name, lambda *arguments: pytest.fail("built something"))
+        ready.recorder.execute()
+    check(other, ready.results())
+
+
+def test_new_weights_need_only_an_initialization(device, case):
+    ready = Ready(device, case)
+    ready.recorder.execute()
+    other = Case(case.desc, None, random_arrays(case.desc, np.random.default_rng(9)))
+    for field, array in other.arrays.items():
+        ready.buffers[field].upload(array)
+    initialize(device, ready.compiled, ready.buffers)
+    check(other, ready.results())
+
+
+def test_initialization_and_execution_in_one_recording(device, case):
+    ready = Ready(device, case)
+    compiled = device.compile_operator(device.create_operator(case.desc))
+    initializer = device.create_operator_initializer(compiled)
+    recorder = device.create_command_recorder()
+    table = device.create_binding_table(initializer)
+    table.bind_inputs([ready.buffers[field] if field in INITIALIZED else None for field in compiled.input_fields])
+    recorder.record_dispatch(initializer, table)
+    table.reset(compiled)
+    table.bind_inputs(ready.inputs())
+    table.bind_outputs(list(ready.outputs.values()))
+    recorder.record_dispatch(compiled, table)
+    ready.recorder = recorder
+    check(case, ready.results())
+
+
+def test_streaming_keeps_the_state_on_the_device(device):
+    """T = 1 again and again, each OutputSingle the next HiddenInit, is the whole sequence."""
+    whole = gru_desc(6, 2, 3, 5, SequenceLengthsTensor=None)
+    arrays = random_arrays(whole, np.random.default_rng(1))
+    expected = reference.run(from_desc(whole), arrays)["OutputSequenceTensor"]
+    step = gru_desc(1, 2, 3, 5, SequenceLengthsTensor=None, OutputSequenceTensor=None)
+    compiled = device.compile_operator(device.create_operator(step))
+    buffers = {field: device.upload(array) for field, array in arrays.items()}
+    initialize(device, compiled, buffers)
+    x = device.create_buffer(2 * 3 * 4)
+    states = [buffers["HiddenInitTensor"], device.create_buffer(2 * 5 * 4)]
+    recorders = []
+    for source, target in (states, states[::-1]):
+        table = device.create_binding_table(compiled)
+        table.bind_inputs([x, None, None, None, source, None])
+        table.bind_outputs([None, target])
+        recorders.append(device.create_command_recorder())
+        recorders[-1].record_upload(x)
+        recorders[-1].record_dispatch(compiled, table)
+    for t in range(6):
+        x.write(arrays["InputTensor"][0, t])
+        recorders[t % 2].execute()
+        np.testing.assert_allclose(states[1 - t % 2].download((2, 5)), expected[t, 0], rtol=RTOL, atol=ATOL)
+
+
+def test_chained_operators_in_one_recording(device):
+    """A second layer reads what the first wrote, without a trip to the host."""
+    first = gru_desc(4, 2, 3, 5, SequenceLengthsTensor=None, OutputSingleTensor=None)
+    second = gru_desc(4, 2, 5, 6, SequenceLengthsTensor=None, OutputSingleTensor=None,
+                      InputTensor=tensor(1, 4, 2, 5))
+    layers, arrays = [], []
+    recorder = device.create_command_recorder()
+    between = None
+    for seed, desc in enumerate((first, second)):
+        compiled = device.compile_operator(device.create_operator(desc))
+        arrays.append(random_arrays(desc, np.random.default_rng(seed)))
+        buffers = {field: device.upload(array) for field, array in arrays[-1].items()}
+        initialize(device, compiled, buffers)
+        output = make_outputs(device, compiled)["OutputSequenceTensor"]
+        table = device.create_binding_table(compiled)
+        table.bind_inputs([between or buffers["InputTensor"], None, None, None, buffers["HiddenInitTensor"], None])
+        table.bind_outputs([output, None])
+        recorder.record_dispatch(compiled, table)
+        between = output
+        layers.append((compiled, buffers))
+    recorder.execute()
+    hidden = reference.run(from_desc(first), arrays[0])["OutputSequenceTensor"]
+    expected = reference.run(from_desc(second), arrays[1] | {"InputTensor": hidden})["OutputSequenceTensor"]
+    assert between is not None
+    np.testing.assert_allclose(between.download((4, 1, 2, 6)), expected, rtol=RTOL, atol=ATOL)
+
+
+def test_strides(device):
+    """Batch-first input by strides, a broadcast initial state, and an output with gaps that stay untouched."""
+    t, b, i, h = 4, 3, 5, 7
+    desc = gru_desc(t, b, i, h, InputTensor=tensor(1, t, b, i, Strides=(0, i, t * i, 1)),
+                    HiddenInitTensor=tensor(1, 1, b, h, Strides=(0, 0, 0, 1)),
+                    OutputSequenceTensor=tensor(t, 1, b, h, Strides=(b * 10, 0, 10, 1)))
+    arrays = random_arrays(desc, np.random.default_rng(2))
+    case = Case(desc, None, arrays)
+    ready = Ready(device, case)
+    ready.recorder.execute()
+    expected = reference.run(from_desc(desc), arrays)["OutputSequenceTensor"][:, 0]
+    flat = ready.outputs["OutputSequenceTensor"].download((ready.outputs["OutputSequenceTensor"].size_in_bytes // 4,))
+    padded = np.append(flat, [np.nan] * 3).reshape(t, b, 10)
+    np.testing.assert_allclose(padded[:, :, :h], expected, rtol=RTOL, atol=ATOL)
+    assert np.isnan(padded[:, :, h:]).all()
+
+
+def test_lengths_are_checked_at_each_execution(device, case):
+    ready = Ready(device, case)
+    lengths = ready.buffers["SequenceLengthsTensor"]
+    lengths.upload(np.array([5, 6, 0], np.uint32))
+    with pytest.raises(vkdml.InvalidArgumentError, match="sequence length of row 1: found 6; expected 0 to T = 5"):
+        ready.recorder.execute()
+    lengths.upload(case.arrays["SequenceLengthsTensor"])
+    check(case, ready.results())
+
+
+def wrong_bindings(device, ready):
+    """Each wrong use, and what its message must name."""
+    compiled, table = ready.compiled, ready.table
+    inputs, outputs = ready.inputs(), list(ready.outputs.values())
+    small = device.create_buffer(4)
+    fresh = device.create_binding_table(compiled)
+    uninitialized = device.compile_operator(device.create_operator(gru_desc(5, 3, 6, 9)))
+    bound = device.create_binding_table(uninitialized)
+    bound.bind_inputs(inputs)
+    bound.bind_outputs(outputs)
+    alias = device.create_binding_table(compiled)
+    alias.bind_inputs(inputs)
+    alias.bind_outputs([outputs[0], ready.buffers["HiddenInitTensor"]])
+    return [
+        (lambda: table.bind_inputs(inputs[:3]), "bind_inputs: found 3 bindings; expected 6"),
+        (lambda: table.bind_inputs([small, *inputs[1:]]), "InputTensor: found 4 bytes; expected 360 bytes"),
+        (lambda: table.bind_inputs([None, *inputs[1:]]), "InputTensor: found NoneType; expected a Buffer"),
+        (lambda: table.bind_inputs([np.zeros(90), *inputs[1:]]), "InputTensor: found ndarray; expected a Buffer"),
+        (lambda: table.bind_inputs([inputs[0], small, *inputs[2:]]), "WeightTensor: found a buffer; expected None: it is bound to"),
+        (lambda: device.create_command_recorder().record_dispatch(compiled, fresh), "no binding for InputTensor, HiddenInit"),
+        (lambda: device.create_command_recorder().record_dispatch(uninitialized, table), "table of another"),
+        (lambda: device.create_command_recorder().record_dispatch(uninitialized, bound), "not initialized"),
+        (lambda: device.create_command_recorder().record_dispatch(compiled, alias), "OutputSingleTensor: found the buffer of Hidden"),
+        (lambda: device.create_buffer(6), "size_in_bytes: found 6; expected a multiple of 4"),
+        (lambda: device.create_buffer(2**32), "size_in_bytes: found 4294967296; expected a multiple of 4"),
+        (lambda: small.write(np.zeros(2, np.float32)), "array: found 8 bytes"),
+        (lambda: small.write(np.zeros(1, np.float16)), "array: found 2 bytes of float16"),
+        (lambda: small.read((2,)), "shape: found"),
+        (lambda: device.compile_operator(device.create_operator(gru_desc()), flags=99999), "flags: found 99999"),
+        (lambda: device.create_operator(gru_desc(BiasTensor=tensor(1))), "BiasTensor.DimensionCount"),
+    ]
+
+
+def test_after_every_error_everything_still_works(device, case):
+    ready = Ready(device, case)
+    for wrong, message in wrong_bindings(device, ready):
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            wrong()
+        check(case, ready.results())
+
+
+def test_a_device_wrote_the_lengths(device):
+    """The host cannot see them; whatever they are, no access leaves its tensor and the loop ends."""
+    desc = gru_desc(2, 2, 3, 4)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(3)))
+    huge = Case(desc, None, case.arrays | {"SequenceLengthsTensor": np.full((1, 1, 1, 2), 2, np.uint32)})
+    ready = Ready(device, case)
+    lengths = ready.buffers["SequenceLengthsTensor"]
+    lengths.upload(np.full(2, 2**32 - 1, np.uint32))
+    lengths.host(np.uint32)[...] = 0  # not uploaded: the device keeps the huge ones
+    check(huge, ready.results())
+
+
+def test_hazards_end_a_submission(device, monkeypatch):
+    """Upload, dispatch and readback of a chain share a submission; what kp cannot order starts a new one."""
+    a, b = (low_level.Buffer(device._gpu, 16) for _ in range(2))
+
+    def record(commands, operation):
+        if not commands._open:
+            commands._submissions.append([])
+            commands._open = True
+
+    monkeypatch.setattr(low_level.Commands, "_record", record)
+    monkeypatch.setattr(low_level.kp, "OpAlgoDispatch", lambda *arguments: None)
+
+    def kernel(reads, writes):
+        return low_level.Kernel(None, frozenset(reads), frozenset(writes))
+
+    def submissions(*steps):
+        commands = low_level.Commands(device._gpu)
+        for name, *arguments in steps:
+            getattr(commands, name)(*arguments)
+        return len(commands._submissions)
+
+    a_to_b, b_to_a, only_a = kernel([a], [b]), kernel([b], [a]), kernel([a], [])
+    assert submissions(("upload", a), ("dispatch", a_to_b, []), ("readback", b)) == 1
+    assert submissions(("dispatch", only_a, []), ("dispatch", a_to_b, [])) == 1
+    assert submissions(("dispatch", a_to_b, []), ("dispatch", b_to_a, [])) == 2  # read after write, write after read
+    assert submissions(("dispatch", a_to_b, []), ("dispatch", a_to_b, [])) == 2  # write after write
+    assert submissions(("dispatch", a_to_b, []), ("upload", a)) == 2
+    assert submissions(("upload", b), ("dispatch", a_to_b, [])) == 2
+    assert submissions(("readback", b), ("dispatch", a_to_b, [])) == 2
+    assert submissions(("readback", b), ("readback", b)) == 2
+    assert submissions(("upload", b), ("readback", b)) == 2
+    assert submissions(("upload", a), ("upload", a)) == 2
+
+
+def test_many_bindings_keep_few_pipelines(device, case):
+    ready = Ready(device, case)
+    for _ in range(20):
+        out = make_outputs(device, ready.compiled)
+        ready.table.bind_outputs(list(out.values()))
+        device.create_command_recorder().record_dispatch(ready.compiled, ready.table)
+    assert len(ready.compiled._kernels) <= 16
+    check(case, run_on_device(device, case))
+
+
+def test_lengths_tensor_of_another_type_is_refused(device):
+    with pytest.raises(vkdml.InvalidArgumentError, match="DataType"):
+        device.create_operator(gru_desc(InputTensor=tensor(1, 3, 2, 4, data_type=UINT32)))

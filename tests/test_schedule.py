@@ -1,0 +1,93 @@
+"""Plans: complete, within the device's limits, and the same each time. No device is needed."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import vkdml
+from tests.support import SCHEDULES, gru_desc
+from vkdml import schedule
+from vkdml.kernels import load
+from vkdml.problem import from_desc
+from vkdml.vulkan import DeviceInfo
+
+# What Vulkan guarantees everywhere, but for the storage buffers of a stage (see docs/architecture.md)
+SMALLEST = DeviceInfo(index=0, name="smallest", type="integrated", driver="any", driver_version="", api_version="1.1.0",
+                      subgroup_size=1, subgroup_shuffle=False, max_workgroup_invocations=128, max_workgroup_count=65535,
+                      max_shared_memory=16384, max_storage_buffer_range=2**27, max_storage_buffers=8)
+CPU = replace(SMALLEST, name="cpu", type="cpu", driver="llvmpipe", subgroup_size=8, subgroup_shuffle=True,
+              max_workgroup_invocations=1024, max_shared_memory=32768)
+DEVICES = [SMALLEST, CPU, *(replace(SMALLEST, type="discrete", subgroup_size=size, subgroup_shuffle=True) for size in (16, 32, 64)),
+           replace(CPU, driver="other", subgroup_size=4)]
+
+problems = st.builds(lambda t, b, i, h, d, lbr: from_desc(gru_desc(t, b, i, h, d, LinearBeforeReset=lbr)),
+                     st.integers(1, 3000), st.integers(1, 300), st.integers(1, 300), st.integers(1, 600),
+                     st.integers(1, 2), st.booleans())
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems, st.sampled_from(DEVICES), st.sampled_from(list(SCHEDULES.values())))
+def test_plan(problem, info, options):
+    assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
+    if options.lanes and not info.subgroup_shuffle:
+        options = replace(options, lanes=None)
+    if options.workgroup:  # forced ones need not suit every device
+        options = replace(options, workgroup=None)
+    plan = schedule.plan(problem, info, options)
+    assert plan == schedule.plan(problem, info, options)
+    check_chunks(problem, plan)
+    for dispatch in plan.initialize + plan.execute:
+        constants = dispatch.constants
+        assert set(load(dispatch.kernel).constant_ids) <= set(constants)
+        assert constants["WORKGROUP"] <= info.max_workgroup_invocations
+        assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
+        assert len(dispatch.buffers) <= info.max_storage_buffers
+        assert all(1 <= count <= info.max_workgroup_count for count in dispatch.groups)
+        assert set(dispatch.writes) <= set(dispatch.buffers)
+        if dispatch.kernel.endswith("_lanes"):
+            assert constants["WORKGROUP"] % constants["LANES"] == 0
+            assert constants["HIDDEN_VECS"] % constants["LANES"] == 0
+        if dispatch.kernel.startswith("sequence") and constants["SHARED_STATE"]:
+            assert constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_VECS"] * 16 <= info.max_shared_memory
+    assert all(size <= info.max_storage_buffer_range for size in plan.internal.values())
+    assert plan.internal.get(schedule.GATES, 0) <= schedule.WORKSPACE_BYTES
+
+
+def check_chunks(problem, plan):
+    """The time loop's dispatches cover all steps once, in order, each after its own projection."""
+    loops = [dispatch for dispatch in plan.execute if dispatch.kernel.startswith("sequence")]
+    ends = [0, *[dispatch.push[1] for dispatch in loops]]
+    assert [dispatch.push[0] for dispatch in loops] == ends[:-1]
+    assert ends[-1] == problem.steps
+    if len(plan.execute) > len(loops):
+        assert [dispatch.push for dispatch in plan.execute[::2]] == [dispatch.push for dispatch in loops]
+        for projection in plan.execute[::2]:
+            rows = projection.groups[1] * projection.constants["ROWS"]
+            assert rows >= (projection.push[1] - projection.push[0]) * problem.batch
+
+
+def test_a_gpu_gets_no_shuffles_and_shared_state():
+    execute = schedule.plan(from_desc(gru_desc(10, 4, 64, 128)), replace(SMALLEST, subgroup_size=32, subgroup_shuffle=True)).execute
+    assert [dispatch.kernel for dispatch in execute] == ["input_projection", "sequence_gru"]
+    assert execute[1].constants["SHARED_STATE"] == 1
+
+
+def test_one_step_is_one_dispatch():
+    assert [dispatch.kernel for dispatch in schedule.plan(from_desc(gru_desc(1, 4, 64, 128)), CPU).execute] == ["sequence_gru_lanes"]
+
+
+@pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),
+                                               ({"max_storage_buffers": 4}, "storage buffers"),
+                                               ({"max_workgroup_count": 2}, "batch size")])
+def test_what_a_device_cannot_hold_is_refused(changes, what):
+    problem = from_desc(gru_desc(10, 3000, 64, 128))
+    with pytest.raises(vkdml.InvalidArgumentError, match=what):
+        schedule.plan(problem, replace(SMALLEST, **({"max_storage_buffer_range": 2**32} | changes)))
+
+
+@pytest.mark.parametrize(("options", "what"), [(vkdml.Options(lanes=True), "lanes"), (vkdml.Options(workgroup=256), "workgroup")])
+def test_impossible_options_are_refused(options, what):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{what}: found"):
+        schedule.plan(from_desc(gru_desc()), SMALLEST, options)
