@@ -1,11 +1,12 @@
 # make demo [WORDS="..."]   install what is missing, then pronounce words on a Vulkan device
 # make test                 install what is missing, then lint, type checks and all tests
 # make bench                time per call beside onnxruntime's CPU
-# make validate             the tests' schedules under Vulkan's synchronization validation
+# make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
+# make validate             the schedules under synchronization validation
 PYTHON = .venv/bin/python
 WORDS =
 
-.PHONY: setup demo test bench validate clean
+.PHONY: setup demo test bench vulkan-extras validate clean
 
 setup:
 	@tools/setup
@@ -20,6 +21,9 @@ test: setup
 
 bench: setup
 	@$(PYTHON) -m bench
+
+vulkan-extras:
+	@tools/get_vulkan_extras
 
 validate: setup
 	@$(PYTHON) -m tools.validate

@@ -34,7 +34,7 @@ SCHEDULES = {
 }
 
 
-def tensor(*sizes: int, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BUFFER_TENSOR_DESC:
+def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BUFFER_TENSOR_DESC:
     return descs.DML_BUFFER_TENSOR_DESC(data_type, sizes, **kwargs)
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tools import compile_shaders
 from vkdml import kernels
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-import compile_shaders  # noqa: E402
-
 SHIPPED = Path(kernels.__file__).parent / "spirv"
 
 # Shader, GroupNonUniform, GroupNonUniformShuffle: what Vulkan 1.1 has without enabling a feature

@@ -1,6 +1,7 @@
 """What a descriptor may say, and what each wrong one is told."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from vkdml.problem import from_desc
 
 T = vkdml.DML_OPERATOR_TYPE
 DATA = vkdml.DML_TENSOR_DATA_TYPE
+WORD: Any = "x"
 
 
 def test_canonical_form():
@@ -69,7 +71,7 @@ def test_typed_descriptions_mean_the_same():
     ({"ActivationDescs": [vkdml.DML_OPERATOR_DESC(T.ACTIVATION_TANH, SIGMOID), TANH]}, r"ActivationDescs\[0\].Desc", "TANH"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=math.nan), TANH]}, r"ActivationDescs\[0\].Alpha", "finite"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=1e39), TANH]}, r"ActivationDescs\[0\].Alpha", "finite"),
-    ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha="x"), TANH]}, r"ActivationDescs\[0\].Alpha", "number"),
+    ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=WORD), TANH]}, r"ActivationDescs\[0\].Alpha", "number"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_CELU_OPERATOR_DESC(Alpha=0), TANH]}, r"ActivationDescs\[0\].Alpha", "other than 0"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(InputTensor=tensor(1)), TANH]},
      r"ActivationDescs\[0\].InputTensor", "None"),
@@ -118,4 +120,4 @@ def test_view_follows_strides():
     batch_first = np.arange(24.0)
     expected = batch_first.reshape(2, 3, 4).transpose(1, 0, 2)[None]
     np.testing.assert_array_equal(problem.tensor("InputTensor").view(batch_first), expected)
-    assert FLOAT32 == problem.tensor("InputTensor").data_type
+    assert problem.tensor("InputTensor").data_type == FLOAT32

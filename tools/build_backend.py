@@ -12,7 +12,7 @@ from setuptools.build_meta import *  # noqa: F403  (the hooks that stay as they 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from compile_shaders import compile_shaders  # noqa: E402
+from compile_shaders import compile_shaders
 
 
 def build_wheel(*args: Any, **kwargs: Any) -> str:

@@ -17,8 +17,9 @@ SHADERS = Path(__file__).resolve().parent.parent / "shaders"
 CELLS = ("gru",)
 
 # kernel: (source, macros). The *_lanes kernels pass values round a subgroup instead of loading them (lib/lanes.glsl).
-KERNELS = {"pack": ("pack.comp", [])}
-for suffix, macros in (("", []), ("_lanes", ["SHUFFLE"])):
+KERNELS: dict[str, tuple[str, list[str]]] = {"pack": ("pack.comp", [])}
+VARIANTS: dict[str, list[str]] = {"": [], "_lanes": ["SHUFFLE"]}
+for suffix, macros in VARIANTS.items():
     KERNELS["input_projection" + suffix] = ("input_projection.comp", macros)
     for cell in CELLS:
         KERNELS[f"sequence_{cell}{suffix}"] = ("sequence.comp", [f"CELL_{cell.upper()}", *macros])

@@ -7,7 +7,7 @@ Three ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), 
 from importlib.metadata import version as _version
 
 from . import descs
-from .descs import *  # noqa: F403  (the DML_* names, listed by descs.__all__)
+from .descs import *  # noqa: F403  (the DML_* names that it lists)
 from .device import Buffer
 from .errors import DriverError, InvalidArgumentError, VkdmlError
 from .functional import gru
@@ -31,5 +31,5 @@ __all__ = [
     "Options",
     "VkdmlError",
     "gru",
-    *descs.__all__,
 ]
+__all__ += descs.__all__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,8 @@ class Activation:
     `divisors` are the fields that must not be 0.
     """
 
-    type: DML_OPERATOR_TYPE
-    desc: type[ActivationDesc]
+    operator_type: DML_OPERATOR_TYPE
+    desc: type[Any]
     shader_id: int
     function: Function
     fields: tuple[str, ...] = ()
@@ -112,11 +113,11 @@ _ROWS = [
 ]
 
 BY_DESC = {row.desc: row for row in _ROWS}
-BY_TYPE = {row.type: row for row in _ROWS}
+BY_TYPE = {row.operator_type: row for row in _ROWS}
 BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
-def fuse(operator: str, field: str, desc: object) -> FusedActivation:
+def fuse(operator: str, field: str, desc: Any) -> FusedActivation:
     """Check one entry of ActivationDescs: a DML_OPERATOR_DESC or a DML_ACTIVATION_*_OPERATOR_DESC alone."""
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         row = BY_TYPE.get(desc.Type)
@@ -125,7 +126,7 @@ def fuse(operator: str, field: str, desc: object) -> FusedActivation:
         if not isinstance(desc.Desc, row.desc):
             raise InvalidArgumentError(operator, f"{field}.Desc", type(desc.Desc).__name__, row.desc.__name__)
         desc = desc.Desc
-    row = BY_DESC.get(type(desc))  # type: ignore[arg-type]
+    row = BY_DESC.get(type(desc))
     if row is None:
         raise InvalidArgumentError(operator, field, type(desc).__name__, _ALLOWED)
     for tensor in ("InputTensor", "OutputTensor"):
@@ -170,4 +171,4 @@ def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float] | Non
     return result
 
 
-_ALLOWED = "an elementwise activation: " + ", ".join(row.type.name.removeprefix("ACTIVATION_") for row in _ROWS)
+_ALLOWED = "an elementwise activation: " + ", ".join(row.operator_type.name.removeprefix("ACTIVATION_") for row in _ROWS)

@@ -92,8 +92,9 @@ class Pronouncer:
             talking &= last != STOP
             if not talking.any():
                 break
-            for row in np.flatnonzero(talking):
-                said[row].append(PHONEMES[last[row]])
+            for row, phonemes in enumerate(said):
+                if talking[row]:
+                    phonemes.append(PHONEMES[last[row]])
         return said
 
     @property

@@ -9,6 +9,7 @@ import math
 import operator as op
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def from_desc(desc: object, clip: float | None = None) -> Problem:
     desc = _unwrap_operator(desc)
     name = type(desc).__name__
     cell = _OPERATORS[type(desc)][1]
-    reverse = _REVERSED[_enum(name, "Direction", desc.Direction, DML_RECURRENT_NETWORK_DIRECTION)]
+    reverse = _check_direction(name, desc.Direction)
     tensors = {field: _check_tensor(name, field, getattr(desc, field), field in cell.optional)
                for field in (*cell.inputs, *cell.outputs)}
     sizes = _check_sizes(name, cell, tensors, len(reverse))
@@ -136,12 +137,12 @@ def _unwrap_operator(desc: object) -> DML_GRU_OPERATOR_DESC:
     return desc
 
 
-def _enum(operator: str, field: str, value: object, enum: type) -> object:
+def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
     try:
-        return enum(value)
+        return _REVERSED[DML_RECURRENT_NETWORK_DIRECTION(value)]
     except (ValueError, TypeError):
-        allowed = ", ".join(member.name for member in enum)  # type: ignore[attr-defined]
-        raise InvalidArgumentError(operator, field, repr(value), f"one of {allowed}") from None
+        allowed = ", ".join(member.name for member in DML_RECURRENT_NETWORK_DIRECTION)
+        raise InvalidArgumentError(operator, "Direction", repr(value), f"one of {allowed}") from None
 
 
 def _check_bool(operator: str, field: str, value: object) -> bool:

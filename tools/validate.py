@@ -1,0 +1,66 @@
+"""Run the schedules under Vulkan's synchronization validation and report what the layer says.
+
+    python -m tools.validate            needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
+
+First a control: two dependent dispatches in one submission, which the layer must report, or its silence means nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ["tests/conformance/test_reference.py", "tests/test_operator.py"]
+
+CONTROL = """
+import numpy as np
+from tests.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
+from vkdml import Device, device
+device.Commands._start_submission, once = lambda self: hasattr(self, "_open") or once(self), device.Commands._start_submission
+desc = gru_desc(5, 3, 6, 9)
+run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
+"""
+
+SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
+khronos_validation.report_flags = error,warn
+khronos_validation.log_filename = {log}
+khronos_validation.validate_sync = true
+khronos_validation.syncval_shader_accesses_heuristic = true
+khronos_validation.duplicate_message_limit = 0
+"""
+
+
+def messages(layers: Path, command: list[str]) -> tuple[int, str]:
+    """The exit code of a command under the layer, and all that the layer logged."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "validation.log"
+        (Path(directory) / "vk_layer_settings.txt").write_text(SETTINGS.format(log=log))
+        environment = {**os.environ, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        return code, log.read_text() if log.exists() else ""
+
+
+def main() -> int:
+    layers = Path(os.environ.get("VKDML_LAYER_PATH", ROOT / ".vulkan" / "layers"))
+    if not list(layers.glob("*.json")):
+        print(f"validate: no validation layer in {layers}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the folder "
+              "of a current VkLayer_khronos_validation.json", file=sys.stderr)
+        return 1
+    _, control = messages(layers, [sys.executable, "-c", CONTROL])
+    if "SYNC-HAZARD" not in control:
+        print("validate: the layer does not see a hazard that is there: it is too old, or was not loaded", file=sys.stderr)
+        return 1
+    print(f"control: the layer reports {control.count('SYNC-HAZARD')} hazards where dispatches are not ordered", flush=True)
+    code, log = messages(layers, [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS])
+    print(log[:4000], end="")
+    print(f"validate: {log.count('SYNC-HAZARD')} hazards, {log.count('VUID-')} other messages; "
+          f"tests {'passed' if code == 0 else 'failed'}")
+    return int(bool(log.strip()) or code != 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
