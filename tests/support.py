@@ -78,7 +78,7 @@ def random_case(seed: int) -> Case:
     i, h = (int(size) for size in rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 33, 40], 2))
     direction = int(rng.integers(3))
     d = 2 if direction == 2 else 1
-    drop = [field for field in problem.cells.GRU.optional if rng.random() < 0.3]
+    drop = [field for field in sorted(problem.cells.GRU.optional) if rng.random() < 0.3]
     if {"OutputSequenceTensor", "OutputSingleTensor"} <= set(drop):
         drop.remove("OutputSingleTensor")
     usual = rng.random() < 0.3
@@ -90,10 +90,18 @@ def random_case(seed: int) -> Case:
 
 
 def tamed(case: Case) -> Case:
-    """With smaller weights, while unbounded activations make the recurrence grow: then no arithmetic agrees for long."""
+    """With smaller weights, while unbounded activations make the recurrence grow, or make a change of the inputs in their
+    last bit a tenth of the tolerance: no arithmetic in float32 can agree with float64 on such a problem.
+    """
+    checked = problem.from_desc(case.desc, case.clip)
+    rng = np.random.default_rng(0)
     for _ in range(10):
-        results = reference.run(problem.from_desc(case.desc, case.clip), case.arrays)
-        if max(np.abs(result).max() for result in results.values()) < 10:
+        results = reference.run(checked, case.arrays)["OutputSequenceTensor"]
+        nudged = {field: array * (1 + rng.choice([-6e-8, 6e-8], array.shape)) if array.dtype == np.float32 else array
+                  for field, array in case.arrays.items()}
+        with np.errstate(invalid="ignore"):
+            change = np.abs(reference.run(checked, nudged)["OutputSequenceTensor"] - results)
+        if np.abs(results).max() < 10 and (change < 0.1 * (ATOL + RTOL * np.abs(results))).all():
             break
         for field in INITIALIZED:
             if field in case.arrays:
