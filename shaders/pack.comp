@@ -1,6 +1,6 @@
 // Packs one weight tensor and its share of the biases, once per initialization:
 //   [direction][vec][gate][unit] vec4 weights, zero past COLUMNS and HIDDEN, then [direction][unit] vec4 biases, a gate a
-//   component. Strides count elements.
+//   component, then, with PEEPHOLES, [direction][unit] vec4 peepholes likewise. Strides count elements.
 // The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose recurrent bias goes to the
 // recurrent pack (IS_RECURRENT).
 #version 450
@@ -19,11 +19,15 @@ layout(constant_id = 11) const uint WEIGHT_STRIDE_ROW = 0;
 layout(constant_id = 12) const uint WEIGHT_STRIDE_COLUMN = 0;
 layout(constant_id = 13) const uint BIAS_STRIDE_D = 0;
 layout(constant_id = 14) const uint BIAS_STRIDE_ROW = 0;
+layout(constant_id = 15) const uint PEEPHOLES = 0;    // gates that have one, the first of them
+layout(constant_id = 16) const uint PEEPHOLE_STRIDE_D = 0;
+layout(constant_id = 17) const uint PEEPHOLE_STRIDE_ROW = 0;
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(binding = 0) readonly buffer Weights { float weights[]; };
 layout(binding = 1) readonly buffer Bias { float bias[]; };
-layout(binding = 2) writeonly buffer Packed { vec4 packed[]; };
+layout(binding = 2) readonly buffer Peephole { float peephole[]; };
+layout(binding = 3) writeonly buffer Packed { vec4 packed[]; };
 
 vec4 pack_weights(uint i)
 {
@@ -56,11 +60,25 @@ vec4 pack_bias(uint i)
     return b;
 }
 
+vec4 pack_peephole(uint i)
+{
+    uint unit = i % UNITS;
+    uint direction = i / UNITS;
+    vec4 p = vec4(0);
+    if (unit < HIDDEN)
+        for (uint gate = 0; gate < PEEPHOLES; ++gate)
+            p[gate] = peephole[direction * PEEPHOLE_STRIDE_D + (gate * HIDDEN + unit) * PEEPHOLE_STRIDE_ROW];
+    return p;
+}
+
 void main()
 {
     uint weight_count = DIRECTIONS * COLUMN_VECS * GATES * UNITS;
-    uint count = weight_count + DIRECTIONS * UNITS;
+    uint bias_end = weight_count + DIRECTIONS * UNITS;
+    uint count = bias_end + (PEEPHOLES != 0 ? DIRECTIONS * UNITS : 0);
     uint stride = gl_NumWorkGroups.x * WORKGROUP;
     for (uint i = gl_GlobalInvocationID.x; i < count; i += stride)
-        packed[i] = i < weight_count ? pack_weights(i) : pack_bias(i - weight_count);
+        if (i < weight_count) packed[i] = pack_weights(i);
+        else if (i < bias_end) packed[i] = pack_bias(i - weight_count);
+        else packed[i] = pack_peephole(i - bias_end);
 }

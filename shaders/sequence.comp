@@ -21,6 +21,7 @@ layout(constant_id = 28) const uint SEQUENCE_STRIDE_H = 0;
 layout(constant_id = 29) const uint SINGLE_STRIDE_D = 0;
 layout(constant_id = 30) const uint SINGLE_STRIDE_B = 0;
 layout(constant_id = 31) const uint SINGLE_STRIDE_H = 0;
+layout(constant_id = 72) const uint HAS_PEEPHOLE = 0;
 
 uint direction;
 #include "lib/lanes.glsl"
@@ -37,8 +38,15 @@ layout(binding = 5) writeonly buffer OutputSequence { float output_sequence[]; }
 layout(binding = 6) writeonly buffer OutputSingle { float output_single[]; };
 #define STATE_BINDING 7
 #include "lib/state.glsl"
+vec4 peephole;  // the unit's, with HAS_PEEPHOLE
+
 #if defined(CELL_GRU)
 #include "cells/gru.glsl"
+#elif defined(CELL_LSTM)
+#include "lib/cell_state.glsl"
+#include "cells/lstm.glsl"
+#elif defined(CELL_RNN)
+#include "cells/rnn.glsl"
 #endif
 
 uint first_row;
@@ -53,10 +61,11 @@ uint source;  // the state slot that dot_hidden multiplies
 #define DOT_VECTOR(row, vec) load_state_vec(source, row, vec)
 #include "lib/dot.glsl"
 
-// Recurrent biases that must stay apart from the input's (the host's table of cells says which), else 0
-vec4 hidden_bias(uint unit)
+// What is packed behind the recurrent weights: biases that must stay apart from the input's (the host's table of cells
+// says which; the others are 0), then peepholes
+vec4 hidden_extra(uint which, uint unit)
 {
-    return hidden_weights[DIRECTIONS * HIDDEN_VECS * GATES * UNITS + direction * UNITS + unit];
+    return hidden_weights[DIRECTIONS * HIDDEN_VECS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit];
 }
 
 // The input's part of the gates (at least of the phase's) for a unit of every row
@@ -108,9 +117,10 @@ void run_phase(uint phase, uint step)
         vec4 x[ROWS];
         load_gates(x, phase, step, unit);
         vec4 recurrent[ROWS];
-        vec4 bias = hidden_bias(unit);
+        vec4 bias = hidden_extra(0, unit);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[r] = bias;
         dot_hidden(recurrent, direction * HIDDEN_VECS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
+        if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
         if (unit < HIDDEN) finish_phase(phase, step, unit, x, recurrent);
     }
     state_barrier();
@@ -131,6 +141,9 @@ void begin(uint steps)
                 else if (HAS_INITIAL_H != 0)
                     store_state(0, r, unit, initial_h[direction * INITIAL_H_STRIDE_D + row * INITIAL_H_STRIDE_B
                                                       + unit * INITIAL_H_STRIDE_H]);
+#ifdef CELL_STATE
+                begin_cell_state(first, r, row, unit);
+#endif
             }
         }
     }
@@ -157,6 +170,9 @@ void end(uint steps)
                 else if (HAS_SINGLE != 0)
                     output_single[direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H] =
                         lengths_of_tile[r] == 0 ? 0.0 : load_state(h_slot, r, unit);
+#ifdef CELL_STATE
+                end_cell_state(chunk.last_step == STEPS, lengths_of_tile[r] == 0, r, row, unit);
+#endif
             }
         }
     }

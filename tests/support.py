@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 import vkdml
-from vkdml import descs, problem, reference
+from vkdml import cells, descs, problem, reference
 from vkdml.activations import BY_DESC
+from vkdml.cells import Cell
 from vkdml.operator import INITIALIZED, CompiledOperator
 from vkdml.schedule import Options
 
 FLOAT32, UINT32 = vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UINT32
 SIGMOID, TANH = vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()
 RTOL, ATOL = 1e-4, 1e-5
+CELLS = list(cells.BY_DESC.values())
 
 # Every way to run a problem. None of them may change a result.
 SCHEDULES = {
@@ -38,28 +40,28 @@ def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BU
     return descs.DML_BUFFER_TENSOR_DESC(data_type, sizes, **kwargs)
 
 
-def gru_desc(t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, **changes: Any) -> descs.DML_GRU_OPERATOR_DESC:
+def make_desc(cell: Cell, t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, **changes: Any) -> Any:
     """A descriptor with every optional tensor, and changes to it."""
+    sizes = {"T": t, "B": b, "I": i, "H": h, "D": d}
     given: dict[str, Any] = {
-        "InputTensor": tensor(1, t, b, i),
-        "WeightTensor": tensor(1, d, 3 * h, i),
-        "RecurrenceTensor": tensor(1, d, 3 * h, h),
-        "BiasTensor": tensor(1, 1, d, 6 * h),
-        "HiddenInitTensor": tensor(1, d, b, h),
-        "SequenceLengthsTensor": tensor(1, 1, 1, b, data_type=UINT32),
-        "OutputSequenceTensor": tensor(t, d, b, h),
-        "OutputSingleTensor": tensor(1, d, b, h),
-        "ActivationDescs": [SIGMOID, TANH] * d,
-        "Direction": descs.DML_RECURRENT_NETWORK_DIRECTION(2 if d == 2 else 0),
+        field: tensor(*(problem.evaluate(formula, sizes) for formula in formulas),
+                      data_type=UINT32 if field == "SequenceLengthsTensor" else FLOAT32)
+        for field, formulas in cell.tensors.items()
     }
-    return descs.DML_GRU_OPERATOR_DESC(**(given | changes))
+    given["ActivationDescs"] = ([TANH] if cell.activations == 1 else [SIGMOID, TANH, TANH][:cell.activations]) * d
+    given["Direction"] = descs.DML_RECURRENT_NETWORK_DIRECTION(2 if d == 2 else 0)
+    return cell.desc(**(given | changes))
+
+
+def gru_desc(*sizes: int, **changes: Any) -> descs.DML_GRU_OPERATOR_DESC:
+    return make_desc(cells.GRU, *sizes, **changes)
 
 
 @dataclass(frozen=True)
 class Case:
     """A problem with its inputs; what is not wanted of the outputs is None in the problem."""
 
-    desc: descs.DML_GRU_OPERATOR_DESC
+    desc: Any
     clip: float | None
     arrays: dict[str, np.ndarray]
 
@@ -72,19 +74,21 @@ def random_activation(rng: np.random.Generator) -> descs.ActivationDesc:
 
 
 def random_case(seed: int) -> Case:
-    """A random GRU over all that its descriptor can say."""
+    """A random operator over all that its descriptor can say."""
     rng = np.random.default_rng(seed)
+    cell = CELLS[seed % len(CELLS)]
     t, b = int(rng.integers(1, 13)), int(rng.integers(1, 10))
     i, h = (int(size) for size in rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 33, 40], 2))
     direction = int(rng.integers(3))
     d = 2 if direction == 2 else 1
-    drop = [field for field in sorted(problem.cells.GRU.optional) if rng.random() < 0.3]
-    if {"OutputSequenceTensor", "OutputSingleTensor"} <= set(drop):
-        drop.remove("OutputSingleTensor")
-    usual = rng.random() < 0.3
-    activations = [SIGMOID, TANH] * d if usual else [random_activation(rng) for _ in range(2 * d)]
-    desc = gru_desc(t, b, i, h, d, **dict.fromkeys(drop), ActivationDescs=activations,
-                    Direction=descs.DML_RECURRENT_NETWORK_DIRECTION(direction), LinearBeforeReset=bool(rng.integers(2)))
+    changes: dict[str, Any] = {field: None for field in cell.tensors if field not in cell.required and rng.random() < 0.3}
+    if set(cell.outputs) <= set(changes):
+        del changes["OutputSingleTensor"]
+    if rng.random() < 0.7:
+        changes["ActivationDescs"] = [random_activation(rng) for _ in range(cell.activations * d)]
+    changes |= {flag: bool(rng.integers(2)) for flag in cell.flags}
+    changes["Direction"] = descs.DML_RECURRENT_NETWORK_DIRECTION(direction)
+    desc = make_desc(cell, t, b, i, h, d, **changes)
     clip = float(rng.uniform(0.05, 1.5)) if rng.random() < 0.25 else None
     return tamed(Case(desc, clip, random_arrays(desc, rng)))
 
@@ -109,7 +113,7 @@ def tamed(case: Case) -> Case:
     return case
 
 
-def random_arrays(desc: descs.DML_GRU_OPERATOR_DESC, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def random_arrays(desc: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Inputs of about unit size, and weights that keep pre-activations of about unit size."""
     checked = problem.from_desc(desc)
     arrays = {}
@@ -117,7 +121,8 @@ def random_arrays(desc: descs.DML_GRU_OPERATOR_DESC, rng: np.random.Generator) -
         if checked.tensors[field] is None:
             continue
         sizes = checked.tensor(field).sizes
-        scale = {"WeightTensor": checked.inputs, "RecurrenceTensor": checked.hidden, "BiasTensor": 4}.get(field, 1) ** -0.5
+        scale = {"WeightTensor": checked.inputs, "RecurrenceTensor": checked.hidden, "BiasTensor": 4,
+                 "PeepholeTensor": 4}.get(field, 1) ** -0.5
         arrays[field] = (rng.standard_normal(sizes) * scale).astype(np.float32)
     if "SequenceLengthsTensor" in arrays:
         arrays["SequenceLengthsTensor"] = rng.integers(0, checked.steps + 1, (1, 1, 1, checked.batch)).astype(np.uint32)

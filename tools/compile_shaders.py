@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 SHADERS = Path(__file__).resolve().parent.parent / "shaders"
-CELLS = ("gru",)
+CELLS = ("gru", "lstm", "rnn")
 
 # kernel: (source, macros). The *_lanes kernels pass values round a subgroup instead of loading them (lib/lanes.glsl).
 KERNELS: dict[str, tuple[str, list[str]]] = {"pack": ("pack.comp", [])}

@@ -1,6 +1,6 @@
 """DirectML's recurrent operators as Vulkan compute shaders.
 
-Three ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`), and ONNX nodes
+Three ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`, `lstm`, `rnn`), and ONNX nodes
 (`vkdml.onnx.run_node`).
 """
 
@@ -10,7 +10,7 @@ from . import descs
 from .descs import *  # noqa: F403  (the DML_* names that it lists)
 from .device import Buffer
 from .errors import DriverError, InvalidArgumentError, VkdmlError
-from .functional import gru
+from .functional import gru, lstm, rnn
 from .operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
 from .schedule import Options
 from .vulkan import DeviceInfo
@@ -31,5 +31,7 @@ __all__ = [
     "Options",
     "VkdmlError",
     "gru",
+    "lstm",
+    "rnn",
 ]
 __all__ += descs.__all__

@@ -12,7 +12,6 @@ from . import activations as activation_table
 from .cells import Cell
 from .descs import (
     DML_BUFFER_TENSOR_DESC,
-    DML_GRU_OPERATOR_DESC,
     DML_OPERATOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
@@ -25,7 +24,7 @@ Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
 
 DEFAULT_ATTRIBUTES: dict[str, Any] = {
     "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
-    "linear_before_reset": False, "layout": 0,
+    "linear_before_reset": False, "input_forget": False, "layout": 0,
 }
 
 _DIRECTIONS = {
@@ -39,7 +38,7 @@ def convert(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
     """The array as the device takes it: packed float32, or uint32 lengths. Refused where that would change a value."""
     argument = cell.arguments[field]
     if array is None:
-        if field not in cell.optional:
+        if field in cell.required:
             raise InvalidArgumentError(name, argument, "None", "an array")
         return None
     array = np.asarray(array)
@@ -53,7 +52,7 @@ def convert(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
 
 
 def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
-              wanted: Sequence[bool]) -> tuple[DML_GRU_OPERATOR_DESC, dict[str, tuple[int, ...]]]:
+              wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions."""
     direction, layout = attributes["direction"], attributes["layout"]
     if direction not in _DIRECTIONS:
@@ -64,7 +63,7 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], att
     shapes = {}
     tensors = {}
     fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
-    for field, formulas in (cell.inputs | cell.outputs).items():
+    for field, formulas in cell.tensors.items():
         if not fields[field]:
             continue
         dims = _onnx_dims(formulas, layout)
@@ -73,11 +72,11 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], att
         if array is not None:
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
         tensors[field] = _tensor_desc(field, formulas, dims, sizes)
-    desc = DML_GRU_OPERATOR_DESC(
-        **tensors,  # type: ignore[arg-type]
+    desc = cell.desc(
+        **tensors,
         ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
         Direction=_DIRECTIONS[direction],
-        LinearBeforeReset=attributes["linear_before_reset"],
+        **{flag: attributes[attribute] for flag, attribute in cell.flags.items()},
     )
     return desc, shapes
 

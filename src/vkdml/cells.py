@@ -2,62 +2,124 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_RNN_OPERATOR_DESC
+
+Sizes = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How a cell goes through a time step.
+
+    phases: times that a step goes over all units; a second one needs what the first made of all of them. slots: vectors of
+    H floats that a row keeps on the device: h of even and of odd steps, then the cell's own. split_bias: bit mask of the
+    gates whose recurrent bias is not added to the input's.
+    """
+
+    phases: int
+    slots: int
+    split_bias: int = 0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A row. Sizes in `tensors` are products of T, B, I, H, D and numbers, written with `*`.
+    """A row. Sizes are products of T, B, I, H, D and numbers, written with `*`.
 
-    gates: in the order of W, R and B. activations: how many one direction takes. kernel: the part of the file name.
-    inputs, outputs: tensor fields in DirectML's binding order, with their sizes; `optional` names those that may be left
-    out. arguments: their ONNX names, in ONNX's order.
+    gates: in the order of W, R and B. activations: how many one direction takes. inputs, outputs: tensor fields in
+    DirectML's binding order; `optional` names those that may be left out. arguments: their ONNX names, in ONNX's order.
+    flags: DirectML's switches and the ONNX attributes that set them. peepholes: gates that have one.
+    loops: by linear_before_reset, which only the GRU has.
     """
 
     name: str
-    kernel: str
+    type: DML_OPERATOR_TYPE
+    desc: Any
     gates: str
     activations: int
-    inputs: dict[str, tuple[str, str, str, str]]
-    outputs: dict[str, tuple[str, str, str, str]]
-    optional: frozenset[str]
-    arguments: dict[str, str]
+    inputs: Mapping[str, Sizes]
+    outputs: Mapping[str, Sizes]
+    arguments: Mapping[str, str]
     default_activations: tuple[str, ...]
+    loops: tuple[Loop, ...]
+    flags: Mapping[str, str] = field(default_factory=dict)
+    peepholes: int = 0
 
-    def phases(self, linear_before_reset: bool) -> int:
-        """Times that a step goes over all units: the second needs what the first made of all of them."""
-        return 1 if linear_before_reset else 2
+    @property
+    def kernel(self) -> str:
+        return self.name.lower()
 
-    def state_slots(self, linear_before_reset: bool) -> int:
-        """Vectors of H floats that a row keeps on the device: h of even and odd steps, and the cell's own."""
-        return 2 if linear_before_reset else 4
+    @property
+    def tensors(self) -> dict[str, Sizes]:
+        return {**self.inputs, **self.outputs}
 
-    def split_bias(self, linear_before_reset: bool) -> int:
-        """Bit mask of the gates whose recurrent bias is not added to the input's (it is inside r * (...))."""
-        return 0b100 if linear_before_reset else 0
+    @property
+    def required(self) -> tuple[str, ...]:
+        return ("InputTensor", "WeightTensor", "RecurrenceTensor")
 
+
+_STATE: Sizes = ("1", "D", "B", "H")
+
+
+def _inputs(gates: int) -> dict[str, Sizes]:
+    return {
+        "InputTensor": ("1", "T", "B", "I"),
+        "WeightTensor": ("1", "D", f"{gates}*H", "I"),
+        "RecurrenceTensor": ("1", "D", f"{gates}*H", "H"),
+        "BiasTensor": ("1", "1", "D", f"{2 * gates}*H"),
+        "HiddenInitTensor": _STATE,
+    }
+
+
+_LENGTHS: dict[str, Sizes] = {"SequenceLengthsTensor": ("1", "1", "1", "B")}
+_OUTPUTS: dict[str, Sizes] = {"OutputSequenceTensor": ("T", "D", "B", "H"), "OutputSingleTensor": _STATE}
+_ARGUMENTS = {"InputTensor": "X", "WeightTensor": "W", "RecurrenceTensor": "R", "BiasTensor": "B",
+              "SequenceLengthsTensor": "sequence_lens", "HiddenInitTensor": "initial_h",
+              "OutputSequenceTensor": "Y", "OutputSingleTensor": "Y_h"}
 
 GRU = Cell(
     name="GRU",
-    kernel="gru",
+    type=DML_OPERATOR_TYPE.GRU,
+    desc=DML_GRU_OPERATOR_DESC,
     gates="zrh",
     activations=2,
-    inputs={
-        "InputTensor": ("1", "T", "B", "I"),
-        "WeightTensor": ("1", "D", "3*H", "I"),
-        "RecurrenceTensor": ("1", "D", "3*H", "H"),
-        "BiasTensor": ("1", "1", "D", "6*H"),
-        "HiddenInitTensor": ("1", "D", "B", "H"),
-        "SequenceLengthsTensor": ("1", "1", "1", "B"),
-    },
-    outputs={
-        "OutputSequenceTensor": ("T", "D", "B", "H"),
-        "OutputSingleTensor": ("1", "D", "B", "H"),
-    },
-    optional=frozenset({"BiasTensor", "HiddenInitTensor", "SequenceLengthsTensor",
-                        "OutputSequenceTensor", "OutputSingleTensor"}),
-    arguments={"InputTensor": "X", "WeightTensor": "W", "RecurrenceTensor": "R", "BiasTensor": "B",
-               "SequenceLengthsTensor": "sequence_lens", "HiddenInitTensor": "initial_h",
-               "OutputSequenceTensor": "Y", "OutputSingleTensor": "Y_h"},
+    inputs=_inputs(3) | _LENGTHS,
+    outputs=_OUTPUTS,
+    arguments=_ARGUMENTS,
     default_activations=("Sigmoid", "Tanh"),
+    loops=(Loop(phases=2, slots=4), Loop(phases=1, slots=2, split_bias=0b100)),
+    flags={"LinearBeforeReset": "linear_before_reset"},
 )
+
+LSTM = Cell(
+    name="LSTM",
+    type=DML_OPERATOR_TYPE.LSTM,
+    desc=DML_LSTM_OPERATOR_DESC,
+    gates="iofc",
+    activations=3,
+    inputs=_inputs(4) | {"CellMemInitTensor": _STATE} | _LENGTHS | {"PeepholeTensor": ("1", "1", "D", "3*H")},
+    outputs=_OUTPUTS | {"OutputCellSingleTensor": _STATE},
+    arguments=_ARGUMENTS | {"CellMemInitTensor": "initial_c", "PeepholeTensor": "P", "OutputCellSingleTensor": "Y_c"},
+    default_activations=("Sigmoid", "Tanh", "Tanh"),
+    loops=(Loop(phases=1, slots=3),),
+    flags={"CoupleInputForget": "input_forget"},
+    peepholes=3,
+)
+
+RNN = Cell(
+    name="RNN",
+    type=DML_OPERATOR_TYPE.RNN,
+    desc=DML_RNN_OPERATOR_DESC,
+    gates="i",
+    activations=1,
+    inputs=_inputs(1) | _LENGTHS,
+    outputs=_OUTPUTS,
+    arguments=_ARGUMENTS,
+    default_activations=("Tanh",),
+    loops=(Loop(phases=1, slots=2),),
+)
+
+BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}

@@ -32,9 +32,11 @@ __all__ = [
     "DML_BUFFER_TENSOR_DESC",
     "DML_EXECUTION_FLAGS",
     "DML_GRU_OPERATOR_DESC",
+    "DML_LSTM_OPERATOR_DESC",
     "DML_OPERATOR_DESC",
     "DML_OPERATOR_TYPE",
     "DML_RECURRENT_NETWORK_DIRECTION",
+    "DML_RNN_OPERATOR_DESC",
     "DML_TENSOR_DATA_TYPE",
     "DML_TENSOR_DESC",
     "DML_TENSOR_FLAGS",
@@ -102,6 +104,8 @@ class DML_OPERATOR_TYPE(IntEnum):
     ACTIVATION_SOFTSIGN = 50
     ACTIVATION_TANH = 51
     ACTIVATION_THRESHOLDED_RELU = 52
+    RNN = 76
+    LSTM = 77
     GRU = 78
     ACTIVATION_SHRINK = 90
     ACTIVATION_CELU = 128
@@ -274,6 +278,72 @@ class DML_GRU_OPERATOR_DESC:
     OutputSingleTensor: TensorDesc | None = None
     Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
     LinearBeforeReset: bool = False
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ActivationDescs", tuple(self.ActivationDescs))
+
+
+@dataclass(frozen=True)
+class DML_LSTM_OPERATOR_DESC:
+    """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c.
+
+    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 but
+    the lengths:
+
+    InputTensor {1, T, B, I}, WeightTensor {1, D, 4H, I}, RecurrenceTensor {1, D, 4H, H}, and, each of them optional,
+    BiasTensor {1, 1, D, 8H}, HiddenInitTensor and CellMemInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B}
+    UINT32, PeepholeTensor {1, 1, D, 3H} (i o f), OutputSequenceTensor {T, D, B, H}, OutputSingleTensor and
+    OutputCellSingleTensor {1, D, B, H}; at least one output.
+    ActivationDescs: f, g and h for each direction, the forward one first. With UseClipThreshold, ClipThreshold bounds what
+    goes into f and g. CoupleInputForget: the forget gate is 1 - the input gate.
+    """
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    CellMemInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    PeepholeTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    OutputCellSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    ClipThreshold: float = 0.0
+    UseClipThreshold: bool = False
+    CoupleInputForget: bool = False
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ActivationDescs", tuple(self.ActivationDescs))
+
+
+@dataclass(frozen=True)
+class DML_RNN_OPERATOR_DESC:
+    """A one-layer simple recurrent network (DML_OPERATOR_RNN).
+
+    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 but
+    the lengths:
+
+    InputTensor {1, T, B, I}, WeightTensor {1, D, H, I}, RecurrenceTensor {1, D, H, H}, and, each of them optional,
+    BiasTensor {1, 1, D, 2H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
+    OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
+    ActivationDescs: f for each direction, the forward one first.
+    """
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -74,6 +74,92 @@ def gru(
     return y, y_h
 
 
+def lstm(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    initial_h: np.ndarray | None = None,
+    initial_c: np.ndarray | None = None,
+    p: np.ndarray | None = None,
+    sequence_lens: np.ndarray | None = None,
+    direction: str = "forward",
+    activations: Activations | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    input_forget: bool = False,
+    layout: int = 0,
+    device: Device | None = None,
+    options: Options = Options(),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run a long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) on a Vulkan device.
+
+    Args:
+        x: input, float32 [T, B, I] (T time steps, B batch rows, I inputs).
+        w: input weights, float32 [D, 4H, I]; gates i o f c. D is 2 for direction "bidirectional", else 1.
+        r: recurrent weights, float32 [D, 4H, H].
+        b: biases Wb and Rb side by side, float32 [D, 8H]; 0 if left out.
+        initial_h, initial_c: float32 [D, B, H]; 0 if left out.
+        p: peephole weights, float32 [D, 3H], gates i o f; none if left out.
+        sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
+        direction: "forward", "reverse" or "bidirectional".
+        activations: f, g and h for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh, Tanh if
+            left out.
+        activation_alpha, activation_beta: for ONNX names, consumed in order by those that take one.
+        clip: bound on what goes into f and g, or None.
+        input_forget: whether the forget gate is 1 - the input gate.
+        layout: 1 for batch first: x [B, T, I], initial_h, initial_c, y_h and y_c [B, D, H], y [B, T, D, H].
+        device: where to run; one opened at the first call by default (see Device).
+        options: what to force in the schedule.
+
+    Returns:
+        y, float32 [T, D, B, H]: h after each step; and y_h and y_c, float32 [D, B, H]: h and c after each row's last
+        step, 0 for a row of length 0.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong; the message names it, what was found and what is allowed.
+        DriverError: no device, or the driver failed.
+    """
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "CellMemInitTensor": initial_c, "SequenceLengthsTensor": sequence_lens, "PeepholeTensor": p}
+    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                  "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
+    y, y_h, y_c = recurrent("lstm", cells.LSTM, arrays, attributes, (True, True, True), device, options)
+    return y, y_h, y_c
+
+
+def rnn(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    initial_h: np.ndarray | None = None,
+    sequence_lens: np.ndarray | None = None,
+    direction: str = "forward",
+    activations: Activations | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    layout: int = 0,
+    device: Device | None = None,
+    options: Options = Options(),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Run a simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) on a Vulkan device.
+
+    As `gru`, with one gate: w float32 [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction, Tanh if left
+    out. Returns y, float32 [T, D, B, H], and y_h, float32 [D, B, H]. Raises what `gru` raises.
+    """
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "SequenceLengthsTensor": sequence_lens}
+    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                  "activation_beta": activation_beta, "clip": clip, "layout": layout}
+    y, y_h = recurrent("rnn", cells.RNN, arrays, attributes, (True, True), device, options)
+    return y, y_h
+
+
 def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
               device: Device | None = None, options: Options = Options()) -> list[np.ndarray]:
     """Run a cell on arrays by DirectML field, in ONNX's shapes.

@@ -1,6 +1,6 @@
 """ONNX nodes on a Vulkan device. Needs the package `onnx` (pip install 'vkdml[onnx]').
 
-Sources: the ONNX operator GRU, versions 1, 3, 7, 14 and 22.
+Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
 """
 
 from __future__ import annotations
@@ -23,30 +23,27 @@ from .errors import InvalidArgumentError
 from .functional import recurrent
 from .operator import Device
 
-_CELLS: dict[str, Cell] = {"GRU": cells.GRU}
+_CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
-# Attributes by the operator version that brought them in; None: this version took it out.
+# Attributes and their defaults, by the operator version that brought them in
+_FIRST = {"activations": None, "activation_alpha": None, "activation_beta": None, "clip": None, "direction": "forward",
+          "hidden_size": None, "output_sequence": 0}
 _ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
-    "GRU": {
-        1: {"activations": None, "activation_alpha": None, "activation_beta": None, "clip": None, "direction": "forward",
-            "hidden_size": None, "output_sequence": 0},
-        3: {"linear_before_reset": 0},
-        7: {},
-        14: {"layout": 0},
-        22: {},
-    },
+    "GRU": {1: _FIRST, 3: {"linear_before_reset": 0}, 7: {}, 14: {"layout": 0}, 22: {}},
+    "LSTM": {1: _FIRST | {"input_forget": 0}, 7: {}, 14: {"layout": 0}, 22: {}},
+    "RNN": {1: _FIRST, 7: {}, 14: {"layout": 0}, 22: {}},
 }
 _REMOVED = {"output_sequence": 7}
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: str | Device | None = None,
              outputs_info: Any = None, *, opset_version: int | None = None, **kwargs: Any) -> tuple[np.ndarray, ...]:
-    """Run one GRU node (onnx.backend.base.Backend.run_node).
+    """Run one GRU, LSTM or RNN node (onnx.backend.base.Backend.run_node).
 
     Args:
-        node: a NodeProto of op type GRU, of operator version 1, 3, 7, 14 or 22.
+        node: a NodeProto of op type GRU, LSTM or RNN, of any operator version to 22.
         inputs: arrays in the order of the node's inputs, with None for those left out or without them; or by name.
-            X, W, R, B and initial_h float32, sequence_lens integers.
+            X, W, R, B, initial_h, initial_c and P float32, sequence_lens integers.
         device: a Device, or its index or a part of its name; the default one if None, "CPU" or "CUDA" (what
             onnx.backend's callers pass by default has no meaning here).
         opset_version: the opset that the node is written for; by default the newest that `onnx` knows.

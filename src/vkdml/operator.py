@@ -23,7 +23,7 @@ from .problem import Problem
 from .schedule import NONE, Dispatch, Options
 from .vulkan import DeviceInfo
 
-INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor")  # inputs of the initializer; all others, of an execution
+INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")  # inputs of the initializer; all others, of an execution
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
 
 

@@ -15,12 +15,10 @@ import numpy as np
 
 from . import activations, cells
 from .activations import FusedActivation
-from .cells import Cell
+from .cells import Cell, Loop
 from .descs import (
     DML_BUFFER_TENSOR_DESC,
-    DML_GRU_OPERATOR_DESC,
     DML_OPERATOR_DESC,
-    DML_OPERATOR_TYPE,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
     DML_TENSOR_DESC,
@@ -31,12 +29,8 @@ from .errors import InvalidArgumentError
 
 MAX_TENSOR_BYTES = 2**32 - 4  # a kp tensor's size is a uint32; what is larger would wrap silently
 
-_OPERATORS: dict[type, tuple[DML_OPERATOR_TYPE, Cell]] = {
-    DML_GRU_OPERATOR_DESC: (DML_OPERATOR_TYPE.GRU, cells.GRU),
-}
-
 _DATA_TYPES = {field: DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else DML_TENSOR_DATA_TYPE.FLOAT32
-               for cell in (cells.GRU,) for field in (*cell.inputs, *cell.outputs)}
+               for cell in cells.BY_DESC.values() for field in cell.tensors}
 
 _REVERSED = {
     DML_RECURRENT_NETWORK_DIRECTION.FORWARD: (False,),
@@ -64,7 +58,8 @@ class Problem:
     """What is to be computed: T `steps`, `batch` rows, I `inputs`, H `hidden` units, one entry of `reverse` a direction.
 
     tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
-    activations: f and g of the forward direction, then of the backward one. clip: ONNX's attribute, not in DirectML.
+    activations: f, g and h (as many as the cell takes) of the forward direction, then of the backward one.
+    flags: the cell's, by DirectML's names. clip: LSTM's ClipThreshold, and ONNX's attribute of all cells.
     """
 
     operator: str
@@ -75,7 +70,7 @@ class Problem:
     hidden: int
     reverse: tuple[bool, ...]
     activations: tuple[FusedActivation, ...]
-    linear_before_reset: bool
+    flags: Mapping[str, bool]
     tensors: Mapping[str, Tensor | None]
     clip: float | None = None
 
@@ -83,8 +78,16 @@ class Problem:
     def directions(self) -> int:
         return len(self.reverse)
 
+    @property
+    def loop(self) -> Loop:
+        return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
+
     def activation(self, direction: int, index: int) -> FusedActivation:
         return self.activations[direction * self.cell.activations + index]
+
+    def has(self, field: str) -> bool:
+        """Whether the cell has such a tensor, and it is not left out."""
+        return self.tensors.get(field) is not None
 
     def tensor(self, field: str) -> Tensor:
         """The tensor of a field that is not left out."""
@@ -100,10 +103,10 @@ def from_desc(desc: object, clip: float | None = None) -> Problem:
     """
     desc = _unwrap_operator(desc)
     name = type(desc).__name__
-    cell = _OPERATORS[type(desc)][1]
+    cell = cells.BY_DESC[type(desc)]
     reverse = _check_direction(name, desc.Direction)
-    tensors = {field: _check_tensor(name, field, getattr(desc, field), field in cell.optional)
-               for field in (*cell.inputs, *cell.outputs)}
+    tensors = {field: _check_tensor(name, field, getattr(desc, field), field not in cell.required)
+               for field in cell.tensors}
     sizes = _check_sizes(name, cell, tensors, len(reverse))
     for field in cell.outputs:
         _check_output_strides(name, field, tensors[field])
@@ -118,22 +121,21 @@ def from_desc(desc: object, clip: float | None = None) -> Problem:
         hidden=sizes["H"],
         reverse=reverse,
         activations=_check_activations(name, cell, desc, len(reverse)),
-        linear_before_reset=_check_bool(name, "LinearBeforeReset", desc.LinearBeforeReset),
+        flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
         tensors=tensors,
-        clip=_check_clip(name, clip),
+        clip=_clip(name, desc, clip),
     )
 
 
-def _unwrap_operator(desc: object) -> DML_GRU_OPERATOR_DESC:
-    allowed = ", ".join(sorted(cls.__name__ for cls in _OPERATORS))
+def _unwrap_operator(desc: Any) -> Any:
     if isinstance(desc, DML_OPERATOR_DESC):
         inner = desc.Desc
-        if type(inner) in _OPERATORS and _OPERATORS[type(inner)][0] != desc.Type:
+        if type(inner) in cells.BY_DESC and cells.BY_DESC[type(inner)].type != desc.Type:
             raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
         desc = inner
-    if type(desc) not in _OPERATORS:
+    if type(desc) not in cells.BY_DESC:
+        allowed = ", ".join(sorted(cls.__name__ for cls in cells.BY_DESC))
         raise InvalidArgumentError("create_operator", "desc", type(desc).__name__, f"one of {allowed}")
-    assert isinstance(desc, DML_GRU_OPERATOR_DESC)
     return desc
 
 
@@ -151,7 +153,10 @@ def _check_bool(operator: str, field: str, value: object) -> bool:
     return bool(value)
 
 
-def _check_clip(operator: str, clip: float | None) -> float | None:
+def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
+    """The desc's ClipThreshold, where it has one and uses it, or ONNX's attribute."""
+    if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
+        clip = desc.ClipThreshold
     if clip is not None and not (math.isfinite(clip) and clip >= 0):
         raise InvalidArgumentError(operator, "clip", clip, "a finite number, 0 or more")
     return clip
@@ -221,7 +226,7 @@ def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None]
     assert inputs is not None
     assert recurrence is not None
     known = dict(zip("TBI", inputs.sizes[1:]), H=recurrence.sizes[3], D=directions)
-    for field, formulas in (cell.inputs | cell.outputs).items():
+    for field, formulas in cell.tensors.items():
         tensor = tensors[field]
         if tensor is not None:
             expect_sizes(operator, f"{field}.Sizes", tensor.sizes, formulas, known)
@@ -252,8 +257,7 @@ def _check_output_strides(operator: str, field: str, tensor: Tensor | None) -> N
         reach += stride * (size - 1)
 
 
-def _check_activations(operator: str, cell: Cell, desc: DML_GRU_OPERATOR_DESC, directions: int
-                       ) -> tuple[FusedActivation, ...]:
+def _check_activations(operator: str, cell: Cell, desc: Any, directions: int) -> tuple[FusedActivation, ...]:
     expected = cell.activations * directions
     count = len(desc.ActivationDescs) if desc.ActivationDescCount is None else desc.ActivationDescCount
     if count != expected or len(desc.ActivationDescs) != expected:

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from . import cells
 from .arguments import DEFAULT_ATTRIBUTES, convert, describe
+from .cells import Cell
 from .problem import Problem, from_desc
 
 Arrays = Mapping[str, np.ndarray | None]
 
 
-def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None, **attributes: Any) -> tuple[np.ndarray, np.ndarray]:
+def gru(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
     """What vkdml.gru computes, with its arguments, in float64."""
-    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
-              "SequenceLengthsTensor": sequence_lens}
-    converted = {field: convert("gru", cells.GRU, field, array) for field, array in arrays.items()}
-    desc, shapes = describe("gru", cells.GRU, converted, DEFAULT_ATTRIBUTES | attributes, (True, True))
-    problem = from_desc(desc, attributes.get("clip"))
+    return _recurrent(cells.GRU, {"X": x, "W": w, "R": r, "B": b, **arguments})
+
+
+def lstm(x: Any, w: Any, r: Any, b: Any = None, *, p: Any = None, **arguments: Any) -> list[np.ndarray]:
+    """What vkdml.lstm computes, with its arguments, in float64."""
+    return _recurrent(cells.LSTM, {"X": x, "W": w, "R": r, "B": b, "P": p, **arguments})
+
+
+def rnn(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
+    """What vkdml.rnn computes, with its arguments, in float64."""
+    return _recurrent(cells.RNN, {"X": x, "W": w, "R": r, "B": b, **arguments})
+
+
+def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
+    arrays = {field: convert(cell.kernel, cell, field, arguments.pop(cell.arguments[field], None)) for field in cell.inputs}
+    desc, shapes = describe(cell.kernel, cell, arrays, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
+    problem = from_desc(desc, arguments.get("clip"))
     results = []
-    for field, result in run(problem, converted).items():
+    for field, result in run(problem, arrays).items():
         results.append(np.empty(shapes[field]))
         problem.tensor(field).view(results[-1].reshape(-1))[...] = result
-    return results[0], results[1]
+    return results
 
 
 def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
@@ -44,18 +56,18 @@ def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     x = _view(problem, arrays, "InputTensor", np.empty(0))[0]
     lengths = _view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
     sequence = np.zeros((t, problem.directions, b, h))
-    single = np.zeros((1, problem.directions, b, h))
+    last = np.zeros((len(problem.cell.outputs) - 1, 1, problem.directions, b, h))
     for direction, reverse in enumerate(problem.reverse):
-        w, r, wb, rb, h0 = _direction(problem, arrays, direction)
+        step = _STEPS[problem.cell.name](problem, direction, *_direction(problem, arrays, direction))
         for row in range(b):
-            state = h0[row]
+            states = [initial[direction, row] for initial in _initial_states(problem, arrays)]
             positions = range(lengths[row])
             for position in reversed(positions) if reverse else positions:
-                state = gru_step(problem, direction, x[position, row], state, w, r, wb, rb)
-                sequence[position, direction, row] = state
+                states = step(x[position, row], *states)
+                sequence[position, direction, row] = states[0]
             if lengths[row] > 0:  # a row without steps has no last state: 0, even with an initial one
-                single[0, direction, row] = state
-    return {"OutputSequenceTensor": sequence, "OutputSingleTensor": single}
+                last[:, 0, direction, row] = states
+    return dict(zip(problem.cell.outputs, [sequence, *last]))
 
 
 def _view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> np.ndarray:
@@ -63,28 +75,70 @@ def _view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> 
     return default if array is None else problem.tensor(field).view(np.ascontiguousarray(array, np.float64).reshape(-1))
 
 
+def _initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
+    zeros = np.zeros((1, 2, problem.batch, problem.hidden))
+    fields = [field for field in ("HiddenInitTensor", "CellMemInitTensor") if field in problem.cell.inputs]
+    return [_view(problem, arrays, field, zeros)[0] for field in fields]
+
+
 def _direction(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
-    """The parameters and initial state of one direction: W, R, Wb, Rb by gate, and h by row."""
+    """The parameters of one direction by gate: W, R, Wb, Rb, and peepholes (none of them for cells without)."""
     gates, h = len(problem.cell.gates), problem.hidden
     w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.inputs)
     r = _view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
     biases = _view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
     wb, rb = biases[0, 0, direction].reshape(2, gates, h)
-    return [w, r, wb, rb, _view(problem, arrays, "HiddenInitTensor", np.zeros((1, 2, problem.batch, h)))[0, direction]]
+    peepholes = _view(problem, arrays, "PeepholeTensor", np.zeros((1, 1, 2, problem.cell.peepholes * h)))
+    return [w, r, wb, rb, peepholes[0, 0, direction].reshape(problem.cell.peepholes, h)]
 
 
-def gru_step(problem: Problem, direction: int, x: np.ndarray, h: np.ndarray,
-             w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray) -> np.ndarray:
+def _clip(problem: Problem, x: np.ndarray) -> np.ndarray:
+    return x if problem.clip is None else np.clip(x, -problem.clip, problem.clip)
+
+
+Step = Callable[..., list[np.ndarray]]
+
+
+def gru_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray, _: Any) -> Step:
     """ONNX GRU-22's equations for one row; gates z r h."""
     f, g = problem.activation(direction, 0), problem.activation(direction, 1)
-    z = f(clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))
-    reset = f(clip(problem, w[1] @ x + r[1] @ h + wb[1] + rb[1]))
-    if problem.linear_before_reset:
-        candidate = g(clip(problem, w[2] @ x + wb[2] + reset * (r[2] @ h + rb[2])))
-    else:
-        candidate = g(clip(problem, w[2] @ x + wb[2] + r[2] @ (reset * h) + rb[2]))
-    return (1 - z) * candidate + z * h
+
+    def step(x: np.ndarray, h: np.ndarray) -> list[np.ndarray]:
+        z = f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))
+        reset = f(_clip(problem, w[1] @ x + r[1] @ h + wb[1] + rb[1]))
+        if problem.flags["LinearBeforeReset"]:
+            candidate = g(_clip(problem, w[2] @ x + wb[2] + reset * (r[2] @ h + rb[2])))
+        else:
+            candidate = g(_clip(problem, w[2] @ x + wb[2] + r[2] @ (reset * h) + rb[2]))
+        return [(1 - z) * candidate + z * h]
+
+    return step
 
 
-def clip(problem: Problem, x: np.ndarray) -> np.ndarray:
-    return x if problem.clip is None else np.clip(x, -problem.clip, problem.clip)
+def lstm_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray,
+              p: np.ndarray) -> Step:
+    """ONNX LSTM-22's equations for one row; gates i o f c, peepholes i o f. Clip bounds what goes into f and g."""
+    f, g, h_activation = (problem.activation(direction, index) for index in range(3))
+    has_peephole = problem.has("PeepholeTensor")  # without it, an infinite c must not become 0 * c
+
+    def step(x: np.ndarray, h: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+        gates = [w[k] @ x + r[k] @ h + wb[k] + rb[k] for k in range(4)]
+        if has_peephole:
+            gates[0] = gates[0] + p[0] * c
+            gates[2] = gates[2] + p[2] * c
+        i = f(_clip(problem, gates[0]))
+        forget = 1 - i if problem.flags["CoupleInputForget"] else f(_clip(problem, gates[2]))
+        c = forget * c + i * g(_clip(problem, gates[3]))
+        o = f(_clip(problem, gates[1] + p[1] * c if has_peephole else gates[1]))
+        return [o * h_activation(c), c]
+
+    return step
+
+
+def rnn_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray, _: Any) -> Step:
+    """ONNX RNN-22's equation for one row."""
+    f = problem.activation(direction, 0)
+    return lambda x, h: [f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))]
+
+
+_STEPS: dict[str, Callable[..., Step]] = {"GRU": gru_step, "LSTM": lstm_step, "RNN": rnn_step}

@@ -102,7 +102,6 @@ class _Choice:
     units: int
     input_vecs: int
     hidden_vecs: int
-    slots: int
 
     @property
     def suffix(self) -> str:
@@ -113,10 +112,11 @@ class _Choice:
 
     def internal(self, problem: Problem) -> dict[str, int]:
         gates, directions = len(problem.cell.gates), problem.directions
+        has_peephole = problem.has("PeepholeTensor")
         sizes = {
             PACKED_INPUT: directions * self.units * (self.input_vecs * gates + 1) * 16,
-            PACKED_HIDDEN: directions * self.units * (self.hidden_vecs * gates + 1) * 16,
-            STATE: directions * self.tiles(problem) * self.slots * self.rows * self.hidden_vecs * 16,
+            PACKED_HIDDEN: directions * self.units * (self.hidden_vecs * gates + 1 + has_peephole) * 16,
+            STATE: directions * self.tiles(problem) * problem.loop.slots * self.rows * self.hidden_vecs * 16,
         }
         if not self.fused:
             sizes[GATES] = self.chunk_steps * _gates_bytes(problem, self.units)
@@ -147,7 +147,7 @@ def _choose(problem: Problem, info: DeviceInfo, options: Options) -> _Choice:
     def iterations(workgroup: int) -> int:
         """Of one time step's loops: over units, and over the blocks of each product; a loop's last check counts too."""
         blocks = (hidden_vecs + input_vecs * fused) // lanes + 1 + fused
-        return problem.cell.phases(problem.linear_before_reset) * (_ceil_div(problem.hidden, workgroup) * (blocks + 1) + 2)
+        return problem.loop.phases * (_ceil_div(problem.hidden, workgroup) * (blocks + 1) + 2)
 
     workgroup = options.workgroup or (lanes if lanes > 1 else min(_round_up(problem.hidden, 32), 128))
     while not options.workgroup and 2 * iterations(workgroup) > most_iterations:
@@ -156,8 +156,7 @@ def _choose(problem: Problem, info: DeviceInfo, options: Options) -> _Choice:
         raise InvalidArgumentError(problem.operator, "workgroup", workgroup,
                                    f"a multiple of {lanes}, at most {info.max_workgroup_invocations}")
     units = _round_up(problem.hidden, workgroup)
-    slots = problem.cell.state_slots(problem.linear_before_reset)
-    fits = lanes == 1 and slots * rows * hidden_vecs * 16 <= info.max_shared_memory
+    fits = lanes == 1 and problem.loop.slots * rows * hidden_vecs * 16 <= info.max_shared_memory
     weights = problem.directions * len(problem.cell.gates) * problem.hidden * (problem.inputs + problem.hidden)
     chunk_steps = min(options.chunk_steps or problem.steps, problem.steps,
                       int(_FLOPS_PER_SUBMISSION[info.is_cpu] / (2 * problem.batch * weights)),
@@ -178,7 +177,6 @@ def _choose(problem: Problem, info: DeviceInfo, options: Options) -> _Choice:
         units=units,
         input_vecs=input_vecs,
         hidden_vecs=hidden_vecs,
-        slots=slots,
     )
 
 
@@ -203,21 +201,22 @@ def _choose_rows(problem: Problem, info: DeviceInfo) -> int:
 
 
 def _pack(problem: Problem, info: DeviceInfo, choice: _Choice, field: str, packed: str) -> Dispatch:
-    weights, bias = problem.tensor(field), problem.tensors["BiasTensor"]
     recurrent = packed == PACKED_HIDDEN
+    peephole = _given(problem, "PeepholeTensor") if recurrent else NONE
     columns = problem.hidden if recurrent else problem.inputs
     column_vecs = choice.hidden_vecs if recurrent else choice.input_vecs
     constants = {
         "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "HIDDEN": problem.hidden, "UNITS": choice.units, "COLUMNS": columns, "COLUMN_VECS": column_vecs,
-        "HAS_BIAS": int(bias is not None), "IS_RECURRENT": int(recurrent),
-        "SPLIT_BIAS": problem.cell.split_bias(problem.linear_before_reset),
-        **_strides("WEIGHT", weights.strides, (1, 2, 3), ("D", "ROW", "COLUMN")),
-        **_strides("BIAS", bias.strides if bias else (0, 0, 0, 0), (2, 3), ("D", "ROW")),
+        "HAS_BIAS": int(problem.has("BiasTensor")), "IS_RECURRENT": int(recurrent), "SPLIT_BIAS": problem.loop.split_bias,
+        "PEEPHOLES": problem.cell.peepholes if peephole != NONE else 0,
+        **_strides(problem, field, "WEIGHT", (1, 2, 3), ("D", "ROW", "COLUMN")),
+        **_strides(problem, "BiasTensor", "BIAS", (2, 3), ("D", "ROW")),
+        **_strides(problem, "PeepholeTensor", "PEEPHOLE", (2, 3), ("D", "ROW")),
     }
     invocations = choice.internal(problem)[packed] // 16
     groups = min(_ceil_div(invocations, _PACK_WORKGROUP), info.max_workgroup_count)
-    return Dispatch("pack", constants, (field, "BiasTensor" if bias else NONE, packed), (packed,), (groups, 1, 1))
+    return Dispatch("pack", constants, (field, _given(problem, "BiasTensor"), peephole, packed), (packed,), (groups, 1, 1))
 
 
 def _chunks(problem: Problem, choice: _Choice) -> list[tuple[int, int]]:
@@ -225,17 +224,16 @@ def _chunks(problem: Problem, choice: _Choice) -> list[tuple[int, int]]:
 
 
 def _time_loop(problem: Problem, choice: _Choice, chunk: tuple[int, int]) -> list[Dispatch]:
-    def given(field: str) -> str:
-        return NONE if problem.tensors[field] is None else field
-
     constants = _constants(problem, choice)
-    lengths = given("SequenceLengthsTensor")
+    lengths, hidden_init, *outputs = (_given(problem, field) for field in (
+        "SequenceLengthsTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"))
+    cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor") if field in problem.tensors]
     sequence = Dispatch(
         kernel=f"sequence_{problem.cell.kernel}{choice.suffix}",
         constants=constants,
         buffers=("InputTensor" if choice.fused else GATES, PACKED_INPUT if choice.fused else NONE, PACKED_HIDDEN, lengths,
-                 given("HiddenInitTensor"), given("OutputSequenceTensor"), given("OutputSingleTensor"), STATE),
-        writes=(given("OutputSequenceTensor"), given("OutputSingleTensor"), STATE),
+                 hidden_init, *outputs, STATE, *cell_state),
+        writes=(*outputs, STATE, *cell_state[1:]),
         groups=(choice.tiles(problem), problem.directions, 1),
         push=chunk,
     )
@@ -255,42 +253,41 @@ def _time_loop(problem: Problem, choice: _Choice, chunk: tuple[int, int]) -> lis
 
 def _constants(problem: Problem, choice: _Choice) -> dict[str, int]:
     """The specialization of the time loop's kernels, by the names in shaders/."""
-    def given(field: str) -> int:
-        return int(problem.tensors[field] is not None)
-
     return {
         "WORKGROUP": choice.workgroup, "LANES": choice.lanes, "ROWS": choice.rows,
         "STEPS": problem.steps, "BATCH": problem.batch, "INPUTS": problem.inputs, "HIDDEN": problem.hidden,
         "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "INPUT_VECS": choice.input_vecs, "HIDDEN_VECS": choice.hidden_vecs, "UNITS": choice.units,
         "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
-        "FUSED": int(choice.fused), "SLOTS": choice.slots, "SHARED_STATE": int(choice.shared_state),
-        "LINEAR_BEFORE_RESET": int(problem.linear_before_reset),
-        "HAS_LENGTHS": given("SequenceLengthsTensor"), "HAS_INITIAL_H": given("HiddenInitTensor"),
-        "HAS_SEQUENCE": given("OutputSequenceTensor"), "HAS_SINGLE": given("OutputSingleTensor"),
+        "FUSED": int(choice.fused), "SLOTS": problem.loop.slots, "SHARED_STATE": int(choice.shared_state),
+        "LINEAR_BEFORE_RESET": int(problem.flags.get("LinearBeforeReset", False)),
+        "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
+        "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")),
         "HAS_CLIP": int(problem.clip is not None), "CLIP": _float_bits(problem.clip or 0.0),
         **_activation_constants(problem),
-        **{name: value for field, prefix, dims, letters in _STRIDES
-           for name, value in _strides(prefix, _strides_of(problem, field), dims, letters).items()},
+        **{f"HAS_{prefix}": int(problem.has(field)) for field, prefix, _, _ in _IN_PLACE},
+        **{name: value for row in _IN_PLACE for name, value in _strides(problem, *row).items()},
     }
 
 
 # The tensors that the time loop reads and writes in place: field, name in the shaders, dimensions and their letters
-_STRIDES = (
+_IN_PLACE = (
     ("InputTensor", "INPUT", (1, 2, 3), "TBI"),
     ("HiddenInitTensor", "INITIAL_H", (1, 2, 3), "DBH"),
     ("OutputSequenceTensor", "SEQUENCE", (0, 1, 2, 3), "TDBH"),
     ("OutputSingleTensor", "SINGLE", (1, 2, 3), "DBH"),
     ("SequenceLengthsTensor", "LENGTHS", (3,), "B"),
+    ("CellMemInitTensor", "INITIAL_C", (1, 2, 3), "DBH"),
+    ("OutputCellSingleTensor", "CELL_SINGLE", (1, 2, 3), "DBH"),
 )
 
 
-def _strides_of(problem: Problem, field: str) -> tuple[int, ...]:
-    tensor = problem.tensors[field]
-    return tensor.strides if tensor else (0, 0, 0, 0)
+def _given(problem: Problem, field: str) -> str:
+    return field if problem.has(field) else NONE
 
 
-def _strides(prefix: str, strides: tuple[int, ...], dims: Sequence[int], letters: Sequence[str]) -> dict[str, int]:
+def _strides(problem: Problem, field: str, prefix: str, dims: Sequence[int], letters: Sequence[str]) -> dict[str, int]:
+    strides = problem.tensor(field).strides if problem.has(field) else (0, 0, 0, 0)
     return {f"{prefix}_STRIDE_{letter}": strides[dim] for dim, letter in zip(dims, letters)}
 
 

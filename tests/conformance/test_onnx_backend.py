@@ -15,7 +15,7 @@ from vkdml.onnx import run_node
 def cases():
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it makes the cases of every operator, some of which divide by zero
-        return [case for case in load_model_tests(kind="node") if case.name.startswith("test_gru_")]
+        return [case for case in load_model_tests(kind="node") if case.name.startswith(("test_gru_", "test_lstm_", "test_rnn_", "test_simple_rnn_"))]
 
 
 CASES = cases()
@@ -32,4 +32,6 @@ def test_official(case):
 
 
 def test_they_are_there():
-    assert len(CASES) >= 6
+    found = {case.model.graph.node[0].op_type for case in CASES}
+    assert found == {"GRU", "LSTM", "RNN"}
+    assert len(CASES) >= 15

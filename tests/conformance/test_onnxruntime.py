@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support import ATOL, RTOL
+from tests.support import ATOL, CELLS, RTOL
 from vkdml.onnx import run_node
 
 # With the defaults that ONNX gives them; ONNX Runtime takes 0 for Affine's, ScaledTanh's and ThresholdedRelu's.
@@ -17,6 +17,8 @@ NAMES = ["Affine", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "ScaledTanh", "Sig
 
 def random_node(seed):
     rng = np.random.default_rng(seed)
+    cell = CELLS[seed // 3 % len(CELLS)]
+    gates = len(cell.gates)
     t, b, i, h = (int(size) for size in rng.integers(1, [9, 7, 12, 20]))
     direction = ["forward", "reverse", "bidirectional"][seed % 3]
     d = 2 if direction == "bidirectional" else 1
@@ -24,24 +26,24 @@ def random_node(seed):
     def make(*shape):
         return (rng.standard_normal(shape) * 0.4).astype(np.float32)
 
-    inputs = {"X": make(t, b, i), "W": make(d, 3 * h, i), "R": make(d, 3 * h, h), "B": make(d, 6 * h),
-              "sequence_lens": rng.integers(0, t + 1, b).astype(np.int32), "initial_h": make(d, b, h)}
-    for name in ("B", "sequence_lens", "initial_h"):
-        if rng.random() < 0.3:
-            del inputs[name]
-    order = ["X", "W", "R", "B", "sequence_lens", "initial_h"]
-    attributes = {"direction": direction, "linear_before_reset": int(rng.integers(2)), "hidden_size": h}
+    inputs = {"X": make(t, b, i), "W": make(d, gates * h, i), "R": make(d, gates * h, h), "B": make(d, 2 * gates * h),
+              "sequence_lens": rng.integers(0, t + 1, b).astype(np.int32), "initial_h": make(d, b, h),
+              "initial_c": make(d, b, h), "P": make(d, 3 * h)}
+    order = [name for field, name in cell.arguments.items() if field in cell.inputs]
+    inputs = {name: inputs[name] for name in order if name in ("X", "W", "R") or rng.random() < 0.7}
+    attributes = {"direction": direction, "hidden_size": h} | {name: int(rng.integers(2)) for name in cell.flags.values()}
     if rng.random() < 0.7:
-        names = [str(name) for name in rng.choice(NAMES, 2 * d)]
+        names = [str(name) for name in rng.choice(NAMES, cell.activations * d)]
         attributes |= {"activations": names, "activation_alpha": [ALPHA[name] for name in names if name in ALPHA],
                        "activation_beta": [BETA[name] for name in names if name in BETA]}
     if rng.random() < 0.3:
         attributes["clip"] = float(rng.uniform(0.2, 2))
     attributes = {name: value for name, value in attributes.items() if value != []}
-    return helper.make_node("GRU", [name if name in inputs else "" for name in order], ["Y", "Y_h"], **attributes), inputs
+    outputs = [cell.arguments[field] for field in cell.outputs]
+    return helper.make_node(cell.name, [name if name in inputs else "" for name in order], outputs, **attributes), inputs
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_random_node(seed):
     node, inputs = random_node(seed)
     types = {"sequence_lens": TensorProto.INT32}

@@ -1,24 +1,31 @@
-"""Every problem that a GRU descriptor can state, in every schedule, against the float64 reference."""
+"""Every problem that a descriptor can state, in every schedule, against the float64 reference."""
 
 import numpy as np
 import pytest
 
-from tests.support import SCHEDULES, Case, check, gru_desc, random_arrays, random_case, run_on_device
+from tests.support import SCHEDULES, Case, check, gru_desc, make_desc, random_arrays, random_case, run_on_device
+from vkdml import cells
 from vkdml.activations import BY_DESC
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(450))
 def test_random_problem(device, seed):
     """Schedules take turns, so that each meets hundreds of shapes over all seeds."""
     case = random_case(seed)
     check(case, run_on_device(device, case, list(SCHEDULES.values())[seed % len(SCHEDULES)]))
 
 
-@pytest.mark.parametrize("linear_before_reset", [False, True])
+# A cell and its flags, one way to go through a time step each
+VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeReset": True}), "LSTM": (cells.LSTM, {}),
+            "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_schedule(device, schedule, linear_before_reset):
+def test_schedule(device, schedule, variant):
     """Bidirectional with ragged lengths, a row without steps among them, in each schedule."""
-    desc = gru_desc(9, 7, 10, 21, 2, LinearBeforeReset=linear_before_reset)
+    cell, flags = VARIANTS[variant]
+    desc = make_desc(cell, 9, 7, 10, 21, 2, **flags)
     arrays = random_arrays(desc, np.random.default_rng(5))
     arrays["SequenceLengthsTensor"] = np.array([9, 0, 1, 5, 8, 2, 9], np.uint32).reshape(1, 1, 1, 7)
     case = Case(desc, None, arrays)
@@ -33,12 +40,13 @@ def test_shape(device, shape):
     check(case, run_on_device(device, case))
 
 
-@pytest.mark.parametrize("linear_before_reset", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100)])
-def test_long_and_wide(device, shape, schedule, linear_before_reset):
+def test_long_and_wide(device, shape, schedule, variant):
     """More steps and units than some drivers give a shader's loops: they must be split, not cut short."""
-    desc = gru_desc(*shape, SequenceLengthsTensor=None, LinearBeforeReset=linear_before_reset)
+    cell, flags = VARIANTS[variant]
+    desc = make_desc(cell, *shape, SequenceLengthsTensor=None, **flags)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
     check(case, run_on_device(device, case, SCHEDULES[schedule]))
 
