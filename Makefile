@@ -3,7 +3,7 @@
 # make bench                time per call beside onnxruntime's CPU
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
-PYTHON = .venv/bin/python
+VENV_PYTHON = .venv/bin/python
 WORDS =
 
 .PHONY: setup demo test bench vulkan-extras validate clean
@@ -12,21 +12,21 @@ setup:
 	@tools/setup
 
 demo: setup
-	@$(PYTHON) -m vkdml.demo $(WORDS)
+	@$(VENV_PYTHON) -m vkdml.demo $(WORDS)
 
 test: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
-	@$(PYTHON) -m pytest
+	@$(VENV_PYTHON) -m pytest
 
 bench: setup
-	@$(PYTHON) -m bench
+	@$(VENV_PYTHON) -m bench
 
 vulkan-extras:
 	@tools/get_vulkan_extras
 
 validate: setup
-	@$(PYTHON) -m tools.validate
+	@$(VENV_PYTHON) -m tools.validate
 
 clean:
 	rm -rf .venv build dist src/vkdml/spirv src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

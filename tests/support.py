@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ SCHEDULES = {
     "chunked": Options(fused=False, chunk_steps=2),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
-    "lanes, two subgroups": Options(lanes=True, workgroup=16),
+    "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
     "plain": Options(lanes=False, fused=False),
     "plain fused": Options(lanes=False, fused=True, rows=3),
     "plain in a buffer": Options(lanes=False, shared_state=False, workgroup=64),
@@ -36,8 +36,16 @@ SCHEDULES = {
 }
 
 
+def options(device: vkdml.Device, name: str) -> Options:
+    """A schedule for a device. The kernels that shuffle are for CPU drivers; GPUs get the plain ones throughout."""
+    chosen, info = SCHEDULES[name], device.info
+    if chosen.lanes and not (info.is_cpu and info.subgroup_shuffle):
+        return replace(chosen, lanes=False, workgroup=None)
+    return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
+
+
 def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BUFFER_TENSOR_DESC:
-    return descs.DML_BUFFER_TENSOR_DESC(data_type, sizes, **kwargs)
+    return descs.DML_BUFFER_TENSOR_DESC(DataType=data_type, Sizes=sizes, **kwargs)
 
 
 def make_desc(cell: Cell, t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, **changes: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.support import ATOL, RTOL
-from vkdml import functional, reference
+from vkdml import cells, functional, reference
 
 T, B, I, H = 5, 3, 4, 6
 
@@ -76,6 +76,45 @@ def test_calls_alike_share_what_is_compiled(arrays, monkeypatch):
     check(arguments)
     monkeypatch.setattr(functional, "_Session", lambda *arguments: pytest.fail("compiled again"))
     check(arguments | {"x": arguments["x"] * 2})
+    for device in (vkdml.Device(), 0, vkdml.Device().info.name):
+        vkdml.gru(**arguments, device=device)
+
+
+def test_errors_name_the_call_at_hand(arrays):
+    """Two nodes alike share a session, but not a name."""
+    wrong = {"InputTensor": arrays["x"], "WeightTensor": arrays["w"][:1], "RecurrenceTensor": arrays["r"][:1],
+             "SequenceLengthsTensor": np.array([9, 9, 9])}
+    for name in ("first", "second"):
+        with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: sequence length of row 0"):
+            functional.recurrent(name, cells.GRU, wrong, {}, (True, True))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_lstm_and_rnn(direction):
+    d = 2 if direction == "bidirectional" else 1
+    rng = np.random.default_rng(1)
+
+    def make(*shape):
+        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
+
+    x, lengths = make(T, B, I), np.array([5, 0, 2])
+    given = {"initial_h": make(d, B, H), "initial_c": make(d, B, H), "p": make(d, 3 * H), "sequence_lens": lengths,
+             "direction": direction, "clip": 0.8}
+    for layout in (0, 1):
+        arguments = given | {"layout": layout}
+        if layout:
+            x = x.transpose(1, 0, 2)
+            arguments |= {name: given[name].transpose(1, 0, 2) for name in ("initial_h", "initial_c")}
+        w, r, b = make(d, 4 * H, I), make(d, 4 * H, H), make(d, 8 * H)
+        results, expected = vkdml.lstm(x, w, r, b, **arguments), reference.lstm(x, w, r, b, **arguments)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
+        for name in ("initial_c", "p"):
+            del arguments[name]
+        w, r, b = make(d, H, I), make(d, H, H), make(d, 2 * H)
+        results, expected = vkdml.rnn(x, w, r, b, **arguments), reference.rnn(x, w, r, b, **arguments)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
 
 
 def test_changed_weights_are_seen_even_in_place(arrays):
@@ -124,11 +163,18 @@ def test_cache_is_bounded(arrays):
     ({"activations": ["Tanh", "Cosine"]}, r"gru: activations\[1\]: found 'Cosine'; expected one of Affine"),
     ({"activations": ["Tanh", {}]}, "gru: "),
     ({"activations": [vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()] * 2, "activation_alpha": [1.0]}, "gru: activation_alpha"),
+    ({"activations": 3}, "gru: activations: found 3"),
+    ({"activation_alpha": 1.0}, "gru: activation_alpha: found 1.0; expected a list of numbers"),
+    ({"activation_alpha": ["a"]}, "gru: activation_alpha: found"),
+    ({"direction": ["forward"]}, "gru: direction: found"),
+    ({"clip": "a"}, "clip: found 'a'"),
+    ({"device": "none such"}, "no Vulkan device 'none such'"),
+    ({"linear_before_reset": np.zeros(2)}, "LinearBeforeReset: found"),
     ({"clip": -1.0}, "clip: found -1.0"),
     ({"linear_before_reset": 3}, "LinearBeforeReset: found 3"),
 ])
 def test_wrong_arguments(arrays, changes, message):
     arguments = one_direction(arrays)
-    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+    with pytest.raises(vkdml.VkdmlError, match=message):
         vkdml.gru(**(arguments | changes))
     check(arguments)

@@ -7,7 +7,6 @@ import vkdml
 from tests.support import (
     ATOL,
     RTOL,
-    UINT32,
     Case,
     check,
     gru_desc,
@@ -195,7 +194,7 @@ def wrong_bindings(device, ready):
         (lambda: device.create_buffer(2**32), "size_in_bytes: found 4294967296; expected a multiple of 4"),
         (lambda: small.write(np.zeros(2, np.float32)), "array: found 8 bytes"),
         (lambda: small.write(np.zeros(1, np.float16)), "array: found 2 bytes of float16"),
-        (lambda: small.read((2,)), "shape: found"),
+        (lambda: small.read((2,)), "shape and dtype: found"),
         (lambda: device.compile_operator(device.create_operator(gru_desc()), flags=99999), "flags: found 99999"),
         (lambda: device.create_operator(gru_desc(BiasTensor=tensor(1))), "BiasTensor.DimensionCount"),
     ]
@@ -265,6 +264,30 @@ def test_many_bindings_keep_few_pipelines(device, case):
     check(case, run_on_device(device, case))
 
 
-def test_lengths_tensor_of_another_type_is_refused(device):
-    with pytest.raises(vkdml.InvalidArgumentError, match="DataType"):
-        device.create_operator(gru_desc(InputTensor=tensor(1, 3, 2, 4, data_type=UINT32)))
+def test_wrong_kinds_of_objects_are_refused(device, case):
+    ready = Ready(device, case)
+    operator = device.create_operator(case.desc)
+    for wrong, message in [
+        (lambda: device.compile_operator(None), "compile_operator: operator: found NoneType; expected Operator"),
+        (lambda: device.compile_operator(operator, options=3), "options: found int; expected Options"),
+        (lambda: device.create_operator_initializer(operator), "compiled: found Operator; expected CompiledOperator"),
+        (lambda: device.create_binding_table(operator), "dispatchable: found Operator"),
+        (lambda: ready.recorder.record_upload(np.zeros(3)), "record_upload: buffer: found ndarray"),
+        (lambda: ready.recorder.record_dispatch(ready.compiled, None), "table: found NoneType"),
+    ]:
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            wrong()
+
+
+def test_devices_do_not_mix(device, case):
+    """Objects of another device are refused; kp would crash."""
+    ready = Ready(device, case)
+    other = low_level.Gpu(device.info)
+    recorder = vkdml.CommandRecorder(other)
+    for wrong in (lambda: recorder.record_upload(ready.outputs["OutputSingleTensor"]),
+                  lambda: recorder.record_readback(ready.outputs["OutputSingleTensor"]),
+                  lambda: recorder.record_dispatch(ready.compiled, ready.table),
+                  lambda: ready.table.bind_inputs([low_level.Buffer(other, 360), *ready.inputs()[1:]])):
+        with pytest.raises(vkdml.InvalidArgumentError, match="the (recorder|operator)'s device"):
+            wrong()
+    check(case, ready.results())

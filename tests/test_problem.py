@@ -14,6 +14,7 @@ from vkdml.problem import from_desc
 T = vkdml.DML_OPERATOR_TYPE
 DATA = vkdml.DML_TENSOR_DATA_TYPE
 WORD: Any = "x"
+FIVE: Any = 5
 
 
 def test_canonical_form():
@@ -75,6 +76,12 @@ def test_typed_descriptions_mean_the_same():
     ({"ActivationDescs": [descs.DML_ACTIVATION_CELU_OPERATOR_DESC(Alpha=0), TANH]}, r"ActivationDescs\[0\].Alpha", "other than 0"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(InputTensor=tensor(1)), TANH]},
      r"ActivationDescs\[0\].InputTensor", "None"),
+    ({"InputTensor": tensor(1, 3, 2, 4, TotalTensorSizeInBytes="x")}, "InputTensor.TotalTensorSizeInBytes", "whole"),
+    ({"InputTensor": tensor(1, 3, 2, 4, TotalTensorSizeInBytes=96.0)}, "InputTensor.TotalTensorSizeInBytes", "whole"),
+    ({"InputTensor": tensor(1, 3, 2, 4, GuaranteedBaseOffsetAlignment="x")}, "InputTensor.GuaranteedBaseOffsetAlignment", "whole"),
+    ({"InputTensor": vkdml.DML_BUFFER_TENSOR_DESC(DataType=FLOAT32, Sizes=WORD)}, "InputTensor.Sizes", "whole"),
+    ({"InputTensor": vkdml.DML_BUFFER_TENSOR_DESC(DataType=FLOAT32, Sizes=FIVE)}, "InputTensor.Sizes", "whole"),
+    ({"ActivationDescs": None}, "ActivationDescs", "list of 2"),
     ({"Direction": 3}, "Direction", "FORWARD, BACKWARD, BIDIRECTIONAL"),
     ({"Direction": "forward"}, "Direction", "FORWARD"),
     ({"LinearBeforeReset": 2}, "LinearBeforeReset", "True or False"),

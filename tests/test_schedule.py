@@ -1,6 +1,7 @@
 """Plans: complete, within the device's limits, and the same each time. No device is needed."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -22,6 +23,8 @@ CPU = replace(SMALLEST, name="cpu", type="cpu", driver="llvmpipe", subgroup_size
 DEVICES = [SMALLEST, CPU, *(replace(SMALLEST, type="discrete", subgroup_size=size, subgroup_shuffle=True) for size in (16, 32, 64)),
            replace(CPU, driver="other", subgroup_size=4)]
 
+SOME: Any = 2.5
+
 problems = st.builds(lambda t, b, i, h, d, lbr: from_desc(gru_desc(t, b, i, h, d, LinearBeforeReset=lbr)),
                      st.integers(1, 3000), st.integers(1, 300), st.integers(1, 300), st.integers(1, 600),
                      st.integers(1, 2), st.booleans())
@@ -33,8 +36,7 @@ def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
     if options.lanes and not info.subgroup_shuffle:
         options = replace(options, lanes=None)
-    if options.workgroup:  # forced ones need not suit every device
-        options = replace(options, workgroup=None)
+    options = replace(options, workgroup=None)  # forced ones need not suit every device
     plan = schedule.plan(problem, info, options)
     assert plan == schedule.plan(problem, info, options)
     check_chunks(problem, plan)
@@ -44,6 +46,8 @@ def test_plan(problem, info, options):
         assert constants["WORKGROUP"] <= info.max_workgroup_invocations
         assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
         assert len(dispatch.buffers) <= info.max_storage_buffers
+        if info.driver == "llvmpipe" and "STEPS" in constants:
+            assert iterations(constants, dispatch) <= 65535
         assert all(1 <= count <= info.max_workgroup_count for count in dispatch.groups)
         assert set(dispatch.writes) <= set(dispatch.buffers)
         if dispatch.kernel.endswith("_lanes"):
@@ -53,6 +57,17 @@ def test_plan(problem, info, options):
             assert constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_VECS"] * 16 <= info.max_shared_memory
     assert all(size <= info.max_storage_buffer_range for size in plan.internal.values())
     assert plan.internal.get(schedule.GATES, 0) <= schedule.WORKSPACE_BYTES
+
+
+def iterations(constants, dispatch):
+    """Of all loops of an invocation, each with its last check, as llvmpipe counts them; more than it may be, never less."""
+    inputs, hidden = constants["INPUT_VECS"] // constants["LANES"] + 1, constants["HIDDEN_VECS"] // constants["LANES"] + 1
+    if dispatch.kernel.startswith("input_projection"):
+        return inputs
+    phases = 1 if dispatch.kernel != "sequence_gru" or constants["LINEAR_BEFORE_RESET"] else 2
+    units = constants["UNITS"] // constants["WORKGROUP"] + 1
+    steps = dispatch.push[1] - dispatch.push[0] + 1
+    return steps * (phases * units * (hidden + inputs * constants["FUSED"] + 1) + 1) + 3 * units
 
 
 def check_chunks(problem, plan):
@@ -87,7 +102,9 @@ def test_what_a_device_cannot_hold_is_refused(changes, what):
         schedule.plan(problem, replace(SMALLEST, **({"max_storage_buffer_range": 2**32} | changes)))
 
 
-@pytest.mark.parametrize(("options", "what"), [(vkdml.Options(lanes=True), "lanes"), (vkdml.Options(workgroup=256), "workgroup")])
+@pytest.mark.parametrize(("options", "what"), [(vkdml.Options(lanes=True), "options.lanes"), (vkdml.Options(workgroup=256), "options.workgroup"),
+                                              (vkdml.Options(rows=-1), "options.rows"), (vkdml.Options(rows=SOME), "options.rows"),
+                                              (vkdml.Options(rows=1000), "options.rows"), (vkdml.Options(chunk_steps=0), "options.chunk_steps")])
 def test_impossible_options_are_refused(options, what):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"{what}: found"):
         schedule.plan(from_desc(gru_desc()), SMALLEST, options)

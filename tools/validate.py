@@ -50,7 +50,10 @@ def main() -> int:
         print(f"validate: no validation layer in {layers}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the folder "
               "of a current VkLayer_khronos_validation.json", file=sys.stderr)
         return 1
-    _, control = messages(layers, [sys.executable, "-c", CONTROL])
+    code, control = messages(layers, [sys.executable, "-c", CONTROL])
+    if code != 0:
+        print("validate: the control failed", file=sys.stderr)
+        return 1
     if "SYNC-HAZARD" not in control:
         print("validate: the layer does not see a hazard that is there: it is too old, or was not loaded", file=sys.stderr)
         return 1

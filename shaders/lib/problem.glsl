@@ -1,5 +1,5 @@
 // What the recurrent kernels are specialized for. The host passes a dictionary with these names as keys (schedule.py)
-// and reads their ids out of the SPIR-V, so each name and number stands here only. Strides count elements.
+// and reads their ids out of the SPIR-V. Strides count elements.
 layout(constant_id = 0) const uint WORKGROUP = 1;      // invocations in a workgroup
 layout(constant_id = 1) const uint LANES = 1;          // subgroup width in the *_lanes kernels, else 1
 layout(constant_id = 2) const uint ROWS = 1;           // rows that one invocation computes for each weight it loads

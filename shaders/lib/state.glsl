@@ -1,10 +1,10 @@
 // What a tile of ROWS batch rows keeps from phase to phase and step to step: SLOTS vectors a row, each HIDDEN_VECS vec4s.
 // Slots 0 and 1 hold h, of even and of odd steps; the cell names the others. It lives in a buffer, or, with SHARED_STATE
 // (not in the *_lanes kernels), in shared memory, and goes to the buffer only between dispatches.
+#extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = 60) const uint SLOTS = 2;
 layout(constant_id = 61) const uint SHARED_STATE = 0;
-layout(binding = STATE_BINDING) coherent buffer State { float state_scalars[]; };
-layout(binding = STATE_BINDING) coherent buffer StateVecs { vec4 state_vecs[]; };
+layout(binding = STATE_BINDING) coherent buffer State { vec4 state_vecs[]; };
 
 uint tile_state;  // where the tile's state starts in the buffer, in vec4s
 uint state_vec(uint slot, uint row) { return (slot * ROWS + row) * HIDDEN_VECS; }
@@ -33,7 +33,7 @@ float load_state(uint slot, uint row, uint unit)
 #ifndef SHUFFLE
     if (IN_SHARED) return shared_state[state_vec(slot, row) * 4 + unit];
 #endif
-    return state_scalars[(tile_state + state_vec(slot, row)) * 4 + unit];
+    return state_vecs[tile_state + state_vec(slot, row) + unit / 4][unit % 4];
 }
 
 void store_state(uint slot, uint row, uint unit, float value)
@@ -44,24 +44,23 @@ void store_state(uint slot, uint row, uint unit, float value)
         return;
     }
 #endif
-    state_scalars[(tile_state + state_vec(slot, row)) * 4 + unit] = value;
+    state_vecs[tile_state + state_vec(slot, row) + unit / 4][unit % 4] = value;
 }
 
 // Between dispatches, for the slots that outlive one.
 void fetch_state(uint slot, uint row, uint unit)
 {
-    if (IN_SHARED) store_state(slot, row, unit, state_scalars[(tile_state + state_vec(slot, row)) * 4 + unit]);
+    if (IN_SHARED) store_state(slot, row, unit, state_vecs[tile_state + state_vec(slot, row) + unit / 4][unit % 4]);
 }
 
 void keep_state(uint slot, uint row, uint unit)
 {
-    if (IN_SHARED) state_scalars[(tile_state + state_vec(slot, row)) * 4 + unit] = load_state(slot, row, unit);
+    if (IN_SHARED) state_vecs[tile_state + state_vec(slot, row) + unit / 4][unit % 4] = load_state(slot, row, unit);
 }
 
 // All invocations of the workgroup see what any of them stored before.
 void state_barrier()
 {
-    memoryBarrierBuffer();
-    memoryBarrierShared();
-    barrier();
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
+                   gl_SemanticsAcquireRelease);
 }

@@ -1,7 +1,7 @@
 """DirectML's recurrent operators as Vulkan compute shaders.
 
-Three ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`, `lstm`, `rnn`), and ONNX nodes
-(`vkdml.onnx.run_node`).
+Three ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`, `lstm`, `rnn`), and
+ONNX nodes (`vkdml.onnx.run_node`).
 """
 
 from importlib.metadata import version as _version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,9 +56,9 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], att
               wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions."""
     direction, layout = attributes["direction"], attributes["layout"]
-    if direction not in _DIRECTIONS:
+    if not isinstance(direction, str) or direction not in _DIRECTIONS:
         raise InvalidArgumentError(name, "direction", repr(direction), "one of " + ", ".join(_DIRECTIONS))
-    if layout not in (0, 1):
+    if not isinstance(layout, int) or layout not in (0, 1):
         raise InvalidArgumentError(name, "layout", repr(layout), "0 or 1")
     sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
     shapes = {}
@@ -105,12 +106,13 @@ def _tensor_desc(field: str, formulas: Sequence[str], dims: Sequence[str], sizes
     """DirectML's view of a packed array with ONNX's dimensions: its own order of them, by strides."""
     strides = {dim: math.prod(evaluate(inner, sizes) for inner in dims[i + 1:]) for i, dim in enumerate(dims)}
     data_type = DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else DML_TENSOR_DATA_TYPE.FLOAT32
-    return DML_BUFFER_TENSOR_DESC(data_type, [evaluate(formula, sizes) for formula in formulas],
-                                  [strides.get(formula, 0) for formula in formulas])
+    return DML_BUFFER_TENSOR_DESC(DataType=data_type, Sizes=[evaluate(formula, sizes) for formula in formulas],
+                                  Strides=[strides.get(formula, 0) for formula in formulas])
 
 
 def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:
-    given, alphas, betas = (attributes[key] for key in ("activations", "activation_alpha", "activation_beta"))
+    given = attributes["activations"]
+    alphas, betas = (_numbers(name, key, attributes[key]) for key in ("activation_alpha", "activation_beta"))
     if given is None:
         given = cell.default_activations * directions
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
@@ -120,3 +122,12 @@ def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], dire
     if alphas or betas:
         raise InvalidArgumentError(name, "activation_alpha or activation_beta", "values", "none: descriptors hold their own")
     return list(given)
+
+
+def _numbers(name: str, attribute: str, values: Any) -> list[float]:
+    if values is None:
+        return []
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+    if is_list and all(isinstance(value, numbers.Real) for value in values):
+        return [float(value) for value in values]
+    raise InvalidArgumentError(name, attribute, repr(values), "a list of numbers")

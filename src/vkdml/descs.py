@@ -6,7 +6,7 @@ Sources: the DirectML reference pages of each structure (DML_GRU_OPERATOR_DESC, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
@@ -112,11 +112,12 @@ class DML_OPERATOR_TYPE(IntEnum):
     ACTIVATION_GELU = 157
 
 
-def _tuple(value: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if value is None else tuple(value)
+def _tuple(value: Any) -> Any:
+    """A sequence as a tuple, so that descriptors can be compared and hashed; anything else is left for the checks."""
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DML_BUFFER_TENSOR_DESC:
     """A tensor in a buffer: its data type, flags, sizes and, unless it is packed, strides in elements.
 
@@ -254,7 +255,7 @@ class DML_ACTIVATION_GELU_OPERATOR_DESC(ActivationDesc):
     pass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DML_GRU_OPERATOR_DESC:
     """A one-layer gated recurrent unit (DML_OPERATOR_GRU), gates in the order z r h.
 
@@ -281,10 +282,10 @@ class DML_GRU_OPERATOR_DESC:
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", tuple(self.ActivationDescs))
+        object.__setattr__(self, "ActivationDescs", _tuple(self.ActivationDescs))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DML_LSTM_OPERATOR_DESC:
     """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c.
 
@@ -318,10 +319,10 @@ class DML_LSTM_OPERATOR_DESC:
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", tuple(self.ActivationDescs))
+        object.__setattr__(self, "ActivationDescs", _tuple(self.ActivationDescs))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DML_RNN_OPERATOR_DESC:
     """A one-layer simple recurrent network (DML_OPERATOR_RNN).
 
@@ -347,4 +348,4 @@ class DML_RNN_OPERATOR_DESC:
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", tuple(self.ActivationDescs))
+        object.__setattr__(self, "ActivationDescs", _tuple(self.ActivationDescs))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,16 +66,17 @@ class Buffer:
     def write(self, array: np.ndarray) -> None:
         """Copy an array's elements, in C order, to the start of the host's copy. It must fit and hold 4-byte elements."""
         flat = np.ascontiguousarray(array).reshape(-1)
-        if flat.itemsize != 4 or flat.nbytes > self.size_in_bytes:
+        if flat.itemsize != 4 or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
-                                       f"4-byte elements, at most {self.size_in_bytes} bytes")
+                                       f"native 4-byte elements, at most {self.size_in_bytes} bytes")
         self._bytes[:flat.size] = flat.view(np.uint32)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the start of the host's copy."""
-        count = int(np.prod(shape))
-        if count * 4 > self.size_in_bytes:
-            raise InvalidArgumentError("Buffer.read", "shape", tuple(shape), f"at most {self.size_in_bytes} bytes")
+        count = math.prod(shape)
+        if np.dtype(dtype).itemsize != 4 or min(shape, default=0) < 0 or count * 4 > self.size_in_bytes:
+            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, np.dtype(dtype).name),
+                                       f"4-byte elements, at most {self.size_in_bytes} bytes")
         return self.host(dtype)[:count].reshape(shape).copy()
 
     def upload(self, array: np.ndarray) -> None:
@@ -185,10 +186,16 @@ class Gpu:
         return Kernel(algorithm, frozenset(buffers) - {self.placeholder} - written, written)
 
 
-@cache
+_open: dict[DeviceInfo, Gpu] = {}
+_opening = threading.Lock()
+
+
 def open_device(info: DeviceInfo) -> Gpu:
     """The process's one Gpu for a device, so that buffers can pass between all that use it."""
-    return Gpu(info)
+    with _opening:
+        if info not in _open:
+            _open[info] = Gpu(info)
+        return _open[info]
 
 
 def _driver_call(call: Callable[[], T]) -> T:

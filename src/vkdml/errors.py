@@ -1,4 +1,4 @@
-"""The family of errors. Every message names the operator, the field, what was found and what is allowed."""
+"""The family of errors. What is refused is told with the operator, the field, what was found and what is allowed."""
 
 from __future__ import annotations
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from . import cells
-from .arguments import Activations, convert, describe
+from .arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe
 from .cells import Cell
 from .errors import DriverError, InvalidArgumentError
 from .operator import INITIALIZED, CommandRecorder, Device, Dispatchable, check_lengths
@@ -17,7 +19,7 @@ from .schedule import Options
 
 _SESSIONS_KEPT = 16
 _sessions: OrderedDict[Any, _Session] = OrderedDict()
-_default_devices: dict[None, Device] = {}
+_lock = threading.RLock()  # of _sessions
 
 
 
@@ -36,7 +38,7 @@ def gru(
     clip: float | None = None,
     linear_before_reset: bool = False,
     layout: int = 0,
-    device: Device | None = None,
+    device: Device | int | str | None = None,
     options: Options = Options(),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run a gated recurrent unit (ONNX GRU-22, DML_OPERATOR_GRU) on a Vulkan device.
@@ -54,7 +56,7 @@ def gru(
         clip: bound on what goes into an activation, or None.
         linear_before_reset: whether the candidate's recurrent part is computed before the reset gate is applied.
         layout: 1 for batch first: x [B, T, I], initial_h and y_h [B, D, H], y [B, T, D, H].
-        device: where to run; one opened at the first call by default (see Device).
+        device: a Device, or what Device() takes; opened at the first call.
         options: what to force in the schedule.
 
     Returns:
@@ -91,7 +93,7 @@ def lstm(
     clip: float | None = None,
     input_forget: bool = False,
     layout: int = 0,
-    device: Device | None = None,
+    device: Device | int | str | None = None,
     options: Options = Options(),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run a long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) on a Vulkan device.
@@ -111,7 +113,7 @@ def lstm(
         clip: bound on what goes into f and g, or None.
         input_forget: whether the forget gate is 1 - the input gate.
         layout: 1 for batch first: x [B, T, I], initial_h, initial_c, y_h and y_c [B, D, H], y [B, T, D, H].
-        device: where to run; one opened at the first call by default (see Device).
+        device: a Device, or what Device() takes; opened at the first call.
         options: what to force in the schedule.
 
     Returns:
@@ -144,7 +146,7 @@ def rnn(
     activation_beta: Sequence[float] | None = None,
     clip: float | None = None,
     layout: int = 0,
-    device: Device | None = None,
+    device: Device | int | str | None = None,
     options: Options = Options(),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run a simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) on a Vulkan device.
@@ -161,36 +163,43 @@ def rnn(
 
 
 def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
-              device: Device | None = None, options: Options = Options()) -> list[np.ndarray]:
+              device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
     """Run a cell on arrays by DirectML field, in ONNX's shapes.
 
     name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
     """
-    checked = {field: convert(name, cell, field, array) for field, array in arrays.items()}
-    key = (device, cell.name, options, tuple(wanted), tuple(map(_hashable, attributes.values())),
-           *[None if array is None else array.shape for array in checked.values()])
+    checked = {field: convert(name, cell, field, arrays.get(field)) for field in cell.inputs}
+    attributes = {**DEFAULT_ATTRIBUTES, **attributes}
+    device = device if isinstance(device, Device) else _device(device)
+    shapes = [None if array is None else array.shape for array in checked.values()]
+    key = (device, cell.name, options, *wanted, *map(_hashable, attributes.values()), *shapes)
+    with _lock:
+        session = _session(name, key, lambda: _Session(name, cell, checked, attributes, wanted, device, options))
     try:
-        session = _sessions.get(key)
-    except TypeError:
-        raise InvalidArgumentError(name, "attributes", dict(attributes), "numbers, strings and lists of them") from None
-    if session is None:
-        device = device or _default_device()
-        session = _Session(name, cell, checked, attributes, wanted, device, options)
-        _sessions[key] = session
-        if len(_sessions) > _SESSIONS_KEPT:
-            _sessions.popitem(last=False)
-    _sessions.move_to_end(key)
-    try:
-        return session.run(checked)
+        return session.run(name, checked)
     except DriverError:
-        _sessions.pop(key, None)
+        with _lock:
+            _sessions.pop(key, None)
         raise
 
 
-def _default_device() -> Device:
-    if None not in _default_devices:
-        _default_devices[None] = Device()
-    return _default_devices[None]
+def _session(name: str, key: tuple[Any, ...], make: Callable[[], _Session]) -> _Session:
+    try:
+        known = key in _sessions
+    except TypeError:
+        raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
+    if not known:
+        _sessions[key] = make()
+        if len(_sessions) > _SESSIONS_KEPT:
+            _sessions.popitem(last=False)
+    _sessions.move_to_end(key)
+    return _sessions[key]
+
+
+@cache
+def _device(device: int | str | None) -> Device:
+    """The device of that index or name, opened once; None for the default one."""
+    return Device(device)
 
 
 def _hashable(value: Any) -> Any:
@@ -202,7 +211,6 @@ class _Session:
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
                  wanted: Sequence[bool], device: Device, options: Options) -> None:
-        self.name = name
         desc, self.shapes = describe(name, cell, arrays, attributes, wanted)
         operator = device.create_operator(desc, clip=attributes["clip"])
         self.compiled = device.compile_operator(operator, options=options)
@@ -229,11 +237,11 @@ class _Session:
             recorder.record_readback(buffer)
         return recorder
 
-    def run(self, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
+    def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
         problem = self.compiled.problem
         lengths = arrays["SequenceLengthsTensor"]
         if lengths is not None:
-            check_lengths(self.name, lengths, problem.steps)
+            check_lengths(name, lengths, problem.steps)
         with self.device.lock:
             self._pack({field: array for field, array in arrays.items() if array is not None and field in INITIALIZED})
             for field, array in arrays.items():

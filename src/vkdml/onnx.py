@@ -17,7 +17,6 @@ except ImportError:
     raise ImportError("vkdml.onnx needs the package onnx: pip install onnx") from None
 
 from . import cells
-from .arguments import DEFAULT_ATTRIBUTES
 from .cells import Cell
 from .errors import InvalidArgumentError
 from .functional import recurrent
@@ -36,7 +35,7 @@ _ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
 _REMOVED = {"output_sequence": 7}
 
 
-def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: str | Device | None = None,
+def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
              outputs_info: Any = None, *, opset_version: int | None = None, **kwargs: Any) -> tuple[np.ndarray, ...]:
     """Run one GRU, LSTM or RNN node (onnx.backend.base.Backend.run_node).
 
@@ -53,6 +52,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
 
     Raises:
         InvalidArgumentError: an attribute or input that the operator's version does not allow.
+        DriverError: no device, or the driver failed.
     """
     operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
     if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
@@ -63,17 +63,14 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     _check_hidden_size(operator, attributes.pop("hidden_size"), arrays)
     attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
     names = _outputs(operator, cell, node)
-    results = recurrent(operator, cell, arrays, DEFAULT_ATTRIBUTES | attributes,
+    results = recurrent(operator, cell, arrays, attributes,
                         [bool(name) for name in names], _device(device))
     return namedtupledict("Outputs", [name for name in names if name])(*results)
 
 
-def _device(device: str | Device | None) -> Device | None:
-    if device is None or isinstance(device, Device):
-        return device
-    if str(device).split(":")[0] in ("CPU", "CUDA", "VULKAN"):
-        return None
-    return Device(device)
+def _device(device: Device | int | str | None) -> Device | int | str | None:
+    """onnx.backend's callers name a kind of device by default; that means nothing here."""
+    return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
 
 
 def _attributes(operator: str, node: onnx.NodeProto, opset_version: int | None) -> dict[str, Any]:

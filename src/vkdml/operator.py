@@ -23,8 +23,15 @@ from .problem import Problem
 from .schedule import NONE, Dispatch, Options
 from .vulkan import DeviceInfo
 
-INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")  # inputs of the initializer; all others, of an execution
+# Inputs of the initializer; all others are of an execution.
+INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
+
+
+def _check_type(call: str, argument: str, value: object, allowed: Any) -> None:
+    if not isinstance(value, allowed):
+        names = [cls.__name__ for cls in (allowed if isinstance(allowed, tuple) else (allowed,))]
+        raise InvalidArgumentError(call, argument, type(value).__name__, " or ".join(names))
 
 
 class Operator:
@@ -41,7 +48,7 @@ class CompiledOperator:
         self.problem = problem
         self.plan = schedule.plan(problem, gpu.info, options)
         self.is_initialized = False
-        self._gpu = gpu
+        self.gpu = gpu
         self._internal: dict[str, Buffer] = {}
         self._kernels: OrderedDict[tuple, Kernel] = OrderedDict()
 
@@ -56,8 +63,8 @@ class CompiledOperator:
 
     def record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
         if not self._internal:
-            self._internal = {name: Buffer(self._gpu, size) for name, size in self.plan.internal.items()}
-        buffers = bound | self._internal | {NONE: self._gpu.placeholder}
+            self._internal = {name: Buffer(self.gpu, size) for name, size in self.plan.internal.items()}
+        buffers = bound | self._internal | {NONE: self.gpu.placeholder}
         for dispatch in dispatches:
             commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
 
@@ -66,7 +73,7 @@ class CompiledOperator:
         used = [buffers[name] for name in dispatch.buffers]
         key = (dispatch.kernel, dispatch.groups, tuple(sorted(dispatch.constants.items())), tuple(map(id, used)))
         if key not in self._kernels:
-            self._kernels[key] = self._gpu.create_kernel(dispatch.kernel, dispatch.constants, used,
+            self._kernels[key] = self.gpu.create_kernel(dispatch.kernel, dispatch.constants, used,
                                                          [buffers[name] for name in dispatch.writes],
                                                          dispatch.groups, len(dispatch.push))
             if len(self._kernels) > _KERNELS_KEPT:
@@ -79,6 +86,7 @@ class OperatorInitializer:
     """Packs the weights of one compiled operator (IDMLOperatorInitializer)."""
 
     def __init__(self, compiled: CompiledOperator) -> None:
+        _check_type("create_operator_initializer", "compiled", compiled, CompiledOperator)
         self.compiled = compiled
 
 
@@ -95,6 +103,8 @@ class BindingTable:
         self.reset(dispatchable)
 
     def reset(self, dispatchable: Dispatchable) -> None:
+        """Start anew, for another dispatchable or the same, with nothing bound."""
+        _check_type("create_binding_table", "dispatchable", dispatchable, (CompiledOperator, OperatorInitializer))
         self.dispatchable = dispatchable
         self.initializing = isinstance(dispatchable, OperatorInitializer)
         self.compiled = dispatchable.compiled if isinstance(dispatchable, OperatorInitializer) else dispatchable
@@ -137,7 +147,7 @@ class BindingTable:
         if not isinstance(buffer, Buffer):
             raise InvalidArgumentError(operator, what, type(buffer).__name__,
                                        f"a Buffer of {tensor.size_in_bytes} bytes or more")
-        if buffer.gpu is not self.compiled._gpu:
+        if buffer.gpu is not self.compiled.gpu:
             raise InvalidArgumentError(operator, what, f"a buffer of {buffer.gpu.info.name}",
                                        "a buffer of the operator's device")
         if buffer.size_in_bytes < tensor.size_in_bytes:
@@ -155,15 +165,21 @@ class CommandRecorder:
 
     def record_upload(self, buffer: Buffer) -> None:
         """Bring the host's copy of a buffer to the device."""
+        self._check_device("record_upload", buffer)
         self._commands.upload(buffer)
 
     def record_readback(self, buffer: Buffer) -> None:
         """Bring a buffer to the host's copy of it."""
+        self._check_device("record_readback", buffer)
         self._commands.readback(buffer)
 
     def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
         """Record an initialization or an execution with what the table binds now."""
+        _check_type("record_dispatch", "table", table, BindingTable)
         problem = table.compiled.problem
+        if table.compiled.gpu is not self._gpu:
+            raise InvalidArgumentError(problem.operator, "record_dispatch", f"an operator of {table.compiled.gpu.info.name}",
+                                       f"one of the recorder's device, {self._gpu.info.name}")
         if table.dispatchable is not dispatchable:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "a binding table of another dispatchable",
                                        "one created for, or reset to, this one")
@@ -184,9 +200,18 @@ class CommandRecorder:
 
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers."""
+        for compiled in self._initialized:
+            compiled.is_initialized = False  # stays so if the driver fails
         self._commands.execute()
         for compiled in self._initialized:
             compiled.is_initialized = True
+
+    def _check_device(self, call: str, buffer: Buffer) -> None:
+        if not isinstance(buffer, Buffer):
+            raise InvalidArgumentError(call, "buffer", type(buffer).__name__, "a Buffer")
+        if buffer.gpu is not self._gpu:
+            raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
+                                       f"one of the recorder's device, {self._gpu.info.name}")
 
     def _check_lengths(self, problem: Problem, buffer: Buffer) -> None:
         """Lengths that the host wrote are checked at each execution; the kernels bound what a device wrote."""
@@ -224,6 +249,12 @@ class Device:
     def __init__(self, device: int | str | None = None) -> None:
         self._gpu = open_device(select_device(device))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self._gpu is other._gpu
+
+    def __hash__(self) -> int:
+        return hash(self._gpu)
+
     @staticmethod
     def enumerate() -> list[DeviceInfo]:
         """All Vulkan devices, in the order of their indices."""
@@ -251,6 +282,8 @@ class Device:
 
         Raises InvalidArgumentError for what the device cannot hold, before anything is allocated.
         """
+        _check_type("compile_operator", "operator", operator, Operator)
+        _check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
         return CompiledOperator(self._gpu, operator.problem, options)
@@ -265,12 +298,15 @@ class Device:
         return CommandRecorder(self._gpu)
 
     def create_buffer(self, size_in_bytes: int) -> Buffer:
-        """Device memory: a multiple of 4 bytes, at most what a storage buffer of the device can hold."""
+        """Device memory: a multiple of 4 bytes, at most what a storage buffer of the device can hold.
+
+        The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
+        """
         limit = min(problems.MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
-        if not isinstance(size_in_bytes, int) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
+        if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
-        return Buffer(self._gpu, size_in_bytes)
+        return Buffer(self._gpu, int(size_in_bytes))
 
     def upload(self, array: np.ndarray) -> Buffer:
         """A new buffer with an array's elements, in C order."""

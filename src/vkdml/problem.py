@@ -6,6 +6,7 @@ A problem knows nothing of devices: what a device cannot hold is refused by `sch
 from __future__ import annotations
 
 import math
+import numbers
 import operator as op
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,8 +49,15 @@ class Tensor:
     strides: tuple[int, ...]
     size_in_bytes: int
 
+    @property
+    def size_of_elements(self) -> int:
+        """Elements and gaps from the first element to the last."""
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides))
+
     def view(self, flat: np.ndarray) -> np.ndarray:
         """A flat array of the tensor's elements and gaps, seen in its sizes and strides."""
+        if flat.size < self.size_of_elements:
+            raise InvalidArgumentError("tensor", "array", f"{flat.size} elements", f"{self.size_of_elements} or more")
         return np.lib.stride_tricks.as_strided(flat, self.sizes, [stride * flat.itemsize for stride in self.strides])
 
 
@@ -96,7 +104,7 @@ class Problem:
         return tensor
 
 
-def from_desc(desc: object, clip: float | None = None) -> Problem:
+def from_desc(desc: Any, clip: float | None = None) -> Problem:
     """Check an operator descriptor: a DML_OPERATOR_DESC or the structure in it alone.
 
     Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
@@ -148,7 +156,7 @@ def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
 
 
 def _check_bool(operator: str, field: str, value: object) -> bool:
-    if value not in (True, False):  # also 0 and 1, as in C
+    if not isinstance(value, int | np.bool_) or value not in (0, 1):  # 0 and 1 as in C
         raise InvalidArgumentError(operator, field, repr(value), "True or False")
     return bool(value)
 
@@ -157,18 +165,21 @@ def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
     """The desc's ClipThreshold, where it has one and uses it, or ONNX's attribute."""
     if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
         clip = desc.ClipThreshold
-    if clip is not None and not (math.isfinite(clip) and clip >= 0):
-        raise InvalidArgumentError(operator, "clip", clip, "a finite number, 0 or more")
-    return clip
+    if clip is None:
+        return None
+    if not isinstance(clip, numbers.Real) or not (math.isfinite(clip) and clip >= 0):
+        raise InvalidArgumentError(operator, "clip", repr(clip), "a finite number, 0 or more")
+    return float(clip)
 
 
-def _integers(operator: str, field: str, values: object, least: int) -> tuple[int, ...]:
+def _integers(operator: str, field: str, values: Any, least: int, end: int = 2**32) -> tuple[int, ...]:
     try:
-        integers = tuple(op.index(value) for value in values)  # type: ignore[attr-defined]
+        integers = tuple(op.index(value) for value in values)
     except TypeError:
         integers = (-1,)
-    if not all(least <= value < 2**32 for value in integers):
-        raise InvalidArgumentError(operator, field, values, f"whole numbers from {least} to 2**32 - 1")
+    if not all(least <= value < end for value in integers):
+        allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
+        raise InvalidArgumentError(operator, field, repr(values), allowed)
     return integers
 
 
@@ -200,13 +211,15 @@ def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes
         strides = _integers(operator, f"{field}.Strides", desc.Strides, 0)
         if len(strides) != 4:
             raise InvalidArgumentError(operator, f"{field}.Strides", f"{len(strides)} strides", "4")
-    alignment = desc.GuaranteedBaseOffsetAlignment
+    (alignment,) = _integers(operator, f"{field}.GuaranteedBaseOffsetAlignment", (desc.GuaranteedBaseOffsetAlignment,), 0)
     if alignment != 0 and (alignment < 4 or alignment & (alignment - 1)):
         raise InvalidArgumentError(operator, f"{field}.GuaranteedBaseOffsetAlignment", alignment,
                                    "0 or a power of two, at least the element's 4 bytes")
     # DirectML's rule: up to the last element, rounded up to 4 bytes, which float32 and uint32 always are.
     least = 4 * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)))
-    size = least if desc.TotalTensorSizeInBytes is None else desc.TotalTensorSizeInBytes
+    size = least
+    if desc.TotalTensorSizeInBytes is not None:
+        (size,) = _integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
     if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", max(size, least),
                                    f"at most {MAX_TENSOR_BYTES}, what a Kompute tensor can hold")
@@ -259,6 +272,8 @@ def _check_output_strides(operator: str, field: str, tensor: Tensor | None) -> N
 
 def _check_activations(operator: str, cell: Cell, desc: Any, directions: int) -> tuple[FusedActivation, ...]:
     expected = cell.activations * directions
+    if not isinstance(desc.ActivationDescs, tuple):
+        raise InvalidArgumentError(operator, "ActivationDescs", repr(desc.ActivationDescs), f"a list of {expected}")
     count = len(desc.ActivationDescs) if desc.ActivationDescCount is None else desc.ActivationDescCount
     if count != expected or len(desc.ActivationDescs) != expected:
         raise InvalidArgumentError(operator, "ActivationDescs", f"{len(desc.ActivationDescs)} (ActivationDescCount {count})",

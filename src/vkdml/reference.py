@@ -31,6 +31,9 @@ def rnn(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndar
 
 
 def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
+    unknown = set(arguments) - {*cell.arguments.values(), *DEFAULT_ATTRIBUTES}
+    if unknown:
+        raise TypeError(f"{cell.kernel}() got unexpected arguments {sorted(unknown)}")
     arrays = {field: convert(cell.kernel, cell, field, arguments.pop(cell.arguments[field], None)) for field in cell.inputs}
     desc, shapes = describe(cell.kernel, cell, arrays, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
     problem = from_desc(desc, arguments.get("clip"))

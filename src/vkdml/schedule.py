@@ -1,4 +1,4 @@
-"""Problem + device limits -> dispatches. Pure: no Vulkan here, and the same problem always gives the same plan.
+"""Problem + device limits -> dispatches. No Vulkan here, and on one machine the same problem always gives the same plan.
 
 Two schedules, one gate math (shaders/cells/):
 - projected: the input's part of all gates first, as one matrix product for a whole chunk of time steps
@@ -30,6 +30,7 @@ _PACK_WORKGROUP = 64
 _FLOPS_PER_SUBMISSION = {True: 1e9, False: 4e9}
 # Rows that share each loaded weight. CPU drivers: more rows, fewer loads; beyond 16 the sums leave the registers.
 _MOST_ROWS = {True: 16, False: 8}
+_MOST_FORCED_ROWS = 32  # compilers take minutes over more
 _FUSED_INPUTS = 8  # with so few inputs, W costs less to load again each step than `gates` costs to store and load
 # llvmpipe ends all loops of an invocation, silently, after 65535 iterations of them together. Half of it is used: what
 # counts as an iteration there is not documented.
@@ -77,6 +78,7 @@ class Plan:
 
 def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Plan:
     """Choose kernels, tiles and chunks. Raises InvalidArgumentError for what the device cannot hold."""
+    _check_options(options)
     choice = _choose(problem, info, options)
     built = Plan(
         initialize=(_pack(problem, info, choice, "WeightTensor", PACKED_INPUT),
@@ -123,6 +125,13 @@ class _Choice:
         return sizes
 
 
+def _check_options(options: Options) -> None:
+    for name in ("rows", "workgroup", "chunk_steps"):
+        value, most = getattr(options, name), {"rows": _MOST_FORCED_ROWS}.get(name, 2**31)
+        if value is not None and not (isinstance(value, int) and 1 <= value <= most):
+            raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), f"a whole number from 1 to {most}")
+
+
 def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
@@ -142,29 +151,17 @@ def _choose(problem: Problem, info: DeviceInfo, options: Options) -> _Choice:
     input_vecs = _round_up(_ceil_div(problem.inputs, 4), lanes)
     hidden_vecs = _round_up(_ceil_div(problem.hidden, 4), lanes)
     fused = problem.steps == 1 or problem.inputs <= _FUSED_INPUTS if options.fused is None else options.fused
-    most_iterations = _MOST_LOOP_ITERATIONS.get(info.driver, 2**32)
-
-    def iterations(workgroup: int) -> int:
-        """Of one time step's loops: over units, and over the blocks of each product; a loop's last check counts too."""
-        blocks = (hidden_vecs + input_vecs * fused) // lanes + 1 + fused
-        return problem.loop.phases * (_ceil_div(problem.hidden, workgroup) * (blocks + 1) + 2)
-
-    workgroup = options.workgroup or (lanes if lanes > 1 else min(_round_up(problem.hidden, 32), 128))
-    while not options.workgroup and 2 * iterations(workgroup) > most_iterations:
-        workgroup *= 2  # fewer units for each invocation
-    if workgroup % lanes or workgroup > info.max_workgroup_invocations or 2 * iterations(workgroup) > most_iterations:
-        raise InvalidArgumentError(problem.operator, "workgroup", workgroup,
-                                   f"a multiple of {lanes}, at most {info.max_workgroup_invocations}")
+    workgroup, iterations = _choose_workgroup(problem, info, options, lanes, hidden_vecs + input_vecs * fused)
+    largest_workspace = min(WORKSPACE_BYTES, info.max_storage_buffer_range)
+    if not fused and _gates_bytes(problem, _round_up(problem.hidden, workgroup)) > largest_workspace:
+        fused = True  # one step's gates alone are too large to store
+        workgroup, iterations = _choose_workgroup(problem, info, options, lanes, hidden_vecs + input_vecs)
     units = _round_up(problem.hidden, workgroup)
     fits = lanes == 1 and problem.loop.slots * rows * hidden_vecs * 16 <= info.max_shared_memory
-    weights = problem.directions * len(problem.cell.gates) * problem.hidden * (problem.inputs + problem.hidden)
-    chunk_steps = min(options.chunk_steps or problem.steps, problem.steps,
-                      int(_FLOPS_PER_SUBMISSION[info.is_cpu] / (2 * problem.batch * weights)),
-                      most_iterations // iterations(workgroup) - 1)
-    gates_step = _gates_bytes(problem, units)
-    fused = fused or gates_step > min(WORKSPACE_BYTES, info.max_storage_buffer_range)
+    chunk_steps = _choose_chunk(problem, info, options, iterations)
     if not fused:
-        chunk_steps = min(chunk_steps, WORKSPACE_BYTES // gates_step, info.max_workgroup_count * rows // problem.batch)
+        chunk_steps = min(chunk_steps, WORKSPACE_BYTES // _gates_bytes(problem, units),
+                          info.max_workgroup_count * rows // problem.batch)
     chunk_steps = max(1, chunk_steps)
     return _Choice(
         lanes=lanes,
@@ -180,6 +177,39 @@ def _choose(problem: Problem, info: DeviceInfo, options: Options) -> _Choice:
     )
 
 
+def _choose_workgroup(problem: Problem, info: DeviceInfo, options: Options, lanes: int, vecs: int) -> tuple[int, int]:
+    """Invocations in a workgroup, and the loop iterations of each in a time step: over units, and over the blocks of each
+    product (`vecs` vec4s in all). A loop's last check counts too.
+    """
+    def iterations(workgroup: int) -> int:
+        return problem.loop.phases * (_ceil_div(problem.hidden, workgroup) * (vecs // lanes + 3) + 2)
+
+    if options.workgroup:
+        if options.workgroup % lanes or options.workgroup > info.max_workgroup_invocations:
+            raise InvalidArgumentError("compile_operator", "options.workgroup", options.workgroup,
+                                       f"a multiple of {lanes}, at most {info.max_workgroup_invocations}")
+        return options.workgroup, iterations(options.workgroup)
+    workgroup = lanes if lanes > 1 else min(_round_up(problem.hidden, 32), 128)
+    while 2 * iterations(workgroup) > _most_iterations(info) and 2 * workgroup <= info.max_workgroup_invocations:
+        workgroup *= 2  # fewer units for each invocation
+    return workgroup, iterations(workgroup)
+
+
+def _most_iterations(info: DeviceInfo) -> int:
+    return _MOST_LOOP_ITERATIONS.get(info.driver, 2**32)
+
+
+def _choose_chunk(problem: Problem, info: DeviceInfo, options: Options, iterations: int) -> int:
+    """Time steps for one dispatch."""
+    if 2 * iterations > _most_iterations(info):
+        raise InvalidArgumentError(problem.operator, "RecurrenceTensor.Sizes", f"H = {problem.hidden}, I = {problem.inputs}",
+                                   f"sizes that {info.name} can loop over in one dispatch")
+    weights = problem.directions * len(problem.cell.gates) * problem.hidden * (problem.inputs + problem.hidden)
+    return min(options.chunk_steps or problem.steps, problem.steps,
+               int(_FLOPS_PER_SUBMISSION[info.is_cpu] / (2 * problem.batch * weights)),
+               _most_iterations(info) // iterations - 1)
+
+
 def _choose_lanes(info: DeviceInfo, options: Options) -> int:
     """The subgroup size where shuffles replace loads, else 1.
 
@@ -189,7 +219,8 @@ def _choose_lanes(info: DeviceInfo, options: Options) -> int:
     possible = info.subgroup_shuffle and info.subgroup_size > 1
     wanted = info.is_cpu if options.lanes is None else options.lanes
     if options.lanes and not possible:
-        raise InvalidArgumentError("compile_operator", "lanes", "a device without subgroup shuffles", "a device with them")
+        raise InvalidArgumentError("compile_operator", "options.lanes", f"{info.name}, which has no subgroup shuffles",
+                                   "a device that has them")
     return info.subgroup_size if wanted and possible else 1
 
 
@@ -227,7 +258,8 @@ def _time_loop(problem: Problem, choice: _Choice, chunk: tuple[int, int]) -> lis
     constants = _constants(problem, choice)
     lengths, hidden_init, *outputs = (_given(problem, field) for field in (
         "SequenceLengthsTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"))
-    cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor") if field in problem.tensors]
+    cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor")
+                  if field in problem.tensors]
     sequence = Dispatch(
         kernel=f"sequence_{problem.cell.kernel}{choice.suffix}",
         constants=constants,
@@ -320,6 +352,10 @@ def _check_limits(problem: Problem, info: DeviceInfo, built: Plan) -> None:
         if len(dispatch.buffers) > info.max_storage_buffers:
             raise InvalidArgumentError(problem.operator, dispatch.kernel, f"{len(dispatch.buffers)} storage buffers",
                                        f"at most {info.max_storage_buffers} on {info.name}")
+        blocks = dispatch.constants.get("INPUT_VECS", 0) // dispatch.constants.get("LANES", 1)
+        if blocks + 2 > _most_iterations(info):
+            raise InvalidArgumentError(problem.operator, "InputTensor.Sizes", f"I = {problem.inputs}",
+                                       f"an input size that {info.name} can loop over in one dispatch")
         if max(dispatch.groups) > info.max_workgroup_count:
             raise InvalidArgumentError(problem.operator, "batch size", problem.batch,
                                        f"at most {info.max_workgroup_count} workgroups on {info.name}")
