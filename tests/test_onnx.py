@@ -96,6 +96,7 @@ def test_device(where, device):
     (gru_node(outputs=["", ""]), [X, W, R], "output: found"),
     (gru_node(outputs=["Y", "Y_h", "Y_c"]), [X, W, R], "output: found"),
     (gru_node(), [X.astype(np.float64), W, R], "X: found float64"),
+    (gru_node(), [X.astype(np.float16), W, R], "X: found float16; expected float32"),
     (gru_node(direction="up"), [X, W, R], "direction: found 'up'"),
     (gru_node(["X", "", "R"]), [X, None, R], "W: found None"),
 ])

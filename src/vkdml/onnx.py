@@ -124,6 +124,9 @@ def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[An
         values = [next(rest) if name else None for name in names]
     else:
         raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
+    for field, value in zip(fields, values):
+        if value is not None and field != "SequenceLengthsTensor" and np.asarray(value).dtype != np.float32:
+            raise InvalidArgumentError(operator, cell.arguments[field], np.asarray(value).dtype, "float32")
     return dict.fromkeys(fields) | dict(zip(fields, values))
 
 
