@@ -1,5 +1,7 @@
 """The numpy function: ONNX's shapes and words, reuse between calls, and refusals."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from tests.support import ATOL, RTOL
 from vkdml import cells, functional, reference
 
 T, B, I, H = 5, 3, 4, 6
+WORD: Any = "a"
 
 
 @pytest.fixture
@@ -163,6 +166,13 @@ def test_cache_is_bounded(arrays):
     ({"activations": ["Tanh", "Cosine"]}, r"gru: activations\[1\]: found 'Cosine'; expected one of Affine"),
     ({"activations": ["Tanh", {}]}, "gru: "),
     ({"activations": [vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()] * 2, "activation_alpha": [1.0]}, "gru: activation_alpha"),
+    ({"x": [[1, 2], [3]]}, "gru: X: found lists of different lengths"),
+    ({"layout": 1.0}, "gru: layout: found 1.0"),
+    ({"clip": 10**400}, "clip: found 1000"),
+    ({"clip": 1 + 0j}, "clip: found"),
+    ({"activation_alpha": b"ab"}, "gru: activation_alpha: found"),
+    ({"device": []}, "gru: device: found list"),
+    ({"options": vkdml.Options(lanes=WORD)}, "options.lanes: found 'a'"),
     ({"activations": 3}, "gru: activations: found 3"),
     ({"activation_alpha": 1.0}, "gru: activation_alpha: found 1.0; expected a list of numbers"),
     ({"activation_alpha": ["a"]}, "gru: activation_alpha: found"),

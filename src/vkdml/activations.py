@@ -139,7 +139,7 @@ def fuse(operator: str, field: str, desc: Any) -> FusedActivation:
 def _parameter(operator: str, field: str, value: object, is_divisor: bool) -> float:
     try:
         rounded = np.float32(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArgumentError(operator, field, repr(value), "a number") from None
     if not np.isfinite(rounded):
         raise InvalidArgumentError(operator, field, value, "a finite float32")

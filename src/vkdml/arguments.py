@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,10 @@ def convert(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
         if field in cell.required:
             raise InvalidArgumentError(name, argument, "None", "an array")
         return None
-    array = np.asarray(array)
+    try:
+        array = np.asarray(array)
+    except ValueError:
+        raise InvalidArgumentError(name, argument, "lists of different lengths", "an array") from None
     if field == "SequenceLengthsTensor":
         if array.dtype.kind not in "iu":
             raise InvalidArgumentError(name, argument, array.dtype, "an integer type")
@@ -127,7 +131,7 @@ def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], dire
 def _numbers(name: str, attribute: str, values: Any) -> list[float]:
     if values is None:
         return []
-    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
-    if is_list and all(isinstance(value, numbers.Real) for value in values):
-        return [float(value) for value in values]
+    if isinstance(values, list | tuple) and all(isinstance(value, numbers.Real) for value in values):
+        with contextlib.suppress(OverflowError):
+            return [float(value) for value in values]
     raise InvalidArgumentError(name, attribute, repr(values), "a list of numbers")

@@ -6,7 +6,7 @@ Sources: the DirectML reference pages of each structure (DML_GRU_OPERATOR_DESC, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
@@ -114,10 +114,13 @@ class DML_OPERATOR_TYPE(IntEnum):
 
 def _tuple(value: Any) -> Any:
     """A sequence as a tuple, so that descriptors can be compared and hashed; anything else is left for the checks."""
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+    try:
+        return value if isinstance(value, str) else tuple(value)
+    except TypeError:
+        return value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DML_BUFFER_TENSOR_DESC:
     """A tensor in a buffer: its data type, flags, sizes and, unless it is packed, strides in elements.
 

@@ -169,10 +169,12 @@ def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapp
     name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
     """
     checked = {field: convert(name, cell, field, arrays.get(field)) for field in cell.inputs}
-    attributes = {**DEFAULT_ATTRIBUTES, **attributes}
+    attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
+    if not isinstance(device, Device | int | str | None):
+        raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
     device = device if isinstance(device, Device) else _device(device)
     shapes = [None if array is None else array.shape for array in checked.values()]
-    key = (device, cell.name, options, *wanted, *map(_hashable, attributes.values()), *shapes)
+    key = (device, cell.name, options, *wanted, *map(_typed, attributes.values()), *shapes)
     with _lock:
         session = _session(name, key, lambda: _Session(name, cell, checked, attributes, wanted, device, options))
     try:
@@ -202,8 +204,14 @@ def _device(device: int | str | None) -> Device:
     return Device(device)
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | tuple | np.ndarray) else value
+def _plain(value: Any) -> Any:
+    """numpy's arrays and scalars as Python's lists and numbers."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _typed(value: Any) -> Any:
+    """A part of the key. 1, 1.0 and True are equal, but not all of them are right everywhere."""
+    return tuple(map(_typed, value)) if isinstance(value, list | tuple) else (type(value), value)
 
 
 class _Session:

@@ -54,6 +54,8 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
         InvalidArgumentError: an attribute or input that the operator's version does not allow.
         DriverError: no device, or the driver failed.
     """
+    if not isinstance(node, onnx.NodeProto):
+        raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
     operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
     if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
         raise InvalidArgumentError(operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
@@ -86,7 +88,10 @@ def _attributes(operator: str, node: onnx.NodeProto, opset_version: int | None) 
         if attribute.name not in allowed:
             raise InvalidArgumentError(operator, f"attribute {attribute.name}", f"it in operator version {version}",
                                        "one of " + ", ".join(allowed))
-        given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
+        try:
+            given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
+        except ValueError as error:  # a reference outside of a function, or text that is no UTF-8
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}", str(error), "a value") from None
     return allowed | given
 
 
@@ -112,6 +117,8 @@ def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[An
     if len(names) > len(fields):
         raise InvalidArgumentError(operator, "input", f"{len(names)} inputs", f"at most {len(fields)}")
     given = [name for name in names if name]
+    if not isinstance(inputs, Mapping | Sequence):
+        raise InvalidArgumentError(operator, "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
     if isinstance(inputs, Mapping):
         missing = [name for name in given if name not in inputs]
         if missing:
@@ -125,8 +132,9 @@ def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[An
     else:
         raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
     for field, value in zip(fields, values):
-        if value is not None and field != "SequenceLengthsTensor" and np.asarray(value).dtype != np.float32:
-            raise InvalidArgumentError(operator, cell.arguments[field], np.asarray(value).dtype, "float32")
+        dtype = getattr(value, "dtype", type(value).__name__)
+        if value is not None and field != "SequenceLengthsTensor" and dtype != np.float32:
+            raise InvalidArgumentError(operator, cell.arguments[field], dtype, "float32")
     return dict.fromkeys(fields) | dict(zip(fields, values))
 
 

@@ -310,6 +310,7 @@ class Device:
 
     def upload(self, array: np.ndarray) -> Buffer:
         """A new buffer with an array's elements, in C order."""
+        _check_type("upload", "array", array, np.ndarray)
         buffer = self.create_buffer(array.nbytes)
         buffer.upload(array)
         return buffer

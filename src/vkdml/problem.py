@@ -28,6 +28,7 @@ from .descs import (
 )
 from .errors import InvalidArgumentError
 
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_TENSOR_BYTES = 2**32 - 4  # a kp tensor's size is a uint32; what is larger would wrap silently
 
 _DATA_TYPES = {field: DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else DML_TENSOR_DATA_TYPE.FLOAT32
@@ -167,8 +168,8 @@ def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
         clip = desc.ClipThreshold
     if clip is None:
         return None
-    if not isinstance(clip, numbers.Real) or not (math.isfinite(clip) and clip >= 0):
-        raise InvalidArgumentError(operator, "clip", repr(clip), "a finite number, 0 or more")
+    if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
+        raise InvalidArgumentError(operator, "clip", repr(clip), "a finite float32, 0 or more")
     return float(clip)
 
 

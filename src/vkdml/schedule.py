@@ -126,8 +126,12 @@ class _Choice:
 
 
 def _check_options(options: Options) -> None:
-    for name in ("rows", "workgroup", "chunk_steps"):
-        value, most = getattr(options, name), {"rows": _MOST_FORCED_ROWS}.get(name, 2**31)
+    for name in ("lanes", "fused", "shared_state"):
+        value = getattr(options, name)
+        if value not in (None, False, True):
+            raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), "True, False or None")
+    for name, most in (("rows", _MOST_FORCED_ROWS), ("workgroup", 2**31), ("chunk_steps", 2**31)):
+        value = getattr(options, name)
         if value is not None and not (isinstance(value, int) and 1 <= value <= most):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), f"a whole number from 1 to {most}")
 
