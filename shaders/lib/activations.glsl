@@ -22,25 +22,28 @@ layout(constant_id = 49) const uint PARAM_B_5 = 0;
 layout(constant_id = 50) const uint HAS_CLIP = 0;
 layout(constant_id = 51) const uint CLIP = 0;          // bits of the bound
 
+// exp, and NaN for NaN, which not every driver's exp gives
+float exponential(float x) { return isnan(x) ? x : exp(x); }
+
 // exp(x) - 1 without cancellation near 0
 float exp_minus_1(float x)
 {
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
                    x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0))))))));
-    return abs(x) < 0.5 ? series : exp(x) - 1.0;
+    return abs(x) < 0.5 ? series : exponential(x) - 1.0;
 }
 
 // log(1 + exp(x))
 float log_1_plus_exp(float x)
 {
-    float e = exp(-abs(x));
+    float e = exponential(-abs(x));
     float small = e * (1.0 - e * (1.0 / 2.0 - e * (1.0 / 3.0 - e * (1.0 / 4.0))));
     return (x < 0.0 ? 0.0 : x) + (e < 0.01 ? small : log(1.0 + e));
 }
 
 float sigmoid(float x)
 {
-    float e = exp(-abs(x));
+    float e = exponential(-abs(x));
     return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 
@@ -58,7 +61,7 @@ float complementary_error(float x)
     float t = 1.0 / (1.0 + 0.5 * z);
     float series = t * (1.00002368 + t * (0.37409196 + t * (0.09678418 + t * (-0.18628806 + t * (0.27886807 +
                    t * (-1.13520398 + t * (1.48851587 + t * (-0.82215223 + t * 0.17087277))))))));
-    float tail = t * exp(-z * z - 1.26551223 + series);
+    float tail = t * exponential(-z * z - 1.26551223 + series);
     return x < 0.0 ? 2.0 - tail : tail;
 }
 
