@@ -1,18 +1,16 @@
 // The input's part of every gate for the time steps of a chunk, before the time loop: gates = X W^T + biases.
-// gates is packed [step][direction][row][unit], a vec4 with one component a gate. A step of a row that runs backward takes
+// gates is packed [step][direction][row][unit], a real4 with one component a gate. A step of a row that runs backward takes
 // the input of the position it works on.
 // Workgroups: x over units, y over tiles of ROWS (step, row) pairs, z over directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#extension GL_EXT_control_flow_attributes : require
 #include "lib/problem.glsl"
-#include "lib/lanes.glsl"
 #define X_BINDING 0
 #include "lib/input.glsl"
 #define INPUT_WEIGHTS_BINDING 1
 #define LENGTHS_BINDING 2
 #include "lib/lengths.glsl"
-layout(binding = 3) writeonly buffer Gates { vec4 gates[]; };
+layout(binding = 3) writeonly buffer Gates { uvec4 gates[]; };
 
 uint x_start[ROWS];
 #include "lib/dot_input.glsl"
@@ -36,11 +34,12 @@ void main()
     }
     if (!any_valid) return;
 
-    vec4 acc[ROWS];
+    real4 acc[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) acc[r] = input_bias(direction, unit);
-    dot_input(acc, direction * INPUT_VECS * GATES * UNITS, 0, GATES, unit);
+    dot_input(acc, direction * INPUT_LOADS * GATES * UNITS, 0, GATES, unit);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint pair = first_pair + r;
-        if (pair < pairs) gates[((pair / BATCH * DIRECTIONS + direction) * BATCH + pair % BATCH) * UNITS + unit] = acc[r];
+        uint place = ((pair / BATCH * DIRECTIONS + direction) * BATCH + pair % BATCH) * UNITS + unit;
+        if (pair < pairs) SET_REAL4(gates, place, acc[r]);
     }
 }

@@ -5,40 +5,38 @@
 // Workgroups: x over tiles of ROWS rows, y over directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#extension GL_EXT_control_flow_attributes : require
 #include "lib/problem.glsl"
-layout(constant_id = 18) const uint FUSED = 0;
-layout(constant_id = 19) const uint HAS_INITIAL_H = 0;
-layout(constant_id = 20) const uint HAS_SEQUENCE = 0;
-layout(constant_id = 21) const uint HAS_SINGLE = 0;
-layout(constant_id = 22) const uint INITIAL_H_STRIDE_D = 0;
-layout(constant_id = 23) const uint INITIAL_H_STRIDE_B = 0;
-layout(constant_id = 24) const uint INITIAL_H_STRIDE_H = 0;
-layout(constant_id = 25) const uint SEQUENCE_STRIDE_T = 0;
-layout(constant_id = 26) const uint SEQUENCE_STRIDE_D = 0;
-layout(constant_id = 27) const uint SEQUENCE_STRIDE_B = 0;
-layout(constant_id = 28) const uint SEQUENCE_STRIDE_H = 0;
-layout(constant_id = 29) const uint SINGLE_STRIDE_D = 0;
-layout(constant_id = 30) const uint SINGLE_STRIDE_B = 0;
-layout(constant_id = 31) const uint SINGLE_STRIDE_H = 0;
-layout(constant_id = 72) const uint HAS_PEEPHOLE = 0;
+layout(constant_id = 50) const uint FUSED = 0;
+layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
+layout(constant_id = 52) const uint HAS_SEQUENCE = 0;
+layout(constant_id = 53) const uint HAS_SINGLE = 0;
+layout(constant_id = 54) const uint INITIAL_H_STRIDE_D = 0;
+layout(constant_id = 55) const uint INITIAL_H_STRIDE_B = 0;
+layout(constant_id = 56) const uint INITIAL_H_STRIDE_H = 0;
+layout(constant_id = 57) const uint SEQUENCE_STRIDE_T = 0;
+layout(constant_id = 58) const uint SEQUENCE_STRIDE_D = 0;
+layout(constant_id = 59) const uint SEQUENCE_STRIDE_B = 0;
+layout(constant_id = 60) const uint SEQUENCE_STRIDE_H = 0;
+layout(constant_id = 61) const uint SINGLE_STRIDE_D = 0;
+layout(constant_id = 62) const uint SINGLE_STRIDE_B = 0;
+layout(constant_id = 63) const uint SINGLE_STRIDE_H = 0;
+layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 
 uint direction;
-#include "lib/lanes.glsl"
 #include "lib/activations.glsl"
 #define X_BINDING 0
 #include "lib/input.glsl"
-layout(binding = X_BINDING) readonly buffer Gates { vec4 gates[]; };  // instead of X, without FUSED
+layout(binding = X_BINDING) readonly buffer Gates { uvec4 gates[]; };  // instead of X, without FUSED
 #define INPUT_WEIGHTS_BINDING 1
 #define LENGTHS_BINDING 3
 #include "lib/lengths.glsl"
-layout(binding = 2) readonly buffer HiddenWeights { vec4 hidden_weights[]; };
-layout(binding = 4) readonly buffer HiddenInit { float initial_h[]; };
-layout(binding = 5) writeonly buffer OutputSequence { float output_sequence[]; };
-layout(binding = 6) writeonly buffer OutputSingle { float output_single[]; };
+layout(binding = 2) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
+layout(binding = 4) readonly buffer HiddenInit { uint initial_h[]; };
+layout(binding = 5) buffer OutputSequence { uint output_sequence[]; };
+layout(binding = 6) buffer OutputSingle { uint output_single[]; };
 #define STATE_BINDING 7
 #include "lib/state.glsl"
-vec4 peephole;  // the unit's, with HAS_PEEPHOLE
+real4 peephole;  // the unit's, with HAS_PEEPHOLE
 
 #if defined(CELL_GRU)
 #include "cells/gru.glsl"
@@ -57,19 +55,20 @@ uint source;  // the state slot that dot_hidden multiplies
 #include "lib/dot_input.glsl"
 #define DOT_NAME dot_hidden
 #define DOT_WEIGHTS hidden_weights
-#define DOT_VECS HIDDEN_VECS
+#define DOT_LOADS HIDDEN_LOADS
 #define DOT_VECTOR(row, vec) load_state_vec(source, row, vec)
 #include "lib/dot.glsl"
 
 // What is packed behind the recurrent weights: biases that must stay apart from the input's (the host's table of cells
 // says which; the others are 0), then peepholes
-vec4 hidden_extra(uint which, uint unit)
+real4 hidden_extra(uint which, uint unit)
 {
-    return hidden_weights[DIRECTIONS * HIDDEN_VECS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit];
+    uint i = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit;
+    return GET_REAL4(hidden_weights, i);
 }
 
 // The input's part of the gates (at least of the phase's) for a unit of every row
-void load_gates(out vec4 x[ROWS], uint phase, uint step, uint unit)
+void load_gates(out real4 x[ROWS], uint phase, uint step, uint unit)
 {
     if (FUSED != 0) {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -78,29 +77,31 @@ void load_gates(out vec4 x[ROWS], uint phase, uint step, uint unit)
                        + min(first_row + r, BATCH - 1) * INPUT_STRIDE_B;
             x[r] = input_bias(direction, unit);
         }
-        dot_input(x, direction * INPUT_VECS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
+        dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
     } else {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             uint row = min(first_row + r, BATCH - 1);
-            x[r] = gates[(((step - chunk.first_step) * DIRECTIONS + direction) * BATCH + row) * UNITS + unit];
+            uint i = (((step - chunk.first_step) * DIRECTIONS + direction) * BATCH + row) * UNITS + unit;
+            x[r] = GET_REAL4(gates, i);
         }
     }
 }
 
-void store_sequence(uint time, uint r, uint unit, float h)
+void store_sequence(uint time, uint r, uint unit, real h)
 {
-    if (HAS_SEQUENCE != 0)
-        output_sequence[time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D
-                        + (first_row + r) * SEQUENCE_STRIDE_B + unit * SEQUENCE_STRIDE_H] = h;
+    if (HAS_SEQUENCE == 0) return;
+    uint i = time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D + (first_row + r) * SEQUENCE_STRIDE_B
+           + unit * SEQUENCE_STRIDE_H;
+    STORE_ELEMENT(output_sequence, i, h);
 }
 
 // The cell's step for one unit of every row, from its input's and its recurrent part
-void finish_phase(uint phase, uint step, uint unit, vec4 x[ROWS], vec4 recurrent[ROWS])
+void finish_phase(uint phase, uint step, uint unit, real4 x[ROWS], real4 recurrent[ROWS])
 {
     uint h_slot = step & 1;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
         uint length = lengths_of_tile[r];
-        float h;
+        real h;
         if (step < length) h = cell_phase(phase, r, unit, h_slot, x[r], recurrent[r]);
         else h = load_state(h_slot, r, unit);  // a finished row keeps its last state
         if (phase + 1 == PHASES) {
@@ -114,12 +115,12 @@ void run_phase(uint phase, uint step)
 {
     source = source_slot(phase, step & 1);
     for (uint unit = gl_LocalInvocationID.x; unit < UNITS; unit += WORKGROUP) {
-        vec4 x[ROWS];
+        real4 x[ROWS];
         load_gates(x, phase, step, unit);
-        vec4 recurrent[ROWS];
-        vec4 bias = hidden_extra(0, unit);
+        real4 recurrent[ROWS];
+        real4 bias = hidden_extra(0, unit);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[r] = bias;
-        dot_hidden(recurrent, direction * HIDDEN_VECS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
+        dot_hidden(recurrent, direction * HIDDEN_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
         if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
         if (unit < HIDDEN) finish_phase(phase, step, unit, x, recurrent);
     }
@@ -134,13 +135,13 @@ void begin(uint steps)
     for (uint unit = gl_LocalInvocationID.x; unit < HIDDEN_VECS * 4; unit += WORKGROUP) {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             if (first || IN_SHARED)
-                [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot) store_state(slot, r, unit, 0.0);
+                [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot) store_state(slot, r, unit, number(0.0));
             uint row = first_row + r;
             if (unit < HIDDEN && row < BATCH) {
                 if (!first) fetch_state(h_slot, r, unit);
                 else if (HAS_INITIAL_H != 0)
-                    store_state(0, r, unit, initial_h[direction * INITIAL_H_STRIDE_D + row * INITIAL_H_STRIDE_B
-                                                      + unit * INITIAL_H_STRIDE_H]);
+                    store_state(0, r, unit, LOAD_ELEMENT(initial_h, direction * INITIAL_H_STRIDE_D + row * INITIAL_H_STRIDE_B
+                                                                    + unit * INITIAL_H_STRIDE_H));
 #ifdef CELL_STATE
                 begin_cell_state(first, r, row, unit);
 #endif
@@ -155,7 +156,7 @@ void clear(uint time)
 {
     for (uint unit = gl_LocalInvocationID.x; unit < HIDDEN; unit += WORKGROUP)
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
-            if (first_row + r < BATCH && time >= lengths_of_tile[r]) store_sequence(time, r, unit, 0.0);
+            if (first_row + r < BATCH && time >= lengths_of_tile[r]) store_sequence(time, r, unit, number(0.0));
 }
 
 // The last valid step's state (0 for a row without steps), or what the next dispatch needs
@@ -167,9 +168,11 @@ void end(uint steps)
             uint row = first_row + r;
             if (row < BATCH) {
                 if (chunk.last_step < STEPS) keep_state(h_slot, r, unit);
-                else if (HAS_SINGLE != 0)
-                    output_single[direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H] =
-                        lengths_of_tile[r] == 0 ? 0.0 : load_state(h_slot, r, unit);
+                else if (HAS_SINGLE != 0) {
+                    real h = lengths_of_tile[r] == 0 ? number(0.0) : load_state(h_slot, r, unit);
+                    uint i = direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H;
+                    STORE_ELEMENT(output_single, i, h);
+                }
 #ifdef CELL_STATE
                 end_cell_state(chunk.last_step == STEPS, lengths_of_tile[r] == 0, r, row, unit);
 #endif

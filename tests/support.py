@@ -1,4 +1,4 @@
-"""What tests share: random problems, and running one through DirectML's life cycle."""
+"""What tests share: random problems, running one through DirectML's life cycle, and comparing with the reference."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import vkdml
-from vkdml import cells, descs, problem, reference
+from vkdml import cells, checks, descs, element_types, problem, reference
 from vkdml.activations import BY_DESC
 from vkdml.cells import Cell
-from vkdml.operator import INITIALIZED, CompiledOperator
+from vkdml.element_types import ElementType
+from vkdml.operator import CompiledOperator, Operator
+from vkdml.problem import Problem
 from vkdml.schedule import Options
 
 FLOAT32, UINT32 = vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UINT32
 SIGMOID, TANH = vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()
-RTOL, ATOL = 1e-4, 1e-5
 CELLS = list(cells.BY_DESC.values())
+
+# rtol and atol of each type
+TOLERANCES = {"float32": (1e-4, 1e-5), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2), "float64": (1e-10, 1e-12)}
+RTOL, ATOL = TOLERANCES["float32"]
+DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)} | {name: np.dtype(name) for name in ("float32", "float16", "float64")}
 
 # Every way to run a problem. None of them may change a result.
 SCHEDULES = {
@@ -36,10 +43,12 @@ SCHEDULES = {
 }
 
 
-def options(device: vkdml.Device, name: str) -> Options:
-    """A schedule for a device. The kernels that shuffle are for CPU drivers; GPUs get the plain ones throughout."""
+def options(device: vkdml.Device, name: str, element: ElementType = element_types.FLOAT32) -> Options:
+    """A schedule for a device. The kernels that shuffle are for CPU drivers; GPUs get the plain ones throughout, and so does
+    float64.
+    """
     chosen, info = SCHEDULES[name], device.info
-    if chosen.lanes and not (info.is_cpu and info.subgroup_shuffle):
+    if chosen.lanes and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
         return replace(chosen, lanes=False, workgroup=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
@@ -48,12 +57,13 @@ def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BU
     return descs.DML_BUFFER_TENSOR_DESC(DataType=data_type, Sizes=sizes, **kwargs)
 
 
-def make_desc(cell: Cell, t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, **changes: Any) -> Any:
+def make_desc(cell: Cell, t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, data_type: Any = FLOAT32,
+              **changes: Any) -> Any:
     """A descriptor with every optional tensor, and changes to it."""
     sizes = {"T": t, "B": b, "I": i, "H": h, "D": d}
     given: dict[str, Any] = {
-        field: tensor(*(problem.evaluate(formula, sizes) for formula in formulas),
-                      data_type=UINT32 if field == "SequenceLengthsTensor" else FLOAT32)
+        field: tensor(*(checks.evaluate(formula, sizes) for formula in formulas),
+                      data_type=UINT32 if field == "SequenceLengthsTensor" else data_type)
         for field, formulas in cell.tensors.items()
     }
     given["ActivationDescs"] = ([TANH] if cell.activations == 1 else [SIGMOID, TANH, TANH][:cell.activations]) * d
@@ -67,24 +77,44 @@ def gru_desc(*sizes: int, **changes: Any) -> descs.DML_GRU_OPERATOR_DESC:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its inputs; what is not wanted of the outputs is None in the problem."""
+    """A problem with its inputs, flat as their buffers hold them or packed in any shape; what is not wanted of the outputs is
+    None in the descriptor.
+    """
 
     desc: Any
     clip: float | None
     arrays: dict[str, np.ndarray]
+    element: ElementType = element_types.FLOAT32
+
+    @property
+    def problem(self) -> Problem:
+        return problem.from_desc(self.desc, self.clip, self.element)
 
 
-def random_activation(rng: np.random.Generator) -> descs.ActivationDesc:
-    """Any activation; parameters that keep a recurrence from growing."""
-    desc = list(BY_DESC)[rng.integers(len(BY_DESC))]
+def random_activation(rng: np.random.Generator, element: ElementType) -> descs.ActivationDesc:
+    """Any activation that the type has; parameters that keep a recurrence from growing."""
+    rows = [row for row in BY_DESC.values() if row.has_pairs or not element.pairs]
+    desc = rows[rng.integers(len(rows))].desc
     names = [field.name for field in fields(desc) if field.type == "float"]
     return desc(**{name: float(rng.uniform(0.3, 0.9)) for name in names})
 
 
+def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: bool) -> tuple[int, ...]:
+    """Dimensions in any order with gaps between them; an input may be broadcast along one."""
+    strides, reach = [0] * len(sizes), 1
+    broadcast = rng.integers(2 * len(sizes)) if is_input else -1
+    for dim in rng.permutation(len(sizes)):
+        if dim != broadcast:
+            strides[dim] = reach
+            reach = reach * sizes[dim] + int(rng.integers(3))
+    return tuple(strides)
+
+
 def random_case(seed: int) -> Case:
-    """A random operator over all that its descriptor can say."""
+    """A random operator over all that its descriptor can say, of any type."""
     rng = np.random.default_rng(seed)
     cell = CELLS[seed % len(CELLS)]
+    element = element_types.ALL[rng.choice(len(element_types.ALL), p=[0.5, 0.2, 0.15, 0.15])]
     t, b = int(rng.integers(1, 13)), int(rng.integers(1, 10))
     i, h = (int(size) for size in rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 33, 40], 2))
     direction = int(rng.integers(3))
@@ -93,76 +123,98 @@ def random_case(seed: int) -> Case:
     if set(cell.outputs) <= set(changes):
         del changes["OutputSingleTensor"]
     if rng.random() < 0.7:
-        changes["ActivationDescs"] = [random_activation(rng) for _ in range(cell.activations * d)]
+        changes["ActivationDescs"] = [random_activation(rng, element) for _ in range(cell.activations * d)]
     changes |= {flag: bool(rng.integers(2)) for flag in cell.flags}
     changes["Direction"] = descs.DML_RECURRENT_NETWORK_DIRECTION(direction)
-    desc = make_desc(cell, t, b, i, h, d, **changes)
+    desc = make_desc(cell, t, b, i, h, d, data_type=element.data_type, **changes)
+    if rng.random() < 0.4:
+        given = [field for field in cell.tensors if getattr(desc, field) is not None and rng.random() < 0.5]
+        desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(
+            rng, getattr(desc, field).Sizes, field in cell.inputs)) for field in given})
     clip = float(rng.uniform(0.05, 1.5)) if rng.random() < 0.25 else None
-    return tamed(Case(desc, clip, random_arrays(desc, rng)))
+    return tamed(Case(desc, clip, random_arrays(desc, rng, element), element))
 
 
 def tamed(case: Case) -> Case:
-    """With smaller weights, while unbounded activations make the recurrence grow, or make a change of the inputs in their
-    last bit a tenth of the tolerance: no arithmetic in float32 can agree with float64 on such a problem.
+    """With smaller weights, while unbounded activations make the recurrence grow, or make a change of the inputs in the last
+    bit of what they are computed in a tenth of the tolerance: no such arithmetic can agree with float64 on such a problem.
     """
-    checked = problem.from_desc(case.desc, case.clip)
+    checked = case.problem
+    rtol, atol = TOLERANCES[case.element.name]
+    last_bit = 4e-15 if case.element.pairs else 6e-8
     rng = np.random.default_rng(0)
-    for _ in range(10):
+    for _ in range(20):
         results = reference.run(checked, case.arrays)["OutputSequenceTensor"]
-        nudged = {field: array * (1 + rng.choice([-6e-8, 6e-8], array.shape)) if array.dtype == np.float32 else array
+        nudged = {field: array * (1 + rng.choice([-last_bit, last_bit], array.shape)) if array.dtype != np.uint32 else array
                   for field, array in case.arrays.items()}
         with np.errstate(invalid="ignore"):
             change = np.abs(reference.run(checked, nudged)["OutputSequenceTensor"] - results)
-        if np.abs(results).max() < 10 and (change < 0.1 * (ATOL + RTOL * np.abs(results))).all():
-            break
-        for field in INITIALIZED:
+        if np.abs(results).max() < 100 and (change < 0.1 * (atol + rtol * np.abs(results))).all():
+            return case
+        for field in checked.initialized:
             if field in case.arrays:
-                case.arrays[field] *= np.float32(0.5)
-    return case
+                case.arrays[field] *= case.arrays[field].dtype.type(0.5)
+    raise AssertionError("a random case whose recurrence grows with any weights")
 
 
-def random_arrays(desc: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Inputs of about unit size, and weights that keep pre-activations of about unit size."""
-    checked = problem.from_desc(desc)
+def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:
+    """Inputs of about unit size, and weights that keep pre-activations of about unit size; with strides flat, elements and
+    gaps, else in the tensor's sizes.
+    """
+    checked = problem.from_desc(desc, element=element)
     arrays = {}
-    for field in checked.cell.inputs:
-        if checked.tensors[field] is None:
+    for field in checked.inputs:
+        if not checked.has(field):
             continue
-        sizes = checked.tensor(field).sizes
-        scale = {"WeightTensor": checked.inputs, "RecurrenceTensor": checked.hidden, "BiasTensor": 4,
+        described = checked.tensor(field)
+        shape = described.sizes if getattr(desc, field).Strides is None else (described.size_of_elements,)
+        scale = {"WeightTensor": checked.input_size, "RecurrenceTensor": checked.hidden, "BiasTensor": 4,
                  "PeepholeTensor": 4}.get(field, 1) ** -0.5
-        arrays[field] = (rng.standard_normal(sizes) * scale).astype(np.float32)
-    if "SequenceLengthsTensor" in arrays:
-        arrays["SequenceLengthsTensor"] = rng.integers(0, checked.steps + 1, (1, 1, 1, checked.batch)).astype(np.uint32)
+        if field == "SequenceLengthsTensor":
+            arrays[field] = rng.integers(0, checked.steps + 1, shape).astype(np.uint32)
+        else:
+            arrays[field] = (rng.standard_normal(shape) * scale).astype(DTYPES[element.name])
     return arrays
 
 
 def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()) -> dict[str, np.ndarray]:
-    """DirectML's life cycle: create, compile, initialize, bind, record, execute."""
-    compiled = device.compile_operator(device.create_operator(case.desc, clip=case.clip), options=options)
+    """DirectML's life cycle: create, compile, initialize, bind, record, execute. Gaps in outputs must stay as they were."""
+    compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers = {field: device.upload(array) for field, array in case.arrays.items()}
     outputs = make_outputs(device, compiled)
     initialize(device, compiled, buffers)
     table = device.create_binding_table(compiled)
-    table.bind_inputs([buffers.get(field) if field not in INITIALIZED else None for field in compiled.input_fields])
+    weights = compiled.problem.initialized
+    table.bind_inputs([buffers.get(field) if field not in weights else None for field in compiled.input_fields])
     table.bind_outputs([outputs.get(field) for field in compiled.output_fields])
     recorder = device.create_command_recorder()
     recorder.record_dispatch(compiled, table)
     recorder.execute()
-    return {field: buffer.download(compiled.problem.tensor(field).sizes) for field, buffer in outputs.items()}
+    return {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
 
 
 def make_outputs(device: vkdml.Device, compiled: CompiledOperator) -> dict[str, vkdml.Buffer]:
     """Output buffers full of NaN, so that what is not written is seen."""
-    fields = [field for field in compiled.output_fields if compiled.problem.tensors[field]]
-    sizes = {field: compiled.problem.tensor(field).size_in_bytes // 4 for field in fields}
-    return {field: device.upload(np.full(size, np.nan, np.float32)) for field, size in sizes.items()}
+    dtype = DTYPES[compiled.problem.element.name]
+    sizes = {field: compiled.problem.tensor(field).size_in_bytes // dtype.itemsize
+             for field in compiled.output_fields if compiled.problem.has(field)}
+    return {field: device.upload(np.full(size, np.nan, dtype)) for field, size in sizes.items()}
+
+
+def read_output(compiled: CompiledOperator, field: str, buffer: vkdml.Buffer) -> np.ndarray:
+    described = compiled.problem.tensor(field)
+    flat = buffer.download((described.size_of_elements,), DTYPES[compiled.problem.element.name])
+    is_gap = np.ones(flat.size, bool)
+    described.view(is_gap)[...] = False
+    assert np.isnan(flat[is_gap]).all(), f"{field}: something was written between its elements"
+    return described.view(flat).copy()
 
 
 def initialize(device: vkdml.Device, compiled: CompiledOperator, buffers: Mapping[str, vkdml.Buffer]) -> None:
     initializer = device.create_operator_initializer(compiled)
     table = device.create_binding_table(initializer)
-    table.bind_inputs([buffers.get(field) if field in INITIALIZED else None for field in compiled.input_fields])
+    weights = compiled.problem.initialized
+    table.bind_inputs([buffers.get(field) if field in weights else None for field in compiled.input_fields])
     recorder = device.create_command_recorder()
     recorder.record_dispatch(initializer, table)
     recorder.execute()
@@ -170,8 +222,10 @@ def initialize(device: vkdml.Device, compiled: CompiledOperator, buffers: Mappin
 
 def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
     """All that the case asks for, against the float64 reference."""
-    checked = problem.from_desc(case.desc, case.clip)
+    checked = case.problem
     expected = reference.run(checked, case.arrays)
-    assert set(results) == {field for field in checked.cell.outputs if checked.tensors[field]}
+    assert set(results) == {field for field in checked.outputs if checked.has(field)}
+    rtol, atol = TOLERANCES[case.element.name]
     for field, result in results.items():
-        np.testing.assert_allclose(result, expected[field], rtol=RTOL, atol=ATOL, err_msg=field)
+        assert result.dtype.name == case.element.name
+        np.testing.assert_allclose(result.astype(np.float64), expected[field], rtol=rtol, atol=atol, err_msg=field)

@@ -19,7 +19,7 @@ FIVE: Any = 5
 
 def test_canonical_form():
     problem = from_desc(gru_desc(3, 2, 4, 5, 2))
-    assert (problem.steps, problem.batch, problem.inputs, problem.hidden, problem.reverse) == (3, 2, 4, 5, (False, True))
+    assert (problem.steps, problem.batch, problem.input_size, problem.hidden, problem.reverse) == (3, 2, 4, 5, (False, True))
     assert problem.tensor("InputTensor").strides == (24, 8, 4, 1)
     assert problem.tensor("WeightTensor").size_in_bytes == 2 * 15 * 4 * 4
 
@@ -104,7 +104,7 @@ def test_wrong_clip(clip):
         from_desc(gru_desc(), clip)
 
 
-@pytest.mark.parametrize("desc", [None, 3, tensor(1), SIGMOID, vkdml.DML_OPERATOR_DESC(T.GRU, None)])
+@pytest.mark.parametrize("desc", [None, 3, tensor(1), vkdml.DML_OPERATOR_DESC(T.GRU, None)])
 def test_not_an_operator(desc):
     with pytest.raises(vkdml.InvalidArgumentError, match="create_operator: desc: found .*; expected one of DML_GRU_OPERATOR_DESC"):
         from_desc(desc)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import vkdml
 from tests.support import SCHEDULES, gru_desc
-from vkdml import schedule
+from vkdml import element_types, schedule
 from vkdml.kernels import load
 from vkdml.problem import from_desc
 from vkdml.vulkan import DeviceInfo
@@ -25,16 +25,18 @@ DEVICES = [SMALLEST, CPU, *(replace(SMALLEST, type="discrete", subgroup_size=siz
 
 SOME: Any = 2.5
 
-problems = st.builds(lambda t, b, i, h, d, lbr: from_desc(gru_desc(t, b, i, h, d, LinearBeforeReset=lbr)),
-                     st.integers(1, 3000), st.integers(1, 300), st.integers(1, 300), st.integers(1, 600),
-                     st.integers(1, 2), st.booleans())
+problems = st.builds(
+    lambda t, b, i, h, d, lbr, element: from_desc(
+        gru_desc(t, b, i, h, d, data_type=element.data_type, LinearBeforeReset=lbr), element=element),
+    st.integers(1, 3000), st.integers(1, 300), st.integers(1, 300), st.integers(1, 600), st.integers(1, 2), st.booleans(),
+    st.sampled_from(element_types.ALL))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(problems, st.sampled_from(DEVICES), st.sampled_from(list(SCHEDULES.values())))
 def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
-    if options.lanes and not info.subgroup_shuffle:
+    if options.lanes and (problem.element.pairs or not info.subgroup_shuffle):
         options = replace(options, lanes=None)
     options = replace(options, workgroup=None)  # forced ones need not suit every device
     plan = schedule.plan(problem, info, options)
@@ -47,27 +49,30 @@ def test_plan(problem, info, options):
         assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
         assert len(dispatch.buffers) <= info.max_storage_buffers
         if info.driver == "llvmpipe" and "STEPS" in constants:
-            assert iterations(constants, dispatch) <= 65535
+            assert iterations(problem, constants, dispatch) <= 65535
         assert all(1 <= count <= info.max_workgroup_count for count in dispatch.groups)
         assert set(dispatch.writes) <= set(dispatch.buffers)
         if dispatch.kernel.endswith("_lanes"):
             assert constants["WORKGROUP"] % constants["LANES"] == 0
-            assert constants["HIDDEN_VECS"] % constants["LANES"] == 0
+            assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load % constants["LANES"] == 0
         if dispatch.kernel.startswith("sequence") and constants["SHARED_STATE"]:
-            assert constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_VECS"] * 16 <= info.max_shared_memory
+            state = constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load
+            assert state * problem.element.real4_bytes <= info.max_shared_memory
     assert all(size <= info.max_storage_buffer_range for size in plan.internal.values())
     assert plan.internal.get(schedule.GATES, 0) <= schedule.WORKSPACE_BYTES
 
 
-def iterations(constants, dispatch):
+def iterations(problem, constants, dispatch):
     """Of all loops of an invocation, each with its last check, as llvmpipe counts them; more than it may be, never less."""
-    inputs, hidden = constants["INPUT_VECS"] // constants["LANES"] + 1, constants["HIDDEN_VECS"] // constants["LANES"] + 1
+    per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
+    inputs, hidden = (constants[f"{name}_LOADS"] // per_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
         return inputs
-    phases = 1 if dispatch.kernel != "sequence_gru" or constants["LINEAR_BEFORE_RESET"] else 2
+    phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
+    rows = (constants["ROWS"] + 1) * problem.element.pairs  # which only those kernels loop over
     units = constants["UNITS"] // constants["WORKGROUP"] + 1
     steps = dispatch.push[1] - dispatch.push[0] + 1
-    return steps * (phases * units * (hidden + inputs * constants["FUSED"] + 1) + 1) + 3 * units
+    return steps * (phases * units * (hidden + inputs * constants["FUSED"] + 1 + rows) + 1) + 3 * units
 
 
 def check_chunks(problem, plan):

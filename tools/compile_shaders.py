@@ -16,13 +16,21 @@ from pathlib import Path
 SHADERS = Path(__file__).resolve().parent.parent / "shaders"
 CELLS = ("gru", "lstm", "rnn")
 
-# kernel: (source, macros). The *_lanes kernels pass values round a subgroup instead of loading them (lib/lanes.glsl).
-KERNELS: dict[str, tuple[str, list[str]]] = {"pack": ("pack.comp", [])}
-VARIANTS: dict[str, list[str]] = {"": [], "_lanes": ["SHUFFLE"]}
-for suffix, macros in VARIANTS.items():
-    KERNELS["input_projection" + suffix] = ("input_projection.comp", macros)
-    for cell in CELLS:
-        KERNELS[f"sequence_{cell}{suffix}"] = ("sequence.comp", [f"CELL_{cell.upper()}", *macros])
+# Variants. lanes: values pass round a subgroup (lib/lanes.glsl). pairs: float64 as pairs of floats (lib/pairs.glsl).
+LANES, PAIRS = {"_lanes": ["SHUFFLE"]}, {"_pairs": ["PAIRS"]}
+PLAIN: dict[str, list[str]] = {"": []}
+
+# kernel: (source, macros)
+KERNELS: dict[str, tuple[str, list[str]]] = {
+    name + suffix: (source, macros + variant)
+    for name, source, macros, variants in (
+        ("pack", "pack.comp", [], PLAIN | PAIRS),
+        ("elementwise", "elementwise.comp", [], PLAIN | PAIRS),
+        ("input_projection", "input_projection.comp", [], PLAIN | LANES | PAIRS),
+        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | PAIRS) for cell in CELLS),
+    )
+    for suffix, variant in variants.items()
+}
 
 
 def compile_shaders(directory: Path) -> None:

@@ -4,7 +4,7 @@
 //   h' = (1 - z) * n + z * h
 // x_* are the input's parts with their biases. Without LINEAR_BEFORE_RESET the candidate needs r of all units first: a
 // step has two phases, the second of which multiplies R_h with r * h.
-layout(constant_id = 70) const uint LINEAR_BEFORE_RESET = 0;
+layout(constant_id = 140) const uint LINEAR_BEFORE_RESET = 0;
 const uint PHASES = LINEAR_BEFORE_RESET != 0 ? 1 : 2;
 
 const uint RESET_H_SLOT = 2;
@@ -16,22 +16,23 @@ uint source_slot(uint phase, uint h_slot) { return phase == 0 ? h_slot : RESET_H
 
 // One phase of one step for one unit of a row; the last phase returns the new h.
 // x: the input's part of each gate; r: the recurrent part of the phase's gates.
-float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 r)
+real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
 {
-    float h = load_state(h_slot, row, unit);
-    float z;
+    real h = load_state(h_slot, row, unit);
+    real z;
+    real recurrent = component(r, 2);
     if (phase == 0) {
-        z = activate_f(clip(x[0] + r[0]));
-        float reset = activate_f(clip(x[1] + r[1]));
+        z = activate_f(clip(add(component(x, 0), component(r, 0))));
+        real reset = activate_f(clip(add(component(x, 1), component(r, 1))));
         if (PHASES == 2) {
             store_state(Z_SLOT, row, unit, z);
-            store_state(RESET_H_SLOT, row, unit, reset * h);
+            store_state(RESET_H_SLOT, row, unit, multiply(reset, h));
             return h;
         }
-        r[2] *= reset;
+        recurrent = multiply(reset, recurrent);
     } else {
         z = load_state(Z_SLOT, row, unit);
     }
-    float candidate = activate_g(clip(x[2] + r[2]));
-    return (1.0 - z) * candidate + z * h;
+    real candidate = activate_g(clip(add(component(x, 2), recurrent)));
+    return add(multiply(subtract(number(1.0), z), candidate), multiply(z, h));
 }

@@ -3,26 +3,29 @@
 //   c' = f * c + i * g(x_c + h R_c)
 //   o = f(x_o + h R_o + P_o * c'),  h' = o * h(c')
 // x_* are the input's parts with their biases. The output gate's peephole looks at the new cell state, as in ONNX.
-layout(constant_id = 70) const uint COUPLE_INPUT_FORGET = 0;
+layout(constant_id = 140) const uint COUPLE_INPUT_FORGET = 0;
 const uint PHASES = 1;
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 4; }
 uint source_slot(uint phase, uint h_slot) { return h_slot; }
 
-// The one phase of a step for one unit of a row: the new h. x, r: the input's and the recurrent part of each gate.
-float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 r)
+real with_peephole(uint gate, real x, real c)
 {
-    float c = load_state(CELL_SLOT, row, unit);
-    vec4 gate = x + r;
-    if (HAS_PEEPHOLE != 0) {
-        gate[0] += peephole[0] * c;
-        gate[2] += peephole[2] * c;
-    }
-    float input_gate = activate_f(clip(gate[0]));
-    float forget_gate = COUPLE_INPUT_FORGET != 0 ? 1.0 - input_gate : activate_f(clip(gate[2]));
-    c = forget_gate * c + input_gate * activate_g(clip(gate[3]));
+    return HAS_PEEPHOLE != 0 ? add(x, multiply(component(peephole, gate), c)) : x;
+}
+
+// The one phase of a step for one unit of a row: the new h. x, r: the input's and the recurrent part of each gate.
+real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
+{
+    real c = load_state(CELL_SLOT, row, unit);
+    real i = with_peephole(0, add(component(x, 0), component(r, 0)), c);
+    real f = with_peephole(2, add(component(x, 2), component(r, 2)), c);
+    i = activate_f(clip(i));
+    f = COUPLE_INPUT_FORGET != 0 ? subtract(number(1.0), i) : activate_f(clip(f));
+    real g = activate_g(clip(add(component(x, 3), component(r, 3))));
+    c = add(multiply(f, c), multiply(i, g));
     store_state(CELL_SLOT, row, unit, c);
-    if (HAS_PEEPHOLE != 0) gate[1] += peephole[1] * c;
-    return activate_f(clip(gate[1])) * activate_h(c);
+    real o = with_peephole(1, add(component(x, 1), component(r, 1)), c);
+    return multiply(activate_f(clip(o)), activate_h(c));
 }

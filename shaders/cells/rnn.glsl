@@ -5,7 +5,7 @@ uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }
 uint source_slot(uint phase, uint h_slot) { return h_slot; }
 
-float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 r)
+real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
 {
-    return activate_f(clip(x[0] + r[0]));
+    return activate_f(clip(add(component(x, 0), component(r, 0))));
 }

@@ -1,12 +1,13 @@
-// How a value goes from one invocation of a subgroup to the others. With SHUFFLE defined (the *_lanes kernels), by
-// subgroupShuffle: needs whole subgroups of LANES invocations, which CPU drivers run and for which the host chooses these
-// kernels. Without it every invocation loads every value itself: right for any subgroup width.
+// The *_lanes kernels (SHUFFLE) pass values from one invocation of a subgroup to the others by subgroupShuffle: they need
+// whole subgroups of LANES invocations, which CPU drivers run and for which the host chooses these kernels. In the others
+// every invocation loads every value itself: right for any subgroup width.
 #ifdef SHUFFLE
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+layout(constant_id = 40) const uint LANES = 1;  // subgroup width
 #define LANE gl_SubgroupInvocationID
 #define FROM_LANE(value, lane) subgroupShuffle(value, lane)
+const uint LOADS_PER_BLOCK = LANES / VECS_PER_LOAD;
 #else
-#define LANE 0
-#define FROM_LANE(value, lane) value
+const uint LOADS_PER_BLOCK = 1;
 #endif

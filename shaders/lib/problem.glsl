@@ -1,7 +1,7 @@
 // What the recurrent kernels are specialized for. The host passes a dictionary with these names as keys (schedule.py)
 // and reads their ids out of the SPIR-V. Strides count elements.
+#extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;      // invocations in a workgroup
-layout(constant_id = 1) const uint LANES = 1;          // subgroup width in the *_lanes kernels, else 1
 layout(constant_id = 2) const uint ROWS = 1;           // rows that one invocation computes for each weight it loads
 layout(constant_id = 3) const uint STEPS = 1;          // the time dimension, T
 layout(constant_id = 4) const uint BATCH = 1;
@@ -9,8 +9,8 @@ layout(constant_id = 5) const uint INPUTS = 1;         // input size, I
 layout(constant_id = 6) const uint HIDDEN = 1;         // hidden size, H
 layout(constant_id = 7) const uint DIRECTIONS = 1;
 layout(constant_id = 8) const uint GATES = 1;
-layout(constant_id = 9) const uint INPUT_VECS = 1;     // vec4s in a row of X, rounded up to whole blocks of LANES
-layout(constant_id = 10) const uint HIDDEN_VECS = 1;   // vec4s in a row of h, likewise
+layout(constant_id = 9) const uint INPUT_LOADS = 1;    // loads of weights for a row of X (weights.glsl), whole blocks of LANES
+layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // for a row of h, likewise
 layout(constant_id = 11) const uint UNITS = 1;         // HIDDEN rounded up to whole workgroups
 layout(constant_id = 12) const uint REVERSE = 0;       // bit d set: direction d runs from a row's last valid step to its first
 layout(constant_id = 13) const uint HAS_LENGTHS = 0;
@@ -18,6 +18,12 @@ layout(constant_id = 14) const uint LENGTHS_STRIDE_B = 0;
 layout(constant_id = 15) const uint INPUT_STRIDE_T = 0;
 layout(constant_id = 16) const uint INPUT_STRIDE_B = 0;
 layout(constant_id = 17) const uint INPUT_STRIDE_I = 0;
+
+#include "real.glsl"
+#include "elements.glsl"
+#include "weights.glsl"
+#include "lanes.glsl"
+const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 
 // This dispatch runs the steps [first_step, last_step) of the time loop.
 layout(push_constant) uniform Chunk { uint first_step; uint last_step; } chunk;

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import descs
 from .descs import DML_OPERATOR_TYPE, ActivationDesc
+from .element_types import ElementType
 from .errors import InvalidArgumentError
 
 Function = Callable[[np.ndarray, float, float], np.ndarray]
@@ -21,7 +22,7 @@ class Activation:
     """A row. `fields` are the descriptor's float parameters, in the order of the shader's parameters a and b.
 
     `onnx_defaults` are the defaults of ONNX's activation_alpha and activation_beta for it, as many as it takes.
-    `divisors` are the fields that must not be 0.
+    `divisors` are the fields that must not be 0. has_pairs: whether the shaders have it in the precision of FLOAT64.
     """
 
     operator_type: DML_OPERATOR_TYPE
@@ -32,6 +33,7 @@ class Activation:
     onnx_name: str | None = None
     onnx_defaults: tuple[float, ...] = ()
     divisors: tuple[str, ...] = ()
+    has_pairs: bool = True
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ _ROWS = [
     Activation(_T.ACTIVATION_THRESHOLDED_RELU, descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, 15,
                lambda x, a, b: np.where(x <= a, 0.0, x), ("Alpha",), "ThresholdedRelu", (1.0,)),
     Activation(_T.ACTIVATION_GELU, descs.DML_ACTIVATION_GELU_OPERATOR_DESC, 16,
-               lambda x, a, b: 0.5 * x * (1 + _erf(x / math.sqrt(2)))),
+               lambda x, a, b: 0.5 * x * (1 + _erf(x / math.sqrt(2))), has_pairs=False),
 ]
 
 BY_DESC = {row.desc: row for row in _ROWS}
@@ -117,7 +119,7 @@ BY_TYPE = {row.operator_type: row for row in _ROWS}
 BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
-def fuse(operator: str, field: str, desc: Any) -> FusedActivation:
+def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedActivation:
     """Check one entry of ActivationDescs: a DML_OPERATOR_DESC or a DML_ACTIVATION_*_OPERATOR_DESC alone."""
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         row = BY_TYPE.get(desc.Type)
@@ -126,13 +128,21 @@ def fuse(operator: str, field: str, desc: Any) -> FusedActivation:
         if not isinstance(desc.Desc, row.desc):
             raise InvalidArgumentError(operator, f"{field}.Desc", type(desc.Desc).__name__, row.desc.__name__)
         desc = desc.Desc
-    row = BY_DESC.get(type(desc))
-    if row is None:
+    if type(desc) not in BY_DESC:
         raise InvalidArgumentError(operator, field, type(desc).__name__, _ALLOWED)
     for tensor in ("InputTensor", "OutputTensor"):
         if getattr(desc, tensor) is not None:
             raise InvalidArgumentError(operator, f"{field}.{tensor}", "a tensor", "None in a fused activation")
-    return FusedActivation(row, tuple(_parameter(operator, f"{field}.{name}", getattr(desc, name), name in row.divisors)
+    return parametrize(operator, f"{field}.", desc, element)
+
+
+def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> FusedActivation:
+    """The activation of a DML_ACTIVATION_*_OPERATOR_DESC with its checked parameters. prefix: of its fields' names."""
+    row = BY_DESC[type(desc)]
+    if element.pairs and not row.has_pairs:
+        raise InvalidArgumentError(operator, f"{prefix}{type(desc).__name__}", element.name,
+                                   "another type: this activation is not to be had in double precision")
+    return FusedActivation(row, tuple(_parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
                                       for name in row.fields))
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from . import activations as activation_table
+from . import element_types
 from .cells import Cell
+from .checks import evaluate, expect_sizes
 from .descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_OPERATOR_DESC,
@@ -19,8 +21,8 @@ from .descs import (
     DML_TENSOR_DATA_TYPE,
     ActivationDesc,
 )
+from .element_types import ElementType
 from .errors import InvalidArgumentError
-from .problem import evaluate, expect_sizes
 
 Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
 
@@ -36,29 +38,71 @@ _DIRECTIONS = {
 }
 
 
-def convert(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
-    """The array as the device takes it: packed float32, or uint32 lengths. Refused where that would change a value."""
-    argument = cell.arguments[field]
+def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
+    """Arrays by field as the device takes them, all but the lengths of X's type, and that type.
+
+    Views stay views where `element_strides` can describe them. Refused is what a conversion would change.
+    """
+    converted = {field: _as_array(name, cell, field, arrays.get(field)) for field in cell.inputs}
+    x = converted["InputTensor"]
+    assert x is not None
+    element = element_types.of(x.dtype)
+    if element is None:
+        raise InvalidArgumentError(name, "X", x.dtype, "one of " + ", ".join(row.name for row in element_types.ALL))
+    dtype = x.dtype.newbyteorder("=")
+    for field, array in converted.items():
+        if array is None:
+            continue
+        if field == "SequenceLengthsTensor":
+            if array.dtype.kind not in "iu":
+                raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
+            continue
+        if not np.can_cast(array.dtype, dtype, "safe"):
+            raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
+                                       f"{element.name} as X, or a type that converts to it exactly")
+        array = array.astype(dtype, copy=False)
+        converted[field] = array if element_strides(array) is not None else np.ascontiguousarray(array)
+    return converted, element
+
+
+def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
     if array is None:
         if field in cell.required:
-            raise InvalidArgumentError(name, argument, "None", "an array")
+            raise InvalidArgumentError(name, cell.arguments[field], "None", "an array")
         return None
     try:
-        array = np.asarray(array)
+        return np.asarray(array)
     except ValueError:
-        raise InvalidArgumentError(name, argument, "lists of different lengths", "an array") from None
-    if field == "SequenceLengthsTensor":
-        if array.dtype.kind not in "iu":
-            raise InvalidArgumentError(name, argument, array.dtype, "an integer type")
-        return array
-    if not np.can_cast(array.dtype, np.float32, "safe"):
-        raise InvalidArgumentError(name, argument, array.dtype, "float32, or a type that converts to it exactly")
-    return np.ascontiguousarray(array, np.float32)
+        raise InvalidArgumentError(name, cell.arguments[field], "lists of different lengths", "an array") from None
 
 
-def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
-              wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
-    """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions."""
+def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
+    """An array's strides in elements, or None where a descriptor cannot have them or the gaps are most of it."""
+    strides = tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
+    whole = all(stride % array.itemsize == 0 for size, stride in zip(array.shape, array.strides) if size > 1)
+    if not whole or min(strides, default=0) < 0 or _span(array.shape, strides) > 2 * array.size:
+        return None
+    return strides
+
+
+def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements and gaps from the first to the last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """The memory of an array that has `element_strides`, from its first element to its last, not copied."""
+    strides = element_strides(array)
+    assert strides is not None
+    return np.lib.stride_tricks.as_strided(array, (_span(array.shape, strides),), (array.itemsize,))
+
+
+def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
+             attributes: Mapping[str, Any], wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions.
+
+    Inputs are described with the strides that their arrays have, lengths and outputs packed.
+    """
     direction, layout = attributes["direction"], attributes["layout"]
     if not isinstance(direction, str) or direction not in _DIRECTIONS:
         raise InvalidArgumentError(name, "direction", repr(direction), "one of " + ", ".join(_DIRECTIONS))
@@ -76,7 +120,13 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], att
         array = arrays.get(field)
         if array is not None:
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
-        tensors[field] = _tensor_desc(field, formulas, dims, sizes)
+        is_lengths = field == "SequenceLengthsTensor"
+        strides = _packed(shapes[field]) if array is None or is_lengths else element_strides(array)
+        assert strides is not None
+        tensors[field] = DML_BUFFER_TENSOR_DESC(
+            DataType=DML_TENSOR_DATA_TYPE.UINT32 if is_lengths else element.data_type,
+            Sizes=[evaluate(formula, sizes) for formula in formulas],
+            Strides=[dict(zip(dims, strides)).get(formula, 0) for formula in formulas])
     desc = cell.desc(
         **tensors,
         ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
@@ -106,12 +156,8 @@ def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
     return dims
 
 
-def _tensor_desc(field: str, formulas: Sequence[str], dims: Sequence[str], sizes: Mapping[str, int]) -> DML_BUFFER_TENSOR_DESC:
-    """DirectML's view of a packed array with ONNX's dimensions: its own order of them, by strides."""
-    strides = {dim: math.prod(evaluate(inner, sizes) for inner in dims[i + 1:]) for i, dim in enumerate(dims)}
-    data_type = DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else DML_TENSOR_DATA_TYPE.FLOAT32
-    return DML_BUFFER_TENSOR_DESC(DataType=data_type, Sizes=[evaluate(formula, sizes) for formula in formulas],
-                                  Strides=[strides.get(formula, 0) for formula in formulas])
+def _packed(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
 def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:

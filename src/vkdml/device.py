@@ -57,26 +57,27 @@ class Buffer:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32)))
-        self._bytes = self._tensor.data()
+        self._bytes = self._tensor.data().view(np.uint8)
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
-        """The host's copy as a flat array of a 4-byte dtype, writable and not copied."""
-        return self._bytes.view(dtype)
+        """The host's copy as a flat array of a dtype, as many as are whole, writable and not copied."""
+        return self._bytes[:self.size_in_bytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
     def write(self, array: np.ndarray) -> None:
-        """Copy an array's elements, in C order, to the start of the host's copy. It must fit and hold 4-byte elements."""
+        """Copy an array's elements, in C order, to the start of the host's copy, in which it must fit."""
         flat = np.ascontiguousarray(array).reshape(-1)
-        if flat.itemsize != 4 or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
+        if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
-                                       f"native 4-byte elements, at most {self.size_in_bytes} bytes")
-        self._bytes[:flat.size] = flat.view(np.uint32)
+                                       f"native numbers, at most {self.size_in_bytes} bytes")
+        self._bytes[:flat.nbytes] = flat.view(np.uint8)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the start of the host's copy."""
         count = math.prod(shape)
-        if np.dtype(dtype).itemsize != 4 or min(shape, default=0) < 0 or count * 4 > self.size_in_bytes:
-            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, np.dtype(dtype).name),
-                                       f"4-byte elements, at most {self.size_in_bytes} bytes")
+        dtype = np.dtype(dtype)
+        if dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize > self.size_in_bytes:
+            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
+                                       f"numbers, at most {self.size_in_bytes} bytes")
         return self.host(dtype)[:count].reshape(shape).copy()
 
     def upload(self, array: np.ndarray) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import cells
-from .arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe
+from .arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe, element_strides, flat
 from .cells import Cell
+from .element_types import ElementType
 from .errors import DriverError, InvalidArgumentError
-from .operator import INITIALIZED, CommandRecorder, Device, Dispatchable, check_lengths
+from .operator import CommandRecorder, Device, Dispatchable, Operator, check_lengths
+from .pairs import RangeCheck
+from .problem import from_desc
 from .schedule import Options
 
 _SESSIONS_KEPT = 16
@@ -44,11 +47,13 @@ def gru(
     """Run a gated recurrent unit (ONNX GRU-22, DML_OPERATOR_GRU) on a Vulkan device.
 
     Args:
-        x: input, float32 [T, B, I] (T time steps, B batch rows, I inputs).
-        w: input weights, float32 [D, 3H, I]; gates z r h. D is 2 for direction "bidirectional", else 1.
-        r: recurrent weights, float32 [D, 3H, H].
-        b: biases Wb and Rb side by side, float32 [D, 6H]; 0 if left out.
-        initial_h: float32 [D, B, H]; 0 if left out.
+        x: input [T, B, I] (T time steps, B batch rows, I inputs): float32, float16, bfloat16 (of the package ml_dtypes) or
+            float64. The other arrays are of its type, or of one that converts to it exactly. 16-bit types are computed in
+            float32 and rounded once, at the end; float64 to about 1e-13, for values between 1e-30 and 3e38.
+        w: input weights [D, 3H, I]; gates z r h. D is 2 for direction "bidirectional", else 1.
+        r: recurrent weights [D, 3H, H].
+        b: biases Wb and Rb side by side [D, 6H]; 0 if left out.
+        initial_h: [D, B, H]; 0 if left out.
         sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
         direction: "forward", "reverse" or "bidirectional".
         activations: f and g for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh if left out.
@@ -60,7 +65,7 @@ def gru(
         options: what to force in the schedule.
 
     Returns:
-        y, float32 [T, D, B, H]: h after each step; and y_h, float32 [D, B, H]: h after each row's last step, 0 for a
+        In x's type: y [T, D, B, H]: h after each step; and y_h [D, B, H]: h after each row's last step, 0 for a
         row of length 0.
 
     Raises:
@@ -99,12 +104,14 @@ def lstm(
     """Run a long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) on a Vulkan device.
 
     Args:
-        x: input, float32 [T, B, I] (T time steps, B batch rows, I inputs).
-        w: input weights, float32 [D, 4H, I]; gates i o f c. D is 2 for direction "bidirectional", else 1.
-        r: recurrent weights, float32 [D, 4H, H].
-        b: biases Wb and Rb side by side, float32 [D, 8H]; 0 if left out.
-        initial_h, initial_c: float32 [D, B, H]; 0 if left out.
-        p: peephole weights, float32 [D, 3H], gates i o f; none if left out.
+        x: input [T, B, I] (T time steps, B batch rows, I inputs): float32, float16, bfloat16 (of the package ml_dtypes) or
+            float64. The other arrays are of its type, or of one that converts to it exactly. 16-bit types are computed in
+            float32 and rounded once, at the end; float64 to about 1e-13, for values between 1e-30 and 3e38.
+        w: input weights [D, 4H, I]; gates i o f c. D is 2 for direction "bidirectional", else 1.
+        r: recurrent weights [D, 4H, H].
+        b: biases Wb and Rb side by side [D, 8H]; 0 if left out.
+        initial_h, initial_c: [D, B, H]; 0 if left out.
+        p: peephole weights [D, 3H], gates i o f; none if left out.
         sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
         direction: "forward", "reverse" or "bidirectional".
         activations: f, g and h for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh, Tanh if
@@ -117,7 +124,7 @@ def lstm(
         options: what to force in the schedule.
 
     Returns:
-        y, float32 [T, D, B, H]: h after each step; and y_h and y_c, float32 [D, B, H]: h and c after each row's last
+        In x's type: y [T, D, B, H]: h after each step; and y_h and y_c [D, B, H]: h and c after each row's last
         step, 0 for a row of length 0.
 
     Raises:
@@ -151,8 +158,8 @@ def rnn(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run a simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) on a Vulkan device.
 
-    As `gru`, with one gate: w float32 [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction, Tanh if left
-    out. Returns y, float32 [T, D, B, H], and y_h, float32 [D, B, H]. Raises what `gru` raises.
+    As `gru`, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction, Tanh if left
+    out. Returns y [T, D, B, H], and y_h [D, B, H]. Raises what `gru` raises.
     """
     arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
               "SequenceLengthsTensor": sequence_lens}
@@ -168,15 +175,15 @@ def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapp
 
     name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
     """
-    checked = {field: convert(name, cell, field, arrays.get(field)) for field in cell.inputs}
+    checked, element = convert(name, cell, arrays)
     attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
     if not isinstance(device, Device | int | str | None):
         raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
     device = device if isinstance(device, Device) else _device(device)
-    shapes = [None if array is None else array.shape for array in checked.values()]
-    key = (device, cell.name, options, *wanted, *map(_typed, attributes.values()), *shapes)
+    layouts = [None if array is None else (array.shape, element_strides(array)) for array in checked.values()]
+    key = (device, cell.name, element, options, *wanted, *map(_typed, attributes.values()), *layouts)
     with _lock:
-        session = _session(name, key, lambda: _Session(name, cell, checked, attributes, wanted, device, options))
+        session = _session(name, key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options))
     try:
         return session.run(name, checked)
     except DriverError:
@@ -217,14 +224,14 @@ def _typed(value: Any) -> Any:
 class _Session:
     """A compiled operator with its buffers and recorded commands, for all calls with the same shapes and attributes."""
 
-    def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], attributes: Mapping[str, Any],
-                 wanted: Sequence[bool], device: Device, options: Options) -> None:
-        desc, self.shapes = describe(name, cell, arrays, attributes, wanted)
-        operator = device.create_operator(desc, clip=attributes["clip"])
-        self.compiled = device.compile_operator(operator, options=options)
+    def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
+                 attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options) -> None:
+        desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
+        self.problem = from_desc(desc, attributes["clip"], element)
+        self.compiled = device.compile_operator(Operator(self.problem), options=options)
         self.device = device
         self.buffers = {field: device.create_buffer(tensor.size_in_bytes)
-                        for field, tensor in operator.problem.tensors.items() if tensor is not None}
+                        for field, tensor in self.problem.tensors.items() if tensor is not None}
         self.packed: dict[str, np.ndarray] = {}
         self.initialize = self._record(device.create_operator_initializer(self.compiled))
         self.execute: CommandRecorder | None = None
@@ -246,26 +253,34 @@ class _Session:
         return recorder
 
     def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
-        problem = self.compiled.problem
+        problem = self.problem
+        given = {field: flat(array) for field, array in arrays.items() if array is not None}
+        dtype = given["InputTensor"].dtype
         lengths = arrays["SequenceLengthsTensor"]
         if lengths is not None:
             check_lengths(name, lengths, problem.steps)
+            given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
+        range_check = RangeCheck(name, problem, given) if problem.element.pairs else None
         with self.device.lock:
-            self._pack({field: array for field, array in arrays.items() if array is not None and field in INITIALIZED})
-            for field, array in arrays.items():
-                if array is not None and field not in INITIALIZED:
-                    self.buffers[field].write(array.astype(np.uint32) if array is lengths else array)
+            self._pack({field: array for field, array in given.items() if field in problem.initialized})
+            for field, array in given.items():
+                if field not in problem.initialized:
+                    self.buffers[field].write(array)
             self.execute = self.execute or self._record(self.compiled)
             self.execute.execute()
-            return [self.buffers[field].read(self.shapes[field]) for field in self.compiled.output_fields
-                    if field in self.buffers]
+            results = {field: self.buffers[field].read(self.shapes[field], dtype)
+                       for field in problem.outputs if problem.has(field)}
+        if range_check:
+            range_check.check_results(results)
+        return list(results.values())
 
     def _pack(self, weights: dict[str, np.ndarray]) -> None:
         """Initialize the operator, unless these very weights are packed already."""
-        if self.packed and all(np.array_equal(array.view(np.uint32), self.packed[field]) for field, array in weights.items()):
+        weights = {field: array.view(f"u{array.itemsize}") for field, array in weights.items()}
+        if self.packed and all(np.array_equal(array, self.packed[field]) for field, array in weights.items()):
             return
         for field, array in weights.items():
             self.buffers[field].write(array)
         self.packed = {}  # stays so if the driver fails
         self.initialize.execute()
-        self.packed = {field: array.view(np.uint32).copy() for field, array in weights.items()}
+        self.packed = {field: array.copy() for field, array in weights.items()}

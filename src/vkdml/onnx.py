@@ -16,7 +16,7 @@ try:
 except ImportError:
     raise ImportError("vkdml.onnx needs the package onnx: pip install onnx") from None
 
-from . import cells
+from . import cells, element_types
 from .cells import Cell
 from .errors import InvalidArgumentError
 from .functional import recurrent
@@ -42,13 +42,13 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     Args:
         node: a NodeProto of op type GRU, LSTM or RNN, of any operator version to 22.
         inputs: arrays in the order of the node's inputs, with None for those left out or without them; or by name.
-            X, W, R, B, initial_h, initial_c and P float32, sequence_lens integers.
+            sequence_lens int32; all others of one type: float32, float16, float64, or, from version 22, bfloat16.
         device: a Device, or its index or a part of its name; the default one if None, "CPU" or "CUDA" (what
             onnx.backend's callers pass by default has no meaning here).
         opset_version: the opset that the node is written for; by default the newest that `onnx` knows.
 
     Returns:
-        A named tuple of the outputs that the node names, in their order.
+        A named tuple of the outputs that the node names, in their order and in X's type.
 
     Raises:
         InvalidArgumentError: an attribute or input that the operator's version does not allow.
@@ -60,8 +60,10 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
         raise InvalidArgumentError(operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
     cell = _CELLS[node.op_type]
+    version = _version(operator, node, opset_version)
     arrays = _inputs(operator, cell, node, inputs)
-    attributes = _attributes(operator, node, opset_version)
+    _check_types(operator, cell, version, arrays)
+    attributes = _attributes(operator, node, version)
     _check_hidden_size(operator, attributes.pop("hidden_size"), arrays)
     attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
     names = _outputs(operator, cell, node)
@@ -75,14 +77,18 @@ def _device(device: Device | int | str | None) -> Device | int | str | None:
     return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
 
 
-def _attributes(operator: str, node: onnx.NodeProto, opset_version: int | None) -> dict[str, Any]:
+def _version(operator: str, node: onnx.NodeProto, opset_version: int | None) -> int:
+    """The operator version that an opset has."""
     opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
     versions = _ATTRIBUTES[node.op_type]
     if not isinstance(opset, int) or opset < min(versions):
         raise InvalidArgumentError(operator, "opset_version", opset, f"a whole number from {min(versions)}")
-    version = max(v for v in versions if v <= opset)
-    allowed = {name: default for v, names in versions.items() if v <= version for name, default in names.items()
-               if version < _REMOVED.get(name, version + 1)}
+    return max(version for version in versions if version <= opset)
+
+
+def _attributes(operator: str, node: onnx.NodeProto, version: int) -> dict[str, Any]:
+    allowed = {name: default for v, names in _ATTRIBUTES[node.op_type].items() if v <= version
+               for name, default in names.items() if version < _REMOVED.get(name, version + 1)}
     given = {}
     for attribute in node.attribute:
         if attribute.name not in allowed:
@@ -131,11 +137,21 @@ def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[An
         values = [next(rest) if name else None for name in names]
     else:
         raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
-    for field, value in zip(fields, values):
-        dtype = getattr(value, "dtype", type(value).__name__)
-        if value is not None and field != "SequenceLengthsTensor" and dtype != np.float32:
-            raise InvalidArgumentError(operator, cell.arguments[field], dtype, "float32")
     return dict.fromkeys(fields) | dict(zip(fields, values))
+
+
+def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:
+    """sequence_lens int32, all else of X's type, one that the operator's version has."""
+    allowed = [row.name for row in element_types.ALL if row.onnx_since <= version]
+    for field, array in arrays.items():
+        if array is None:
+            continue
+        dtype = str(getattr(array, "dtype", type(array).__name__))
+        expected = ["int32"] if field == "SequenceLengthsTensor" else allowed
+        if dtype not in expected:
+            raise InvalidArgumentError(operator, cell.arguments[field], dtype, " or ".join(expected))
+        if field == "InputTensor":
+            allowed = [dtype]
 
 
 def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:

@@ -14,17 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from . import activations, elementwise, schedule, vulkan
 from . import problem as problems
-from . import schedule, vulkan
+from .checks import MAX_TENSOR_BYTES, CheckedOperator, unwrap_operator
 from .descs import DML_EXECUTION_FLAGS
 from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .elementwise import ElementwiseProblem
 from .errors import InvalidArgumentError
+from .pairs import check_pairs
+from .plans import NONE, Dispatch
 from .problem import Problem
-from .schedule import NONE, Dispatch, Options
+from .schedule import Options
 from .vulkan import DeviceInfo
 
-# Inputs of the initializer; all others are of an execution.
-INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
 
 
@@ -37,17 +39,20 @@ def _check_type(call: str, argument: str, value: object, allowed: Any) -> None:
 class Operator:
     """A checked operator descriptor (IDMLOperator). Made by Device.create_operator."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem | ElementwiseProblem) -> None:
         self.problem = problem
 
 
 class CompiledOperator:
     """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator)."""
 
-    def __init__(self, gpu: Gpu, problem: Problem, options: Options) -> None:
+    def __init__(self, gpu: Gpu, problem: Problem | ElementwiseProblem, options: Options) -> None:
         self.problem = problem
-        self.plan = schedule.plan(problem, gpu.info, options)
-        self.is_initialized = False
+        if isinstance(problem, ElementwiseProblem):
+            self.plan = elementwise.plan(problem, gpu.info)
+        else:
+            self.plan = schedule.plan(problem, gpu.info, options)
+        self.is_initialized = not self.plan.initialize
         self.gpu = gpu
         self._internal: dict[str, Buffer] = {}
         self._kernels: OrderedDict[tuple, Kernel] = OrderedDict()
@@ -55,11 +60,11 @@ class CompiledOperator:
     @property
     def input_fields(self) -> tuple[str, ...]:
         """The operator's inputs in binding order."""
-        return tuple(self.problem.cell.inputs)
+        return self.problem.inputs
 
     @property
     def output_fields(self) -> tuple[str, ...]:
-        return tuple(self.problem.cell.outputs)
+        return self.problem.outputs
 
     def record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
         if not self._internal:
@@ -126,7 +131,8 @@ class BindingTable:
         return [field for field in fields if self._takes(field) and field not in self.bound]
 
     def _takes(self, field: str) -> bool:
-        return self.compiled.problem.tensors[field] is not None and (field in INITIALIZED) == self.initializing
+        problem = self.compiled.problem
+        return problem.has(field) and (field in problem.initialized) == self.initializing
 
     def _bind(self, call: str, fields: Sequence[str], bindings: Sequence[Buffer | None]) -> None:
         operator = self.compiled.problem.operator
@@ -141,7 +147,8 @@ class BindingTable:
 
     def _check(self, operator: str, what: str, field: str, buffer: Buffer | None) -> Buffer:
         if not self._takes(field):
-            when = "is bound to the initializer" if not self.initializing and field in INITIALIZED else "has no tensor here"
+            weights = self.compiled.problem.initialized
+            when = "is bound to the initializer" if not self.initializing and field in weights else "has no tensor here"
             raise InvalidArgumentError(operator, what, "a buffer", f"None: it {when}")
         tensor = self.compiled.problem.tensor(field)
         if not isinstance(buffer, Buffer):
@@ -194,7 +201,7 @@ class CommandRecorder:
         if not dispatchable.is_initialized and dispatchable not in self._initialized:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
                                        "its initializer recorded first")
-        if "SequenceLengthsTensor" in table.bound:
+        if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
             self._check_lengths(problem, table.bound["SequenceLengthsTensor"])
         dispatchable.record(self._commands, dispatchable.plan.execute, table.bound)
 
@@ -232,10 +239,12 @@ def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
                                    f"0 to T = {steps}")
 
 
-def _check_aliases(problem: Problem, bound: dict[str, Buffer]) -> None:
-    for output in problem.cell.outputs:
+def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
+    """An output has a buffer of its own, but for an elementwise operator in place: each element on itself."""
+    for output in problem.outputs:
         others = [field for field, buffer in bound.items() if field != output and buffer is bound.get(output)]
-        if others:
+        in_place = isinstance(problem, ElementwiseProblem) and problem.tensor(output) == problem.tensor(problem.inputs[0])
+        if others and not in_place:
             raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
 
 
@@ -274,11 +283,12 @@ class Device:
 
         Raises InvalidArgumentError, before anything is allocated.
         """
-        return Operator(problems.from_desc(desc, clip))
+        inner = unwrap_operator(desc)
+        return Operator(elementwise.from_desc(inner) if type(inner) in activations.BY_DESC else problems.from_desc(inner, clip))
 
     def compile_operator(self, operator: Operator, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                          options: Options = Options()) -> CompiledOperator:
-        """Plan an operator for this device. The flags are hints that change nothing here: results are always float32.
+        """Plan an operator for this device. The flags are hints that change nothing here: sums are always float32.
 
         Raises InvalidArgumentError for what the device cannot hold, before anything is allocated.
         """
@@ -286,6 +296,8 @@ class Device:
         _check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
+        if operator.problem.element.pairs:
+            check_pairs(self._gpu)
         return CompiledOperator(self._gpu, operator.problem, options)
 
     def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:
@@ -302,15 +314,15 @@ class Device:
 
         The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
         """
-        limit = min(problems.MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
+        limit = min(MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
         return Buffer(self._gpu, int(size_in_bytes))
 
     def upload(self, array: np.ndarray) -> Buffer:
-        """A new buffer with an array's elements, in C order."""
+        """A new buffer with an array's elements, in C order. Its size is rounded up to 4 bytes."""
         _check_type("upload", "array", array, np.ndarray)
-        buffer = self.create_buffer(array.nbytes)
+        buffer = self.create_buffer(-(-array.nbytes // 4) * 4)
         buffer.upload(array)
         return buffer

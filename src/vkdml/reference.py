@@ -34,9 +34,11 @@ def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
     unknown = set(arguments) - {*cell.arguments.values(), *DEFAULT_ATTRIBUTES}
     if unknown:
         raise TypeError(f"{cell.kernel}() got unexpected arguments {sorted(unknown)}")
-    arrays = {field: convert(cell.kernel, cell, field, arguments.pop(cell.arguments[field], None)) for field in cell.inputs}
-    desc, shapes = describe(cell.kernel, cell, arrays, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
-    problem = from_desc(desc, arguments.get("clip"))
+    given = {field: arguments.pop(cell.arguments[field], None) for field in cell.inputs}
+    converted, element = convert(cell.kernel, cell, given)
+    arrays = {field: None if array is None else np.ascontiguousarray(array) for field, array in converted.items()}
+    desc, shapes = describe(cell.kernel, cell, arrays, element, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
+    problem = from_desc(desc, arguments.get("clip"), element)
     results = []
     for field, result in run(problem, arrays).items():
         results.append(np.empty(shapes[field]))
@@ -87,7 +89,7 @@ def _initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
 def _direction(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
     """The parameters of one direction by gate: W, R, Wb, Rb, and peepholes (none of them for cells without)."""
     gates, h = len(problem.cell.gates), problem.hidden
-    w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.inputs)
+    w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
     r = _view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
     biases = _view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
     wb, rb = biases[0, 0, direction].reshape(2, gates, h)

@@ -13,7 +13,7 @@ from vkdml.activations import BY_DESC
 def test_random_problem(device, seed):
     """Schedules take turns, so that each meets hundreds of shapes over all seeds."""
     case = random_case(seed)
-    check(case, run_on_device(device, case, options(device, list(SCHEDULES)[seed % len(SCHEDULES)])))
+    check(case, run_on_device(device, case, options(device, list(SCHEDULES)[seed % len(SCHEDULES)], case.element)))
 
 
 # A cell and its flags, one way to go through a time step each

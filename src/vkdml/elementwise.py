@@ -1,0 +1,76 @@
+"""The activation operators standing alone: their descriptors checked, and their one dispatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import activations, element_types
+from .activations import FusedActivation
+from .checks import CheckedOperator, Tensor, check_output_strides, check_tensor, unwrap_operator
+from .element_types import ElementType
+from .errors import InvalidArgumentError
+from .plans import Dispatch, Plan, ceil_div, check_limits, float_bits
+from .vulkan import DeviceInfo
+
+_MOST_DIMENSIONS = 8
+_WORKGROUP = 64
+
+
+@dataclass(frozen=True)
+class ElementwiseProblem(CheckedOperator):
+    """OutputTensor = function(InputTensor), both of the same sizes."""
+
+    function: FusedActivation
+
+
+def from_desc(desc: Any, element: ElementType | None = None) -> ElementwiseProblem:
+    """Check a DML_ACTIVATION_*_OPERATOR_DESC, or the DML_OPERATOR_DESC around it.
+
+    element: the type of both tensors; by default one that DirectML takes, as InputTensor has it.
+    Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
+    """
+    desc = unwrap_operator(desc)
+    name = type(desc).__name__
+    allowed = element_types.IN_DIRECTML if element is None else (element,)
+    tensors: dict[str, Tensor | None] = {}
+    for field in ("InputTensor", "OutputTensor"):
+        itemsizes = {row.data_type: row.itemsize for row in allowed}
+        tensor = tensors[field] = check_tensor(name, field, getattr(desc, field), itemsizes, range(1, _MOST_DIMENSIONS + 1))
+        allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
+    source, target = (tensor for tensor in tensors.values() if tensor)
+    if target.sizes != source.sizes:
+        raise InvalidArgumentError(name, "OutputTensor.Sizes", target.sizes, f"{source.sizes}, as InputTensor has")
+    check_output_strides(name, "OutputTensor", target)
+    return ElementwiseProblem(
+        operator=name,
+        element=allowed[0],
+        tensors=tensors,
+        inputs=("InputTensor",),
+        outputs=("OutputTensor",),
+        initialized=(),
+        function=activations.parametrize(name, "", desc, allowed[0]),
+    )
+
+
+def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
+    """One dispatch. Raises InvalidArgumentError for what the device cannot hold."""
+    source, target = problem.tensor("InputTensor"), problem.tensor("OutputTensor")
+    unused = _MOST_DIMENSIONS - len(source.sizes)
+    elements = 1
+    for size in source.sizes:
+        elements *= size
+    constants = {
+        "WORKGROUP": _WORKGROUP, "ELEMENTS": elements, "ELEMENT": problem.element.shader_id,
+        "ACTIVATION": problem.function.activation.shader_id,
+        "PARAM_A": float_bits(problem.function.a), "PARAM_B": float_bits(problem.function.b),
+        **{f"SIZE_{i}": size for i, size in enumerate((1,) * unused + source.sizes)},
+        **{f"INPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + source.strides)},
+        **{f"OUTPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + target.strides)},
+    }
+    groups = min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count)
+    dispatch = Dispatch("elementwise" + ("_pairs" if problem.element.pairs else ""), constants,
+                        ("InputTensor", "OutputTensor"), ("OutputTensor",), (groups, 1, 1))
+    built = Plan(initialize=(), execute=(dispatch,), internal={})
+    check_limits(problem, info, built)
+    return built
