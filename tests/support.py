@@ -92,11 +92,11 @@ class Case:
 
 
 def random_activation(rng: np.random.Generator, element: ElementType) -> descs.ActivationDesc:
-    """Any activation that the type has; parameters that keep a recurrence from growing."""
+    """Any activation that the type has, with any parameters but 0; `tamed` keeps the recurrence from growing."""
     rows = [row for row in BY_DESC.values() if row.has_pairs or not element.pairs]
     desc = rows[rng.integers(len(rows))].desc
     names = [field.name for field in fields(desc) if field.type == "float"]
-    return desc(**{name: float(rng.uniform(0.3, 0.9)) for name in names})
+    return desc(**{name: float(rng.choice([-1, 1, 1, 1]) * rng.uniform(0.3, 1.5)) for name in names})
 
 
 def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: bool) -> tuple[int, ...]:
@@ -111,9 +111,12 @@ def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: b
 
 
 def random_case(seed: int) -> Case:
-    """A random operator over all that its descriptor can say, of any type."""
-    rng = np.random.default_rng(seed)
-    cell = CELLS[seed % len(CELLS)]
+    """A random operator over all that its descriptor can say, of any type: the seed's first that can be tamed."""
+    attempts = (tamed(_wild_case(CELLS[seed % len(CELLS)], np.random.default_rng([seed, i]))) for i in range(10))
+    return next(case for case in attempts if case is not None)
+
+
+def _wild_case(cell: Cell, rng: np.random.Generator) -> Case:
     element = element_types.ALL[rng.choice(len(element_types.ALL), p=[0.5, 0.2, 0.15, 0.15])]
     t, b = int(rng.integers(1, 13)), int(rng.integers(1, 10))
     i, h = (int(size) for size in rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 33, 40], 2))
@@ -131,30 +134,35 @@ def random_case(seed: int) -> Case:
         given = [field for field in cell.tensors if getattr(desc, field) is not None and rng.random() < 0.5]
         desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(
             rng, getattr(desc, field).Sizes, field in cell.inputs)) for field in given})
-    clip = float(rng.uniform(0.05, 1.5)) if rng.random() < 0.25 else None
-    return tamed(Case(desc, clip, random_arrays(desc, rng, element), element))
+    clip = float(rng.choice([0, 1, 1, 1]) * rng.uniform(0.05, 1.5)) if rng.random() < 0.25 else None
+    return Case(desc, clip, random_arrays(desc, rng, element), element)
 
 
-def tamed(case: Case) -> Case:
+def tamed(case: Case) -> Case | None:
     """With smaller weights, while unbounded activations make the recurrence grow, or make a change of the inputs in the last
-    bit of what they are computed in a tenth of the tolerance: no such arithmetic can agree with float64 on such a problem.
+    bit of what they are computed in a tenth of the tolerance: no such arithmetic can agree with float64 on such a problem. None where it grows
+    with any weights, as where an update gate is 2 without input.
     """
     checked = case.problem
     rtol, atol = TOLERANCES[case.element.name]
     last_bit = 4e-15 if case.element.pairs else 6e-8
     rng = np.random.default_rng(0)
     for _ in range(20):
-        results = reference.run(checked, case.arrays)["OutputSequenceTensor"]
+        results = all_outputs(checked, case.arrays)
         nudged = {field: array * (1 + rng.choice([-last_bit, last_bit], array.shape)) if array.dtype != np.uint32 else array
                   for field, array in case.arrays.items()}
         with np.errstate(invalid="ignore"):
-            change = np.abs(reference.run(checked, nudged)["OutputSequenceTensor"] - results)
+            change = np.abs(all_outputs(checked, nudged) - results)
         if np.abs(results).max() < 100 and (change < 0.1 * (atol + rtol * np.abs(results))).all():
             return case
         for field in checked.initialized:
             if field in case.arrays:
                 case.arrays[field] *= case.arrays[field].dtype.type(0.5)
-    raise AssertionError("a random case whose recurrence grows with any weights")
+    return None
+
+
+def all_outputs(checked: Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([result.reshape(-1) for result in reference.run(checked, arrays).values()])
 
 
 def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:

@@ -63,6 +63,9 @@ def test_onnx_defaults():
     found = {name: from_onnx("GRU", [name], None, None)[0] for name in BY_ONNX_NAME}
     assert found["scaledtanh"] == descs.DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(Alpha=1.0, Beta=1.0)
     assert found["thresholdedrelu"] == descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=1.0)
+    assert found["leakyrelu"] == descs.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(Alpha=0.01)
+    assert found["hardsigmoid"] == descs.DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(Alpha=0.2, Beta=0.5)
+    assert found["elu"] == descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=1.0)
     assert found["affine"] == descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC(Alpha=1.0, Beta=0.0)
     assert found["softplus"] == descs.DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(Steepness=1.0)
     assert len(found) == 11

@@ -1,4 +1,6 @@
-"""ONNX nodes on a Vulkan device. Needs the package `onnx` (pip install 'vkdml[onnx]').
+"""ONNX on a Vulkan device: recurrent nodes, and models made of them. Needs the package `onnx` (pip install 'vkdml[onnx]').
+
+The module is a backend as onnx.backend.base.Backend describes: `prepare`, `run_model`, `run_node`, `supports_device`.
 
 Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
 """
@@ -12,13 +14,15 @@ import numpy as np
 
 try:
     import onnx
-    from onnx.backend.base import namedtupledict
+    from onnx.backend.base import Backend, BackendRep, namedtupledict
+    from onnx.numpy_helper import to_array
 except ImportError:
     raise ImportError("vkdml.onnx needs the package onnx: pip install onnx") from None
 
 from . import cells, element_types
 from .cells import Cell
-from .errors import InvalidArgumentError
+from .device import select_device
+from .errors import DriverError, InvalidArgumentError
 from .functional import recurrent
 from .operator import Device
 
@@ -56,10 +60,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     """
     if not isinstance(node, onnx.NodeProto):
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
-    operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
-    if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
-        raise InvalidArgumentError(operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
-    cell = _CELLS[node.op_type]
+    operator, cell = _cell(node)
     version = _version(operator, node, opset_version)
     arrays = _inputs(operator, cell, node, inputs)
     _check_types(operator, cell, version, arrays)
@@ -72,9 +73,74 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     return namedtupledict("Outputs", [name for name in names if name])(*results)
 
 
+def _cell(node: onnx.NodeProto) -> tuple[str, Cell]:
+    """The node's name in errors, and its cell."""
+    operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
+    if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
+        raise InvalidArgumentError(operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
+    return operator, _CELLS[node.op_type]
+
+
 def _device(device: Device | int | str | None) -> Device | int | str | None:
     """onnx.backend's callers name a kind of device by default; that means nothing here."""
     return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
+
+
+class PreparedModel(BackendRep):
+    """A checked model whose nodes are all GRU, LSTM or RNN. Made by `prepare`."""
+
+    def __init__(self, model: onnx.ModelProto, device: Device | int | str | None) -> None:
+        self._graph = model.graph
+        self._opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+        self._device = device
+        self._constants = {tensor.name: to_array(tensor) for tensor in model.graph.initializer}
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[np.ndarray, ...]:
+        """Run on arrays in the order of the graph's inputs that are no initializers, or by name.
+
+        Returns a named tuple of the graph's outputs. Raises what `run_node` raises.
+        """
+        names = [value.name for value in self._graph.input if value.name not in self._constants]
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(names):
+                raise InvalidArgumentError("run", "inputs", f"{len(inputs)} arrays", f"{len(names)}: {', '.join(names)}")
+            inputs = dict(zip(names, inputs))
+        values = self._constants | dict(inputs)
+        for node in self._graph.node:
+            results = run_node(node, values, self._device, opset_version=self._opset)
+            values |= dict(zip(filter(None, node.output), results))
+        outputs = [value.name for value in self._graph.output]
+        return namedtupledict("Outputs", outputs)(*[values[name] for name in outputs])
+
+
+class VulkanBackend(Backend):
+    """onnx.backend.base.Backend for models whose nodes are all GRU, LSTM or RNN."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
+        """Check a model. Raises InvalidArgumentError for a node that is not recurrent, naming it."""
+        super().prepare(model, device, **kwargs)
+        for node in model.graph.node:
+            _cell(node)
+        return PreparedModel(model, device)
+
+    @classmethod
+    def run_node(cls, node: onnx.NodeProto, inputs: Any, device: Any = "CPU", outputs_info: Any = None, **kwargs: Any
+                 ) -> tuple[np.ndarray, ...]:
+        return run_node(node, inputs, device, outputs_info, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """"CPU", by which onnx.backend's callers mean the default, or the index or a part of the name of a Vulkan device."""
+        try:
+            return device == "CPU" or select_device(device) is not None
+        except DriverError:
+            return False
+
+
+prepare = VulkanBackend.prepare
+run_model = VulkanBackend.run_model
+supports_device = VulkanBackend.supports_device
 
 
 def _version(operator: str, node: onnx.NodeProto, opset_version: int | None) -> int:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import SCHEDULES, Case, check, gru_desc, make_desc, options, random_arrays, random_case, run_on_device
-from vkdml import cells
+from tests.support import CELLS, SCHEDULES, Case, check, gru_desc, make_desc, options, random_arrays, random_case, run_on_device
+from vkdml import cells, descs, element_types
 from vkdml.activations import BY_DESC
 
 
@@ -29,14 +29,15 @@ def test_schedule(device, schedule, variant):
     desc = make_desc(cell, 9, 7, 10, 21, 2, **flags)
     arrays = random_arrays(desc, np.random.default_rng(5))
     arrays["SequenceLengthsTensor"] = np.array([9, 0, 1, 5, 8, 2, 9], np.uint32).reshape(1, 1, 1, 7)
-    case = Case(desc, None, arrays)
+    case = Case(desc, 0.2, arrays)
     check(case, run_on_device(device, case, options(device, schedule)))
 
 
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
                                    (1, 40, 257, 3)])
-def test_shape(device, shape):
-    desc = gru_desc(*shape)
+def test_shape(device, shape, cell):
+    desc = make_desc(cell, *shape)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(1)))
     check(case, run_on_device(device, case))
 
@@ -79,13 +80,46 @@ def test_activation(device, activation, scale):
     check(case, results)
 
 
+@pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
-def test_special_values_propagate(device, activation, special):
+def test_special_values_propagate(device, activation, special, clip):
     """NaN and infinity in one row: what IEEE arithmetic makes of them, and the other rows untouched."""
     desc = gru_desc(3, 2, 4, 9, ActivationDescs=[activation(), activation()], SequenceLengthsTensor=None)
     arrays = random_arrays(desc, np.random.default_rng(3))
     arrays["RecurrenceTensor"] *= np.float32(0.1)  # the finite row must not grow out of float32's reach
     arrays["InputTensor"][0, 1, 0, 2] = special
-    case = Case(desc, None, arrays)
+    case = Case(desc, clip, arrays)
     check(case, run_on_device(device, case))
+
+
+@pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_special_values_in_states(device, cell, special, element):
+    """In the initial states, of a row without steps too, whose last states are 0; and in x past a row's length, where
+    nothing may read it.
+    """
+    desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
+    arrays = random_arrays(desc, np.random.default_rng(3), element)
+    arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
+    arrays["InputTensor"][0, 2, 2] = special
+    for field in {"HiddenInitTensor", "CellMemInitTensor"} & set(arrays):
+        arrays[field][0, 0, :2, ::2] = special
+    case = Case(desc, None, arrays, element)
+    check(case, run_on_device(device, case))
+
+
+@pytest.mark.parametrize("x", [0.5, -0.5])
+@pytest.mark.parametrize("activation", [descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=0.5),
+                                        descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC(Bias=0.25, Threshold=0.5)], ids=repr)
+def test_at_the_threshold(device, activation, x):
+    """Exactly there, ThresholdedRelu and Shrink give 0."""
+    desc = make_desc(cells.RNN, 1, 1, 1, 1, ActivationDescs=[activation], BiasTensor=None, HiddenInitTensor=None)
+    arrays = {field: np.ones((1, 1, 1, 1), np.float32) for field in ("WeightTensor", "RecurrenceTensor")}
+    arrays["InputTensor"] = np.full((1, 1, 1, 1), x, np.float32)
+    arrays["SequenceLengthsTensor"] = np.ones((1, 1, 1, 1), np.uint32)
+    case = Case(desc, None, arrays)
+    results = run_on_device(device, case)
+    check(case, results)
+    assert (results["OutputSingleTensor"] == 0).all()
