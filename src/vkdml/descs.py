@@ -161,7 +161,11 @@ class DML_OPERATOR_DESC:
 
 @dataclass(frozen=True)
 class ActivationDesc:
-    """What all DML_ACTIVATION_*_OPERATOR_DESC begin with. Fused in a recurrent operator, both tensors are None."""
+    """What all DML_ACTIVATION_*_OPERATOR_DESC begin with.
+
+    Standing alone, both are tensors of the same sizes, of 1 to 8 dimensions, FLOAT32 or FLOAT16, which may be bound to one
+    buffer if they have the same strides. Fused in a recurrent operator, both are None.
+    """
 
     InputTensor: TensorDesc | None = None
     OutputTensor: TensorDesc | None = None
@@ -262,8 +266,8 @@ class DML_ACTIVATION_GELU_OPERATOR_DESC(ActivationDesc):
 class DML_GRU_OPERATOR_DESC:
     """A one-layer gated recurrent unit (DML_OPERATOR_GRU), gates in the order z r h.
 
-    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 but
-    the lengths:
+    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 or
+    all FLOAT16, but the lengths:
 
     InputTensor {1, T, B, I}, WeightTensor {1, D, 3H, I}, RecurrenceTensor {1, D, 3H, H}, and, each of them optional,
     BiasTensor {1, 1, D, 6H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
@@ -292,8 +296,8 @@ class DML_GRU_OPERATOR_DESC:
 class DML_LSTM_OPERATOR_DESC:
     """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c.
 
-    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 but
-    the lengths:
+    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 or
+    all FLOAT16, but the lengths:
 
     InputTensor {1, T, B, I}, WeightTensor {1, D, 4H, I}, RecurrenceTensor {1, D, 4H, H}, and, each of them optional,
     BiasTensor {1, 1, D, 8H}, HiddenInitTensor and CellMemInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B}
@@ -329,8 +333,8 @@ class DML_LSTM_OPERATOR_DESC:
 class DML_RNN_OPERATOR_DESC:
     """A one-layer simple recurrent network (DML_OPERATOR_RNN).
 
-    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 but
-    the lengths:
+    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 or
+    all FLOAT16, but the lengths:
 
     InputTensor {1, T, B, I}, WeightTensor {1, D, H, I}, RecurrenceTensor {1, D, H, H}, and, each of them optional,
     BiasTensor {1, 1, D, 2H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,

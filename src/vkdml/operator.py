@@ -284,7 +284,11 @@ class Device:
         Raises InvalidArgumentError, before anything is allocated.
         """
         inner = unwrap_operator(desc)
-        return Operator(elementwise.from_desc(inner) if type(inner) in activations.BY_DESC else problems.from_desc(inner, clip))
+        if type(inner) not in activations.BY_DESC:
+            return Operator(problems.from_desc(inner, clip))
+        if clip is not None:
+            raise InvalidArgumentError(type(inner).__name__, "clip", clip, "None for an activation")
+        return Operator(elementwise.from_desc(inner))
 
     def compile_operator(self, operator: Operator, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                          options: Options = Options()) -> CompiledOperator:
