@@ -198,8 +198,12 @@ void main()
     }
     begin(steps);
     for (uint step = chunk.first_step; step < min(chunk.last_step, steps); ++step) {
+#ifdef PAIRS  // whose code is long; in line once
+        for (uint phase = 0; phase < PHASES; ++phase) run_phase(phase, step);
+#else
         run_phase(0, step);
         if (PHASES == 2) run_phase(1, step);
+#endif
     }
     if (HAS_SEQUENCE != 0 && HAS_LENGTHS != 0)
         for (uint time = max(chunk.first_step, shortest); time < chunk.last_step; ++time) clear(time);

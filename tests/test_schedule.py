@@ -69,7 +69,8 @@ def iterations(problem, constants, dispatch):
     if dispatch.kernel.startswith("input_projection"):
         return inputs
     phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
-    rows = (constants["ROWS"] + 1) * problem.element.pairs  # which only those kernels loop over
+    # In pairs rows are a loop, and LSTM's five activations have up to 30 iterations each
+    rows = (constants["ROWS"] * 151 + 1) * problem.element.pairs
     units = constants["UNITS"] // constants["WORKGROUP"] + 1
     steps = dispatch.push[1] - dispatch.push[0] + 1
     return steps * (phases * units * (hidden + inputs * constants["FUSED"] + 1 + rows) + 1) + 3 * units

@@ -19,20 +19,20 @@ uint source_slot(uint phase, uint h_slot) { return phase == 0 ? h_slot : RESET_H
 real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
 {
     real h = load_state(h_slot, row, unit);
-    real z;
+    real z = h, reset_h = h, gate;
     real recurrent = component(r, 2);
-    if (phase == 0) {
-        z = activate_f(clip(add(component(x, 0), component(r, 0))));
-        real reset = activate_f(clip(add(component(x, 1), component(r, 1))));
-        if (PHASES == 2) {
-            store_state(Z_SLOT, row, unit, z);
-            store_state(RESET_H_SLOT, row, unit, multiply(reset, h));
-            return h;
+    if (phase == 1) z = load_state(Z_SLOT, row, unit);
+    ACTIVATION_LOOP for (uint k = first_gate(phase); k < end_gate(phase); ++k) {
+        real sum = add(component(x, k), k == 2 ? recurrent : component(r, k));
+        gate = activate(k == 2 ? G : F, clip(sum));
+        if (k == 0) z = gate;
+        if (k == 1) {
+            reset_h = multiply(gate, h);
+            recurrent = multiply(gate, recurrent);
         }
-        recurrent = multiply(reset, recurrent);
-    } else {
-        z = load_state(Z_SLOT, row, unit);
     }
-    real candidate = activate_g(clip(add(component(x, 2), recurrent)));
-    return add(multiply(subtract(number(1.0), z), candidate), multiply(z, h));
+    if (phase + 1 == PHASES) return add(multiply(subtract(number(1.0), z), gate), multiply(z, h));
+    store_state(Z_SLOT, row, unit, z);
+    store_state(RESET_H_SLOT, row, unit, reset_h);
+    return h;
 }

@@ -7,5 +7,5 @@ uint source_slot(uint phase, uint h_slot) { return h_slot; }
 
 real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
 {
-    return activate_f(clip(add(component(x, 0), component(r, 0))));
+    return activate(F, clip(add(component(x, 0), component(r, 0))));
 }

@@ -21,14 +21,27 @@ layout(constant_id = 117) const uint PARAM_B_5 = 0;
 layout(constant_id = 118) const uint HAS_CLIP = 0;
 layout(constant_id = 119) const uint CLIP = 0;          // bits of the bound
 
-// With one direction, compilers can tell that there is one activation.
-#define PLACE(i) ACTIVATION_##i, uintBitsToFloat(PARAM_A_##i), uintBitsToFloat(PARAM_B_##i)
-#define ACTIVATE(first, second, x) \
-    DIRECTIONS == 1 || direction == 0 ? elementwise(PLACE(first), x) : elementwise(PLACE(second), x)
+const uint F = 0, G = 1, H = 2;
 
-real activate_f(real x) { return ACTIVATE(0, 3, x); }
-real activate_g(real x) { return ACTIVATE(1, 4, x); }
-real activate_h(real x) { return ACTIVATE(2, 5, x); }
+#define OF_PLACE(name, place) (place == 0 ? name##_0 : place == 1 ? name##_1 : place == 2 ? name##_2 : \
+                               place == 3 ? name##_3 : place == 4 ? name##_4 : name##_5)
+
+real activate_place(uint place, real x)
+{
+    return elementwise(OF_PLACE(ACTIVATION, place), uintBitsToFloat(OF_PLACE(PARAM_A, place)),
+                       uintBitsToFloat(OF_PLACE(PARAM_B, place)), x);
+}
+
+// f, g or h of this direction. Called from one place of a cell, in a loop, because drivers put it in line wherever it is
+// called from, before they know which activation it will be, and compile for minutes.
+real activate(uint which, real x)
+{
+#ifdef PAIRS
+    return activate_place(DIRECTIONS == 1 ? which : direction * 3 + which, x);
+#else
+    return DIRECTIONS == 1 || direction == 0 ? activate_place(which, x) : activate_place(which + 3, x);
+#endif
+}
 
 // ONNX's `clip`: bounds what goes into an activation
 real clip(real x)

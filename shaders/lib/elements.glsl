@@ -22,12 +22,18 @@ float element_of(uint word, uint i)
     return ELEMENT == 0 ? uintBitsToFloat(word) : both_halves(word)[i & 1];
 }
 
-// The 16 bits of a float
+// The 16 bits of a float, rounded to nearest even. By integers, because packHalf2x16 may round otherwise, and makes NaN of
+// infinity on one driver.
 uint half_of(float x)
 {
-    if (ELEMENT == 1) return packHalf2x16(vec2(x, 0.0));
     uint bits = floatBitsToUint(x);
-    return isnan(x) ? 0x7FC0u : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    if (ELEMENT == 2) return isnan(x) ? 0x7FC0u : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    uint magnitude = bits & 0x7FFFFFFFu;
+    uint small = uint(roundEven(abs(x) * 16777216.0));  // below 2^-14, in units of 2^-24
+    uint normal = magnitude - 0x38000000u;  // the exponent's other bias
+    normal = min((normal + 0xFFFu + ((normal >> 13) & 1u)) >> 13, 0x7C00u);
+    uint rounded = isnan(x) ? 0x7E00u : (magnitude < 0x38800000u ? small : normal);
+    return (bits >> 16 & 0x8000u) | rounded;
 }
 
 #define LOAD_ELEMENT(buffer, i) element_of(buffer[(i) >> WORD_SHIFT], i)

@@ -29,37 +29,36 @@ real elementwise(uint id, float param_a, float param_b, real x)
     real e, e_minus_1;
     exponentials(exponent, e, e_minus_1);
 
+    real result = x;  // IDENTITY's
     if (is_tanh || id == SIGMOID || id == SOFTSIGN) {
         real numerator = is_tanh ? negate(e_minus_1) : (id == SOFTSIGN ? x : (is_negative ? e : one));
         real denominator = is_tanh ? add(number(2.0), e_minus_1) : add(one, id == SOFTSIGN ? magnitude : e);
-        real quotient = divide(numerator, denominator);
-        if (is_tanh && is_negative) quotient = negate(quotient);
-        return id == SCALED_TANH ? multiply(a, quotient) : quotient;
+        result = divide(numerator, denominator);
+        if (is_tanh && is_negative) result = negate(result);
+        if (id == SCALED_TANH) result = multiply(a, result);
+    } else if (is_softplus) {
+        result = log_1_plus(e);
+        if (!is_negative) result = add(y, result);
+        result = id == SOFTPLUS ? divide(result, a) : multiply(a, result);
+    } else if (id == ELU || id == CELU || id == SCALED_ELU) {
+        if (less(x, zero)) result = multiply(a, e_minus_1);
+        if (id == SCALED_ELU) result = multiply(b, result);
+    } else if (id == LINEAR || id == HARD_SIGMOID) {
+        result = add(multiply(a, x), b);
+        if (id == HARD_SIGMOID) result = less(result, zero) ? zero : (less(one, result) ? one : result);
+    } else if (id == LEAKY_RELU) {
+        if (is_negative) result = multiply(a, x);
+    } else if (id == RELU) {
+        if (is_negative) result = zero;
+    } else if (id == THRESHOLDED_RELU) {
+        if (less_or_equal(x, a)) result = zero;
+    } else if (id == SHRINK) {
+        if (less(x, negate(b))) result = add(x, a);
+        else if (less(b, x)) result = subtract(x, a);
+        else if (!isnan(leading(x))) result = zero;
     }
-    if (is_softplus) {
-        real logarithm = log_1_plus(e);
-        if (!is_negative) logarithm = add(y, logarithm);
-        return id == SOFTPLUS ? divide(logarithm, a) : multiply(a, logarithm);
-    }
-    switch (id) {
-    case ELU:
-    case CELU: return less(x, zero) ? multiply(a, e_minus_1) : x;
-    case SCALED_ELU: return multiply(b, is_negative ? multiply(a, e_minus_1) : x);
-    case HARD_SIGMOID: {
-        real line = add(multiply(a, x), b);
-        return less(line, zero) ? zero : (less(one, line) ? one : line);
-    }
-    case LINEAR: return add(multiply(a, x), b);
-    case LEAKY_RELU: return is_negative ? multiply(a, x) : x;
-    case RELU: return is_negative ? zero : x;
-    case THRESHOLDED_RELU: return less_or_equal(x, a) ? zero : x;
-    case SHRINK:
-        if (less(x, negate(b))) return add(x, a);
-        if (less(b, x)) return subtract(x, a);
-        return isnan(leading(x)) ? x : zero;
 #ifndef PAIRS
-    case GELU: return 0.5 * x * complementary_error(-0.70710678118654752 * x);
+    else if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
 #endif
-    default: return x;
-    }
+    return result;
 }

@@ -49,14 +49,12 @@ real number(float x) { return vec2(x, 0.0); }
 float leading(real x) { return x.x; }
 real negate(real a) { return -a; }
 
+// To 2^-47 of the larger summand, which is as much as the summands themselves are good for
 real add(real a, real b)
 {
-    vec2 high = two_sum(a.x, b.x);
-    vec2 low = two_sum(a.y, b.y);
-    precise float rest = high.y + low.x;
-    vec2 sum = normalized(high.x, rest);
-    precise float last = sum.y + low.y;
-    return normalized(sum.x, last);
+    vec2 sum = two_sum(a.x, b.x);
+    precise float rest = sum.y + (a.y + b.y);
+    return normalized(sum.x, rest);
 }
 
 real subtract(real a, real b) { return add(a, negate(b)); }
@@ -68,16 +66,22 @@ real multiply(real a, real b)
     return normalized(product.x, rest);
 }
 
-// Long division: a driver's own quotient need not be rounded right, so each digit's remainder is computed exactly.
+// Long division: a driver's own quotient need not be rounded right, so the remainder of each digit is computed exactly.
 real divide(real a, real b)
 {
     precise float first = a.x / b.x;
-    if (!(abs(first) <= LARGEST) || !(abs(b.x) <= LARGEST)) return number(first);
-    vec2 rest = subtract(a, multiply(b, number(first)));
-    precise float second = rest.x / b.x;
-    rest = subtract(rest, multiply(b, number(second)));
-    precise float third = rest.x / b.x;
-    return add(normalized(first, second), number(third));
+    vec2 quotient = number(first);
+    if (abs(first) <= LARGEST && abs(b.x) <= LARGEST) {
+        vec2 rest = a;
+        vec2 digit = quotient;
+        [[dont_unroll]] for (int i = 0; i < 2; ++i) {
+            rest = subtract(rest, multiply(b, digit));
+            precise float next = rest.x / b.x;
+            digit = number(next);
+            quotient = add(quotient, digit);
+        }
+    }
+    return quotient;
 }
 
 bool less(real a, real b) { return a.x < b.x || (a.x == b.x && a.y < b.y); }
@@ -88,10 +92,11 @@ void set_component(inout real4 v, uint i, real x) { v.hi[i] = x.x; v.lo[i] = x.y
 void add_dot(inout real4 acc, uint i, real4 a, real4 b)
 {
     real sum = component(acc, i);
-    [[unroll]] for (uint c = 0; c < 4; ++c) sum = add(sum, multiply(component(a, c), component(b, c)));
+    [[dont_unroll]] for (uint c = 0; c < 4; ++c) sum = add(sum, multiply(component(a, c), component(b, c)));
     set_component(acc, i, sum);
 }
 #define ZERO4 real4(vec4(0), vec4(0))
+#define ACTIVATION_LOOP [[dont_unroll]]
 #define ROW_LOOP [[dont_unroll]]  // compilers take seconds over an activation in pairs
 
 #define UVECS_PER_REAL4 2

@@ -30,6 +30,7 @@ _FLOPS_PER_SUBMISSION = {True: 1e9, False: 4e9}
 _MOST_ROWS = {True: 16, False: 8}
 _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs more than loads, and unrolling takes long
 _PAIR_FLOPS = 40
+_PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
 _MOST_FORCED_ROWS = 32  # compilers take minutes over more
 _FUSED_INPUTS = 8  # with so few inputs, W costs less to load again each step than `gates` costs to store and load
 # llvmpipe ends all loops of an invocation, silently, after 65535 iterations of them together. Half of it is used: what
@@ -165,9 +166,11 @@ def _loads(problem: Problem, columns: int, lanes: int) -> int:
 def _choose_workgroup(problem: Problem, info: DeviceInfo, options: Options, lanes: int, rows: int, loads: int
                       ) -> tuple[int, int]:
     """Invocations in a workgroup, and the loop iterations of each in a time step: over units, and for each over the blocks of
-    each product (`loads` of weights in all), and over rows where the kernel has that loop. A loop's last check counts too.
+    each product (`loads` of weights in all), and, in pairs, over rows and in activations. A loop's last check counts too.
     """
-    of_unit = loads // _loads_per_block(problem, lanes) + 3 + (rows + 1) * problem.element.pairs
+    of_unit = loads // _loads_per_block(problem, lanes) + 3
+    if problem.element.pairs:
+        of_unit += rows * (_PAIR_ITERATIONS + 1) + 1
 
     def iterations(workgroup: int) -> int:
         return problem.loop.phases * (ceil_div(problem.hidden, workgroup) * of_unit + 2)
