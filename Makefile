@@ -1,12 +1,13 @@
 # make demo [WORDS="..."]   install what is missing, then pronounce words on a Vulkan device
 # make test                 install what is missing, then lint, type checks and all tests
+# make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
 # make bench                time per call beside onnxruntime's CPU
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
 VENV_PYTHON = .venv/bin/python
 WORDS =
 
-.PHONY: setup demo test bench vulkan-extras validate clean
+.PHONY: setup demo test conformance bench vulkan-extras validate clean
 
 setup:
 	@tools/setup
@@ -18,6 +19,9 @@ test: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@$(VENV_PYTHON) -m pytest
+
+conformance: setup
+	@$(VENV_PYTHON) -m tools.conformance
 
 bench: setup
 	@$(VENV_PYTHON) -m bench

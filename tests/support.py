@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import vkdml
+from tests import recording
 from vkdml import cells, checks, descs, element_types, problem, reference
 from vkdml.activations import BY_DESC
 from vkdml.cells import Cell
@@ -231,9 +232,33 @@ def initialize(device: vkdml.Device, compiled: CompiledOperator, buffers: Mappin
 def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
     """All that the case asks for, against the float64 reference."""
     checked = case.problem
-    expected = reference.run(checked, case.arrays)
-    assert set(results) == {field for field in checked.outputs if checked.has(field)}
-    rtol, atol = TOLERANCES[case.element.name]
-    for field, result in results.items():
-        assert result.dtype.name == case.element.name
-        np.testing.assert_allclose(result.astype(np.float64), expected[field], rtol=rtol, atol=atol, err_msg=field)
+    expected = {field: array for field, array in reference.run(checked, case.arrays).items() if checked.has(field)}
+    assert_close(checked.cell.name, case.element, features(case), results, expected)
+
+
+def assert_close(operator: str, element: ElementType, features: Iterable[str], results: Mapping[str, np.ndarray],
+                 expected: Mapping[str, np.ndarray]) -> None:
+    """Outputs by name, in the tolerance of their type. Recorded before they are judged, so that failures are in the report."""
+    assert set(results) == set(expected)
+    recording.add(operator, element.name, features, [(results[name], expected[name]) for name in expected])
+    rtol, atol = TOLERANCES[element.name]
+    for name, result in results.items():
+        assert result.dtype.name == element.name
+        np.testing.assert_allclose(result.astype(np.float64), expected[name], rtol=rtol, atol=atol, err_msg=name)
+
+
+TENSOR_FEATURES = {"SequenceLengthsTensor": "sequence lengths", "HiddenInitTensor": "initial state",
+                   "CellMemInitTensor": "initial state", "BiasTensor": "bias", "PeepholeTensor": "peepholes"}
+
+
+def features(case: Case) -> set[str]:
+    """What of the operator a case uses, in the report's words."""
+    checked = case.problem
+    activations = tuple(fused.activation.onnx_name for fused in checked.activations)
+    described = [getattr(case.desc, field) for field in checked.tensors if checked.has(field)]
+    switches = {**checked.flags, "clip": checked.clip is not None,
+                "custom activations": activations != checked.cell.default_activations * checked.directions,
+                "strides": any(tensor.Strides is not None for tensor in described)}
+    return {descs.DML_RECURRENT_NETWORK_DIRECTION(case.desc.Direction).name.lower(),
+            *(feature for field, feature in TENSOR_FEATURES.items() if checked.has(field)),
+            *(feature for feature, is_on in switches.items() if is_on)}

@@ -5,7 +5,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support import ATOL, CELLS, RTOL
+from tests.support import CELLS, assert_close
+from vkdml import element_types
 from vkdml.onnx import run_node
 
 # With the defaults that ONNX gives them; ONNX Runtime takes 0 for Affine's, ScaledTanh's and ThresholdedRelu's.
@@ -53,6 +54,11 @@ def test_random_node(seed):
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    expected = session.run(None, inputs)
-    for result, wanted in zip(run_node(node, inputs, opset_version=14), expected, strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
+    expected = dict(zip(node.output, session.run(None, inputs), strict=True))
+    results = run_node(node, inputs, opset_version=14)._asdict()
+    assert_close(node.op_type, element_types.FLOAT32, ["ONNX Runtime"], results, expected)
+
+
+@pytest.mark.parametrize("seed", range(120, 2000))
+def test_random_node_long(seed):
+    test_random_node(seed)

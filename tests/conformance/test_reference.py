@@ -16,6 +16,11 @@ def test_random_problem(device, seed):
     check(case, run_on_device(device, case, options(device, list(SCHEDULES)[seed % len(SCHEDULES)], case.element)))
 
 
+@pytest.mark.parametrize("seed", range(450, 10_000))
+def test_random_problem_long(device, seed):
+    test_random_problem(device, seed)
+
+
 # A cell and its flags, one way to go through a time step each
 VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeReset": True}), "LSTM": (cells.LSTM, {}),
             "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}

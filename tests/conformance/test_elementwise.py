@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import DTYPES, FLOAT32, TOLERANCES, random_activation, random_strides, read_output, tensor
+from tests.support import DTYPES, FLOAT32, assert_close, random_activation, random_strides, read_output, tensor
 from vkdml import activations, element_types, elementwise
 from vkdml.element_types import FLOAT64
 from vkdml.operator import Operator
@@ -37,9 +37,7 @@ def check(desc, x, results, element=element_types.FLOAT32):
     problem = elementwise.from_desc(desc, element)
     with np.errstate(all="ignore"):
         expected = problem.function(problem.tensor("InputTensor").view(x.astype(np.float64)))
-    rtol, atol = TOLERANCES[element.name]
-    assert results.dtype == DTYPES[element.name]
-    np.testing.assert_allclose(results.astype(np.float64), expected, rtol=rtol, atol=atol)
+    assert_close("activation", element, [], {"OutputTensor": results}, {"OutputTensor": expected})
 
 
 @pytest.mark.parametrize("row", activations._ROWS, ids=lambda row: row.operator_type.name)
