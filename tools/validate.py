@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ["tests/conformance/test_reference.py", "tests/test_operator.py", "tests/conformance/test_elementwise.py", "tests/test_types.py"]
+TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/test_operator.py",
+         "tests/test_types.py"]
 
 CONTROL = """
 import numpy as np
