@@ -14,23 +14,28 @@ uint first_gate(uint phase) { return phase == 0 ? 0 : 2; }
 uint end_gate(uint phase) { return phase + 1 == PHASES ? 3 : 2; }
 uint source_slot(uint phase, uint h_slot) { return phase == 0 ? h_slot : RESET_H_SLOT; }
 
+// The unit in hand: its h, and what the gates make of it
+real h, z, reset_h, recurrent, gate;
+
+void finish_gate(uint k, real4 x, real4 r)
+{
+    real sum = add(component(x, k), k == 2 ? recurrent : component(r, k));
+    gate = activate(k == 2 ? G : F, clip(sum));
+    if (k == 0) z = gate;
+    if (k == 1) {
+        reset_h = multiply(gate, h);
+        recurrent = multiply(gate, recurrent);
+    }
+}
+
 // One phase of one step for one unit of a row; the last phase returns the new h.
 // x: the input's part of each gate; r: the recurrent part of the phase's gates.
 real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
 {
-    real h = load_state(h_slot, row, unit);
-    real z = h, reset_h = h, gate;
-    real recurrent = component(r, 2);
+    h = load_state(h_slot, row, unit);
+    recurrent = component(r, 2);
     if (phase == 1) z = load_state(Z_SLOT, row, unit);
-    ACTIVATION_LOOP for (uint k = first_gate(phase); k < end_gate(phase); ++k) {
-        real sum = add(component(x, k), k == 2 ? recurrent : component(r, k));
-        gate = activate(k == 2 ? G : F, clip(sum));
-        if (k == 0) z = gate;
-        if (k == 1) {
-            reset_h = multiply(gate, h);
-            recurrent = multiply(gate, recurrent);
-        }
-    }
+    ACTIVATION_LOOP(k, 3, if (k >= first_gate(phase) && k < end_gate(phase)) finish_gate(k, x, r);)
     if (phase + 1 == PHASES) return add(multiply(subtract(number(1.0), z), gate), multiply(z, h));
     store_state(Z_SLOT, row, unit, z);
     store_state(RESET_H_SLOT, row, unit, reset_h);

@@ -32,8 +32,21 @@ real activate_place(uint place, real x)
                        uintBitsToFloat(OF_PLACE(PARAM_B, place)), x);
 }
 
-// f, g or h of this direction. Called from one place of a cell, in a loop, because drivers put it in line wherever it is
-// called from, before they know which activation it will be, and compile for minutes.
+// The part of a cell that ends in an activation, for k = 0 to count - 1 (at most 5). Drivers put calls in line before they
+// know which activation it will be, and compile for minutes if there are many. Floats: k is a constant in each copy, so
+// that all but one activation fall away. Pairs, whose functions are long: one copy, which decides at run time.
+#ifdef PAIRS
+#define ACTIVATION_LOOP(k, count, statement) for (uint k = 0; k < count; ++k) { statement }
+#else
+#define ACTIVATION_LOOP(k, count, statement) \
+    { const uint k = 0; statement } \
+    if (count > 1) { const uint k = 1; statement } \
+    if (count > 2) { const uint k = 2; statement } \
+    if (count > 3) { const uint k = 3; statement } \
+    if (count > 4) { const uint k = 4; statement }
+#endif
+
+// f, g or h of this direction
 real activate(uint which, real x)
 {
 #ifdef PAIRS

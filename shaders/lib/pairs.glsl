@@ -96,7 +96,6 @@ void add_dot(inout real4 acc, uint i, real4 a, real4 b)
     set_component(acc, i, sum);
 }
 #define ZERO4 real4(vec4(0), vec4(0))
-#define ACTIVATION_LOOP [[dont_unroll]]
 #define ROW_LOOP [[dont_unroll]]  // compilers take seconds over an activation in pairs
 
 #define UVECS_PER_REAL4 2

@@ -22,7 +22,6 @@ void set_component(inout real4 v, uint i, real x) { v[i] = x; }
 void add_dot(inout real4 acc, uint i, real4 a, real4 b) { acc[i] += dot(a, b); }
 #define ZERO4 vec4(0)
 #define ROW_LOOP [[unroll]]
-#define ACTIVATION_LOOP [[unroll]]
 
 // Buffers of real4 are declared as uvec4s.
 #define UVECS_PER_REAL4 1
