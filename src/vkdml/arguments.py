@@ -56,6 +56,7 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
+            converted[field] = np.ascontiguousarray(array)
             continue
         if not np.can_cast(array.dtype, dtype, "safe"):
             raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
@@ -101,7 +102,7 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
              attributes: Mapping[str, Any], wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions.
 
-    Inputs are described with the strides that their arrays have, lengths and outputs packed.
+    Inputs are described with the strides that their arrays have, outputs packed.
     """
     direction, layout = attributes["direction"], attributes["layout"]
     if not isinstance(direction, str) or direction not in _DIRECTIONS:
@@ -120,11 +121,10 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
         array = arrays.get(field)
         if array is not None:
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
-        is_lengths = field == "SequenceLengthsTensor"
-        strides = _packed(shapes[field]) if array is None or is_lengths else element_strides(array)
+        strides = _packed(shapes[field]) if array is None else element_strides(array)
         assert strides is not None
         tensors[field] = DML_BUFFER_TENSOR_DESC(
-            DataType=DML_TENSOR_DATA_TYPE.UINT32 if is_lengths else element.data_type,
+            DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
             Sizes=[evaluate(formula, sizes) for formula in formulas],
             Strides=[dict(zip(dims, strides)).get(formula, 0) for formula in formulas])
     desc = cell.desc(
