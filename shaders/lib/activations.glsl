@@ -59,8 +59,7 @@ real activate(uint which, real x)
 // ONNX's `clip`: bounds what goes into an activation
 real clip(real x)
 {
-    if (HAS_CLIP == 0) return x;
     real bound = number(uintBitsToFloat(CLIP));
-    if (less(bound, x)) return bound;
-    return less(x, negate(bound)) ? negate(bound) : x;
+    real bounded = choose(less(bound, x), bound, choose(less(x, negate(bound)), negate(bound), x));
+    return choose(HAS_CLIP != 0, bounded, x);
 }

@@ -10,8 +10,8 @@ const uint IDENTITY = 0, ELU = 1, CELU = 2, HARD_SIGMOID = 3, LEAKY_RELU = 4, LI
            SCALED_ELU = 8, SCALED_TANH = 9, SHRINK = 10, SIGMOID = 11, SOFTPLUS = 12, SOFTSIGN = 13, TANH = 14,
            THRESHOLDED_RELU = 15, GELU = 16;
 
-// Each costly function is called in one place: drivers put every call in line before they know which activation it is for,
-// and compile for seconds otherwise.
+// Each costly function is called in one place, and small choices are no branches: drivers put every call in line before they
+// know which activation it is for, and compile for minutes otherwise.
 real elementwise(uint id, float param_a, float param_b, real x)
 {
     real a = number(param_a), b = number(param_b), zero = number(0.0), one = number(1.0);
@@ -24,38 +24,37 @@ real elementwise(uint id, float param_a, float param_b, real x)
     if (id == SOFTPLUS) y = multiply(a, x);
     if (id == SCALED_TANH || id == PARAMETRIC_SOFTPLUS) y = multiply(b, x);
     bool is_negative = less(y, zero);
-    real magnitude = is_negative ? negate(y) : y;
-    real exponent = is_tanh ? magnitude * -2.0 : (is_softplus || id == SIGMOID ? negate(magnitude) : y);
+    real magnitude = choose(is_negative, negate(y), y);
+    real exponent = choose(is_tanh, magnitude * -2.0, choose(is_softplus || id == SIGMOID, negate(magnitude), y));
     real e, e_minus_1;
     exponentials(exponent, e, e_minus_1);
 
     real result = x;  // IDENTITY's
     if (is_tanh || id == SIGMOID || id == SOFTSIGN) {
-        real numerator = is_tanh ? negate(e_minus_1) : (id == SOFTSIGN ? x : (is_negative ? e : one));
-        real denominator = is_tanh ? add(number(2.0), e_minus_1) : add(one, id == SOFTSIGN ? magnitude : e);
+        real numerator = choose(is_tanh, negate(e_minus_1), choose(id == SOFTSIGN, x, choose(is_negative, e, one)));
+        real denominator = choose(is_tanh, add(number(2.0), e_minus_1), add(one, choose(id == SOFTSIGN, magnitude, e)));
         result = divide(numerator, denominator);
-        if (is_tanh && is_negative) result = negate(result);
-        if (id == SCALED_TANH) result = multiply(a, result);
+        result = choose(is_tanh && is_negative, negate(result), result);
+        result = choose(id == SCALED_TANH, multiply(a, result), result);
     } else if (is_softplus) {
         result = log_1_plus(e);
-        if (!is_negative) result = add(y, result);
-        result = id == SOFTPLUS ? divide(result, a) : multiply(a, result);
+        result = choose(is_negative, result, add(y, result));
+        if (id == SOFTPLUS) result = divide(result, a);
+        else result = multiply(a, result);
     } else if (id == ELU || id == CELU || id == SCALED_ELU) {
-        if (less(x, zero)) result = multiply(a, e_minus_1);
-        if (id == SCALED_ELU) result = multiply(b, result);
+        result = choose(less(x, zero), multiply(a, e_minus_1), x);
+        result = choose(id == SCALED_ELU, multiply(b, result), result);
     } else if (id == LINEAR || id == HARD_SIGMOID) {
-        result = add(multiply(a, x), b);
-        if (id == HARD_SIGMOID) result = less(result, zero) ? zero : (less(one, result) ? one : result);
+        real line = add(multiply(a, x), b);
+        result = choose(id == LINEAR, line, choose(less(line, zero), zero, choose(less(one, line), one, line)));
     } else if (id == LEAKY_RELU) {
-        if (is_negative) result = multiply(a, x);
+        result = choose(is_negative, multiply(a, x), x);
     } else if (id == RELU) {
-        if (is_negative) result = zero;
+        result = choose(is_negative, zero, x);
     } else if (id == THRESHOLDED_RELU) {
-        if (less_or_equal(x, a)) result = zero;
+        result = choose(less_or_equal(x, a), zero, x);
     } else if (id == SHRINK) {
-        if (less(x, negate(b))) result = add(x, a);
-        else if (less(b, x)) result = subtract(x, a);
-        else if (!isnan(leading(x))) result = zero;
+        result = choose(less(x, negate(b)), add(x, a), choose(less(b, x), subtract(x, a), choose(isnan(leading(x)), x, zero)));
     }
 #ifndef PAIRS
     else if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);

@@ -2,7 +2,7 @@
 // is false, and that branch keeps x), and no exponential overflows for an argument whose result is finite.
 
 // exp, and NaN for NaN, which not every driver's exp gives
-float exponential(float x) { return isnan(x) ? x : exp(x); }
+float exponential(float x) { return mix(exp(x), x, isnan(x)); }
 
 // exp(x) and exp(x) - 1, the latter without cancellation near 0
 void exponentials(float x, out float e, out float e_minus_1)
@@ -10,14 +10,14 @@ void exponentials(float x, out float e, out float e_minus_1)
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
                    x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0))))))));
     e = exponential(x);
-    e_minus_1 = abs(x) < 0.5 ? series : e - 1.0;
+    e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
 }
 
 // log(1 + x), for 0 <= x <= 1
 float log_1_plus(float x)
 {
     float small = x * (1.0 - x * (1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 4.0))));
-    return x < 0.01 ? small : log(1.0 + x);
+    return mix(log(1.0 + x), small, x < 0.01);
 }
 
 // 1 - erf(x), to a relative error of 1.2e-7 (Numerical Recipes' Chebyshev fit, which holds in the tail too)

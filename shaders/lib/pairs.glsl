@@ -16,7 +16,7 @@ real normalized(float hi, float lo)
 {
     precise float sum = hi + lo;
     precise float rest = lo - (sum - hi);
-    return abs(hi) <= LARGEST ? vec2(sum, rest) : vec2(hi, 0.0);
+    return mix(vec2(hi, 0.0), vec2(sum, rest), bvec2(abs(hi) <= LARGEST));
 }
 
 real two_sum(float a, float b)
@@ -84,6 +84,7 @@ real divide(real a, real b)
     return quotient;
 }
 
+real choose(bool condition, real a, real b) { return mix(b, a, bvec2(condition)); }  // without a branch
 bool less(real a, real b) { return a.x < b.x || (a.x == b.x && a.y < b.y); }
 bool less_or_equal(real a, real b) { return a.x < b.x || (a.x == b.x && a.y <= b.y); }
 

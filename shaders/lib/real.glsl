@@ -14,6 +14,7 @@ real subtract(real a, real b) { return a - b; }
 real multiply(real a, real b) { return a * b; }
 real divide(real a, real b) { return a / b; }
 real negate(real a) { return -a; }
+real choose(bool condition, real a, real b) { return mix(b, a, condition); }  // without a branch
 bool less(real a, real b) { return a < b; }
 bool less_or_equal(real a, real b) { return a <= b; }
 
