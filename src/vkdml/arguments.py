@@ -62,7 +62,8 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
             raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
                                        f"{element.name} as X, or a type that converts to it exactly")
         array = array.astype(dtype, copy=False)
-        converted[field] = array if element_strides(array) is not None else np.ascontiguousarray(array)
+        as_it_lies = array.flags.c_contiguous or element_strides(array) is not None
+        converted[field] = array if as_it_lies else np.ascontiguousarray(array)
     return converted, element
 
 
@@ -93,6 +94,8 @@ def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 def flat(array: np.ndarray) -> np.ndarray:
     """The memory of an array that has `element_strides`, from its first element to its last, not copied."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
     strides = element_strides(array)
     assert strides is not None
     return np.lib.stride_tricks.as_strided(array, (_span(array.shape, strides),), (array.itemsize,))

@@ -180,7 +180,8 @@ def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapp
     if not isinstance(device, Device | int | str | None):
         raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
     device = device if isinstance(device, Device) else _device(device)
-    layouts = [None if array is None else (array.shape, element_strides(array)) for array in checked.values()]
+    layouts = [None if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
+               for array in checked.values()]
     key = (device, cell.name, element, options, *wanted, *map(_typed, attributes.values()), *layouts)
     with _lock:
         session = _session(name, key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options))
