@@ -99,7 +99,6 @@ void add_dot(inout real4 acc, uint i, real4 a, real4 b)
 #define ZERO4 real4(vec4(0), vec4(0))
 #define ROW_LOOP [[dont_unroll]]  // compilers take seconds over an activation in pairs
 
-#define UVECS_PER_REAL4 2
 #define GET_REAL4(buffer, i) real4(uintBitsToFloat(buffer[2 * (i)]), uintBitsToFloat(buffer[2 * (i) + 1]))
 #define SET_REAL4(buffer, i, value) \
     { real4 v4 = value; buffer[2 * (i)] = floatBitsToUint(v4.hi); buffer[2 * (i) + 1] = floatBitsToUint(v4.lo); }

@@ -25,7 +25,6 @@ void add_dot(inout real4 acc, uint i, real4 a, real4 b) { acc[i] += dot(a, b); }
 #define ROW_LOOP [[unroll]]
 
 // Buffers of real4 are declared as uvec4s.
-#define UVECS_PER_REAL4 1
 #define GET_REAL4(buffer, i) uintBitsToFloat(buffer[i])
 #define SET_REAL4(buffer, i, value) buffer[i] = floatBitsToUint(value)
 #endif

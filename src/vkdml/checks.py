@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator as op
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from . import activations, cells
+from . import activations, cells, element_types
 from .descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_OPERATOR_DESC,
@@ -24,6 +24,7 @@ from .errors import InvalidArgumentError
 
 MAX_TENSOR_BYTES = 2**32 - 4  # a kp tensor's size is a uint32; what is larger would wrap silently
 
+_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 _OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
                    **{desc: row.operator_type for desc, row in activations.BY_DESC.items()}}
 
@@ -121,6 +122,27 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
         allowed_counts = " to ".join(map(str, sorted({min(dimension_counts), max(dimension_counts)})))
         raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{count} with {len(sizes)} sizes", allowed_counts)
     return Tensor(data_type, sizes, *_check_layout(operator, field, desc, sizes, itemsizes[data_type]))
+
+
+def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Collection[str], element: ElementType | None,
+                  dimension_counts: Collection[int]) -> tuple[ElementType, dict[str, Tensor | None]]:
+    """The tensors in a descriptor's fields, the input first: all of one type, the input's, but for the lengths.
+
+    element: that type; by default one that DirectML takes.
+    """
+    allowed = element_types.IN_DIRECTML if element is None else (element,)
+    tensors: dict[str, Tensor | None] = {}
+    for field in fields:
+        value = getattr(desc, field)
+        if value is None and field not in required:
+            tensors[field] = None
+            continue
+        is_lengths = field == "SequenceLengthsTensor"
+        itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
+        tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts)
+        if not is_lengths:
+            allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
+    return allowed[0], tensors
 
 
 def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int

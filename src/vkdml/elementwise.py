@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from . import activations, element_types
+from . import activations
 from .activations import FusedActivation
-from .checks import CheckedOperator, Tensor, check_output_strides, check_tensor, unwrap_operator
+from .checks import CheckedOperator, check_output_strides, check_tensors, unwrap_operator
 from .element_types import ElementType
 from .errors import InvalidArgumentError
-from .plans import Dispatch, Plan, ceil_div, check_limits, float_bits
+from .plans import Dispatch, Plan, ceil_div, check_limits, float_bits, kernel_name
 from .vulkan import DeviceInfo
 
 _MOST_DIMENSIONS = 8
@@ -32,24 +33,20 @@ def from_desc(desc: Any, element: ElementType | None = None) -> ElementwiseProbl
     """
     desc = unwrap_operator(desc)
     name = type(desc).__name__
-    allowed = element_types.IN_DIRECTML if element is None else (element,)
-    tensors: dict[str, Tensor | None] = {}
-    for field in ("InputTensor", "OutputTensor"):
-        itemsizes = {row.data_type: row.itemsize for row in allowed}
-        tensor = tensors[field] = check_tensor(name, field, getattr(desc, field), itemsizes, range(1, _MOST_DIMENSIONS + 1))
-        allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
+    fields = ("InputTensor", "OutputTensor")
+    element, tensors = check_tensors(name, desc, fields, fields, element, range(1, _MOST_DIMENSIONS + 1))
     source, target = (tensor for tensor in tensors.values() if tensor)
     if target.sizes != source.sizes:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", target.sizes, f"{source.sizes}, as InputTensor has")
     check_output_strides(name, "OutputTensor", target)
     return ElementwiseProblem(
         operator=name,
-        element=allowed[0],
+        element=element,
         tensors=tensors,
         inputs=("InputTensor",),
         outputs=("OutputTensor",),
         initialized=(),
-        function=activations.parametrize(name, "", desc, allowed[0]),
+        function=activations.parametrize(name, "", desc, element),
     )
 
 
@@ -57,9 +54,7 @@ def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
     """One dispatch. Raises InvalidArgumentError for what the device cannot hold."""
     source, target = problem.tensor("InputTensor"), problem.tensor("OutputTensor")
     unused = _MOST_DIMENSIONS - len(source.sizes)
-    elements = 1
-    for size in source.sizes:
-        elements *= size
+    elements = math.prod(source.sizes)
     constants = {
         "WORKGROUP": _WORKGROUP, "ELEMENTS": elements, "ELEMENT": problem.element.shader_id,
         "ACTIVATION": problem.function.activation.shader_id,
@@ -69,8 +64,8 @@ def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
         **{f"OUTPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + target.strides)},
     }
     groups = min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count)
-    dispatch = Dispatch("elementwise" + ("_pairs" if problem.element.pairs else ""), constants,
-                        ("InputTensor", "OutputTensor"), ("OutputTensor",), (groups, 1, 1))
+    dispatch = Dispatch(kernel_name("elementwise", problem), constants, ("InputTensor", "OutputTensor"), ("OutputTensor",),
+                        (groups, 1, 1))
     built = Plan(initialize=(), execute=(dispatch,), internal={})
     check_limits(problem, info, built)
     return built

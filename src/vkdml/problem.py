@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from . import activations, cells, element_types
+from . import activations, cells
 from .activations import FusedActivation
 from .cells import Cell, Loop
-from .checks import CheckedOperator, Tensor, check_output_strides, check_tensor, expect_sizes, unwrap_operator
-from .descs import DML_RECURRENT_NETWORK_DIRECTION, DML_TENSOR_DATA_TYPE
+from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, unwrap_operator
+from .descs import DML_RECURRENT_NETWORK_DIRECTION
 from .element_types import ElementType
 from .errors import InvalidArgumentError
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
-_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 _INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
 
 _REVERSED = {
@@ -72,7 +71,7 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
     name = type(desc).__name__
     cell = cells.BY_DESC[type(desc)]
     reverse = _check_direction(name, desc.Direction)
-    element, tensors = _check_tensors(name, cell, desc, element)
+    element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,))
     sizes = _check_sizes(name, cell, tensors, len(reverse))
     for field in cell.outputs:
         check_output_strides(name, field, tensors[field])
@@ -120,24 +119,6 @@ def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
     if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
         raise InvalidArgumentError(operator, "clip", repr(clip), "a finite float32, 0 or more")
     return float(np.float32(clip))
-
-
-def _check_tensors(operator: str, cell: Cell, desc: Any, element: ElementType | None
-                   ) -> tuple[ElementType, dict[str, Tensor | None]]:
-    """All of one type, the input's, but for the lengths."""
-    allowed = element_types.IN_DIRECTML if element is None else (element,)
-    tensors: dict[str, Tensor | None] = {}
-    for field in cell.tensors:
-        value = getattr(desc, field)
-        if value is None and field not in cell.required:
-            tensors[field] = None
-            continue
-        is_lengths = field == "SequenceLengthsTensor"
-        itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
-        tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, (4,))
-        if not is_lengths:
-            allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
-    return allowed[0], tensors
 
 
 def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:

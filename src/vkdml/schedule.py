@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .errors import InvalidArgumentError
-from .plans import NONE, Dispatch, Plan, ceil_div, check_limits, float_bits, round_up
+from .plans import NONE, Dispatch, Plan, ceil_div, check_limits, float_bits, kernel_name, round_up
 from .problem import Problem
 from .vulkan import DeviceInfo
 
@@ -256,11 +256,7 @@ def _pack(problem: Problem, info: DeviceInfo, choice: _Choice, field: str, packe
     invocations = choice.internal(problem)[packed] // problem.element.real4_bytes
     groups = min(ceil_div(invocations, _PACK_WORKGROUP), info.max_workgroup_count)
     buffers = (field, _given(problem, "BiasTensor"), peephole, packed)
-    return Dispatch(_kernel("pack", problem), constants, buffers, (packed,), (groups, 1, 1))
-
-
-def _kernel(name: str, problem: Problem, lanes: int = 1) -> str:
-    return name + ("_lanes" if lanes > 1 else "_pairs" if problem.element.pairs else "")
+    return Dispatch(kernel_name("pack", problem), constants, buffers, (packed,), (groups, 1, 1))
 
 
 def _chunks(problem: Problem, choice: _Choice) -> list[tuple[int, int]]:
@@ -274,7 +270,7 @@ def _time_loop(problem: Problem, choice: _Choice, chunk: tuple[int, int]) -> lis
     cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor")
                   if field in problem.tensors]
     sequence = Dispatch(
-        kernel=_kernel(f"sequence_{problem.cell.kernel}", problem, choice.lanes),
+        kernel=kernel_name(f"sequence_{problem.cell.kernel}", problem, choice.lanes),
         constants=constants,
         buffers=("InputTensor" if choice.fused else GATES, PACKED_INPUT if choice.fused else NONE, PACKED_HIDDEN, lengths,
                  hidden_init, *outputs, STATE, *cell_state),
@@ -286,7 +282,7 @@ def _time_loop(problem: Problem, choice: _Choice, chunk: tuple[int, int]) -> lis
         return [sequence]
     pairs = (chunk[1] - chunk[0]) * problem.batch
     projection = Dispatch(
-        kernel=_kernel("input_projection", problem, choice.lanes),
+        kernel=kernel_name("input_projection", problem, choice.lanes),
         constants=constants | {"ROWS": choice.projection_rows},
         buffers=("InputTensor", PACKED_INPUT, lengths, GATES),
         writes=(GATES,),
