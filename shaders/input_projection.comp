@@ -17,7 +17,7 @@ uint x_start[ROWS];
 
 void main()
 {
-    uint unit = gl_GlobalInvocationID.x;
+    uint unit = gl_WorkGroupID.x * WORKGROUP * UNITS_AT_ONCE + gl_LocalInvocationID.x;
     uint direction = gl_WorkGroupID.z;
     uint pairs = (chunk.last_step - chunk.first_step) * BATCH;
     uint first_pair = gl_WorkGroupID.y * ROWS;
@@ -34,12 +34,12 @@ void main()
     }
     if (!any_valid) return;
 
-    real4 acc[ROWS];
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) acc[r] = input_bias(direction, unit);
+    real4 acc[TILE];
+    set_input_bias(acc, direction, unit);
     dot_input(acc, direction * INPUT_LOADS * GATES * UNITS, 0, GATES, unit);
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        uint pair = first_pair + r;
-        uint place = ((pair / BATCH * DIRECTIONS + direction) * BATCH + pair % BATCH) * UNITS + unit;
-        if (pair < pairs) SET_REAL4(gates, place, acc[r]);
+    [[unroll]] for (uint i = 0; i < TILE; ++i) {
+        uint pair = first_pair + i % ROWS;
+        uint place = ((pair / BATCH * DIRECTIONS + direction) * BATCH + pair % BATCH) * UNITS + unit + i / ROWS * WORKGROUP;
+        if (pair < pairs) SET_REAL4(gates, place, acc[i]);
     }
 }

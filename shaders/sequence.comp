@@ -1,8 +1,9 @@
 // All time steps of a chunk in one dispatch. A workgroup owns one direction and ROWS batch rows from the first step to the
-// last, so nothing passes between workgroups and no barrier between dispatches is needed.
+// last, so nothing passes between workgroups and no barrier between dispatches is needed. Or PARTS workgroups own the tile,
+// each some of its units; then they meet at a barrier of their own, or a dispatch is one phase of one step.
 // With FUSED it also computes the input's part of the gates (lib/dot_input.glsl) instead of reading it from
 // input_projection's result: one dispatch less where there are few steps to share the loads of W.
-// Workgroups: x over tiles of ROWS rows, y over directions.
+// Workgroups: x over tiles of ROWS rows, y over directions, z over parts.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lib/problem.glsl"
@@ -21,6 +22,10 @@ layout(constant_id = 61) const uint SINGLE_STRIDE_D = 0;
 layout(constant_id = 62) const uint SINGLE_STRIDE_B = 0;
 layout(constant_id = 63) const uint SINGLE_STRIDE_H = 0;
 layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
+layout(constant_id = 65) const uint PARTS = 1;       // workgroups that share the units of a tile
+layout(constant_id = 66) const uint PART_UNITS = 1;  // units of each, whole tiles of units
+layout(constant_id = 67) const uint SPINS = 0;       // bound on waiting for the other parts (lib/grid.glsl); 0: stepped
+const bool STEPPED = PARTS > 1 && SPINS == 0;        // one dispatch for each phase of each step
 
 uint direction;
 #include "lib/activations.glsl"
@@ -36,6 +41,8 @@ layout(binding = 5) buffer OutputSequence { uint output_sequence[]; };
 layout(binding = 6) buffer OutputSingle { uint output_single[]; };
 #define STATE_BINDING 7
 #include "lib/state.glsl"
+#include "lib/grid.glsl"
+uint first_unit, end_unit;  // of this part
 real4 peephole;  // the unit's, with HAS_PEEPHOLE
 
 #if defined(CELL_GRU)
@@ -67,24 +74,23 @@ real4 hidden_extra(uint which, uint unit)
     return GET_REAL4(hidden_weights, i);
 }
 
-// The input's part of the gates (at least of the phase's) for a unit of every row
-void load_gates(out real4 x[ROWS], uint phase, uint step, uint unit)
+// The input's part of the gates (at least of the phase's) for the units of a tile, by the same dot product
+void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
 {
-    if (FUSED != 0) {
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            uint length = lengths_of_tile[r];
-            x_start[r] = (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T
-                       + min(first_row + r, BATCH - 1) * INPUT_STRIDE_B;
-            x[r] = input_bias(direction, unit);
-        }
-        dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
-    } else {
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            uint row = min(first_row + r, BATCH - 1);
-            uint i = (((step - chunk.first_step) * DIRECTIONS + direction) * BATCH + row) * UNITS + unit;
-            x[r] = GET_REAL4(gates, i);
-        }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        uint length = lengths_of_tile[r];
+        x_start[r] = (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T
+                   + min(first_row + r, BATCH - 1) * INPUT_STRIDE_B;
     }
+    set_input_bias(x, direction, unit);
+    dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
+}
+
+// The same, as input_projection left it
+real4 load_gates(uint step, uint r, uint unit)
+{
+    uint row = min(first_row + r, BATCH - 1);
+    return GET_REAL4(gates, (((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH + row) * UNITS + unit);
 }
 
 void store_sequence(uint time, uint r, uint unit, real h)
@@ -95,45 +101,65 @@ void store_sequence(uint time, uint r, uint unit, real h)
     STORE_ELEMENT(output_sequence, i, h);
 }
 
-// The cell's step for one unit of every row, from its input's and its recurrent part
-void finish_phase(uint phase, uint step, uint unit, real4 x[ROWS], real4 recurrent[ROWS])
+// The cell's step for one unit of a row, from its input's and its recurrent part
+void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recurrent)
 {
     uint h_slot = step & 1;
-    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
-        uint length = lengths_of_tile[r];
-        real h;
-        if (step < length) h = cell_phase(phase, r, unit, h_slot, x[r], recurrent[r]);
-        else h = load_state(h_slot, r, unit);  // a finished row keeps its last state
-        if (phase + 1 == PHASES) {
-            store_state(h_slot ^ 1, r, unit, h);
-            if (step < length) store_sequence(position_at(direction, step, length), r, unit, h);
-        }
+    uint length = lengths_of_tile[r];
+    real h;
+    if (step < length) h = cell_phase(phase, r, unit, h_slot, x, recurrent);
+    else h = load_state(h_slot, r, unit);  // a finished row keeps its last state
+    if (phase + 1 == PHASES) {
+        store_state(h_slot ^ 1, r, unit, h);
+        if (step < length) store_sequence(position_at(direction, step, length), r, unit, h);
     }
 }
+
+#ifdef SHUFFLE
+// An element of an array that is in registers. By an index, the array would go to memory, and compiling take seconds.
+real4 pick(real4 values[TILE], uint i)
+{
+    real4 value = values[0];
+    [[unroll]] for (uint k = 1; k < TILE; ++k) value = mix(value, values[k], bvec4(i == k));
+    return value;
+}
+#define PICK(values, i) pick(values, i)
+#else
+#define PICK(values, i) values[i]
+#endif
 
 void run_phase(uint phase, uint step)
 {
     source = source_slot(phase, step & 1);
-    for (uint unit = gl_LocalInvocationID.x; unit < UNITS; unit += WORKGROUP) {
-        real4 x[ROWS];
-        load_gates(x, phase, step, unit);
-        real4 recurrent[ROWS];
-        real4 bias = hidden_extra(0, unit);
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[r] = bias;
+    for (uint first = first_unit; first < end_unit; first += WORKGROUP * UNITS_AT_ONCE) {
+        uint unit = first + gl_LocalInvocationID.x;
+        real4 x[TILE];
+        if (FUSED != 0) multiply_input(x, phase, step, unit);
+        real4 recurrent[TILE];
+        [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
+            real4 bias = hidden_extra(0, unit + u * WORKGROUP);
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[u * ROWS + r] = bias;
+        }
         dot_hidden(recurrent, direction * HIDDEN_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
-        if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
-        if (unit < HIDDEN) finish_phase(phase, step, unit, x, recurrent);
+        ROW_LOOP for (uint i = 0; i < TILE; ++i) {
+            uint r = i % ROWS;
+            uint of_row = unit + i / ROWS * WORKGROUP;
+            if (of_row < HIDDEN) {
+                if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, of_row);
+                finish_phase(phase, step, of_row, r, FUSED != 0 ? PICK(x, i) : load_gates(step, r, of_row), PICK(recurrent, i));
+            }
+        }
     }
-    state_barrier();
+    phase_barrier();
 }
 
-// The state before the first step of this dispatch
-void begin(uint steps)
+// The state before the first step
+void begin(bool first, uint h_slot)
 {
-    bool first = chunk.first_step == 0;
-    uint h_slot = min(chunk.first_step, steps) & 1;
-    for (uint unit = gl_LocalInvocationID.x; unit < HIDDEN_VECS * 4; unit += WORKGROUP) {
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+    // What pads the last vec4s belongs to the last part
+    uint end = first_unit < HIDDEN && end_unit == HIDDEN ? HIDDEN_VECS * 4 : end_unit;
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP) {
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             if (first || IN_SHARED)
                 [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot) store_state(slot, r, unit, number(0.0));
             uint row = first_row + r;
@@ -148,23 +174,22 @@ void begin(uint steps)
             }
         }
     }
-    state_barrier();
+    phase_barrier();
 }
 
 // Zeros at a time past some rows' lengths
 void clear(uint time)
 {
-    for (uint unit = gl_LocalInvocationID.x; unit < HIDDEN; unit += WORKGROUP)
-        [[unroll]] for (uint r = 0; r < ROWS; ++r)
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r)
             if (first_row + r < BATCH && time >= lengths_of_tile[r]) store_sequence(time, r, unit, number(0.0));
 }
 
 // The last valid step's state (0 for a row without steps), or what the next dispatch needs
-void end(uint steps)
+void end(uint h_slot)
 {
-    uint h_slot = min(chunk.last_step, steps) & 1;
-    for (uint unit = gl_LocalInvocationID.x; unit < HIDDEN; unit += WORKGROUP) {
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP) {
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             uint row = first_row + r;
             if (row < BATCH) {
                 if (chunk.last_step < STEPS) keep_state(h_slot, r, unit);
@@ -186,7 +211,11 @@ void main()
     uint tiles = (BATCH + ROWS - 1) / ROWS;
     direction = gl_WorkGroupID.y;
     first_row = gl_WorkGroupID.x * ROWS;
-    tile_state = (direction * tiles + gl_WorkGroupID.x) * SLOTS * ROWS * HIDDEN_VECS;
+    uint tile = direction * tiles + gl_WorkGroupID.x;
+    tile_state = tile * SLOTS * ROWS * HIDDEN_VECS;
+    first_unit = gl_WorkGroupID.z * PART_UNITS;
+    end_unit = min(first_unit + PART_UNITS, HIDDEN);
+    if (!begin_grid(tile)) return;
 
     uint steps = 0;
     uint shortest = STEPS;
@@ -196,16 +225,21 @@ void main()
         steps = max(steps, length);
         if (first_row + r < BATCH) shortest = min(shortest, length);
     }
-    begin(steps);
-    for (uint step = chunk.first_step; step < min(chunk.last_step, steps); ++step) {
+    // Stepped, the state before the first step has a dispatch of its own, and so has each phase of a step
+    bool starts = STEPPED ? chunk.last_step == 0 : chunk.first_step == 0;
+    if (!STEPPED || starts) begin(starts, min(chunk.first_step, steps) & 1);
+    for (uint step = chunk.first_step; step < min(chunk.last_step, steps) && !gave_up; ++step) {
 #ifdef PAIRS  // whose code is long; in line once
-        for (uint phase = 0; phase < PHASES; ++phase) run_phase(phase, step);
+        for (uint phase = 0; phase < PHASES; ++phase)
+            if (!STEPPED || chunk.phase == phase) run_phase(phase, step);
 #else
-        run_phase(0, step);
-        if (PHASES == 2) run_phase(1, step);
+        if (!STEPPED || chunk.phase == 0) run_phase(0, step);
+        if (PHASES == 2 && (!STEPPED || chunk.phase == 1)) run_phase(1, step);
 #endif
     }
+    if (STEPPED && (starts || chunk.phase + 1 < PHASES)) return;
     if (HAS_SEQUENCE != 0 && HAS_LENGTHS != 0)
         for (uint time = max(chunk.first_step, shortest); time < chunk.last_step; ++time) clear(time);
-    end(steps);
+    end(min(chunk.last_step, steps) & 1);
+    end_grid();
 }

@@ -33,7 +33,11 @@ SCHEDULES = {
     "default": Options(),
     "fused": Options(fused=True),
     "projected": Options(fused=False),
-    "chunked": Options(fused=False, chunk_steps=2),
+    "chunked": Options(schedule="sequence", fused=False, chunk_steps=2, workspace_bytes=20000),
+    "stepped": Options(schedule="stepped", fused=False),
+    "stepped, fused": Options(schedule="stepped", fused=True, parts=3),
+    "persistent": Options(schedule="persistent", fused=False, rows=32),
+    "persistent, chunked": Options(schedule="persistent", chunk_steps=2, units_at_once=1, rows=32),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
     "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
@@ -41,6 +45,8 @@ SCHEDULES = {
     "plain fused": Options(lanes=False, fused=True, rows=3),
     "plain in a buffer": Options(lanes=False, shared_state=False, workgroup=64),
     "plain chunked": Options(lanes=False, fused=False, chunk_steps=2, workgroup=1),
+    "plain stepped": Options(lanes=False, schedule="stepped", workgroup=32),
+    "plain persistent": Options(lanes=False, schedule="persistent", workgroup=32, rows=8),
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import vkdml
 from tests.support import SCHEDULES, gru_desc
-from vkdml import element_types, schedule
+from vkdml import element_types, schedule, tiling
 from vkdml.kernels import load
 from vkdml.problem import from_desc
 from vkdml.vulkan import DeviceInfo
@@ -41,12 +41,17 @@ def test_plan(problem, info, options):
     options = replace(options, workgroup=None)  # forced ones need not suit every device
     plan = schedule.plan(problem, info, options)
     assert plan == schedule.plan(problem, info, options)
-    check_chunks(problem, plan)
-    for dispatch in plan.initialize + plan.execute:
+    check_chunks(problem, plan.execute)
+    if plan.fallback:
+        check_chunks(problem, plan.fallback)
+    for dispatch in plan.initialize + plan.execute + plan.fallback:
         constants = dispatch.constants
         assert set(load(dispatch.kernel).constant_ids) <= set(constants)
         assert constants["WORKGROUP"] <= info.max_workgroup_invocations
         assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
+        if "PARTS" in constants:
+            assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
+            assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         assert len(dispatch.buffers) <= info.max_storage_buffers
         if info.driver == "llvmpipe" and "STEPS" in constants:
             assert iterations(problem, constants, dispatch) <= 65535
@@ -56,41 +61,62 @@ def test_plan(problem, info, options):
             assert constants["WORKGROUP"] % constants["LANES"] == 0
             assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load % constants["LANES"] == 0
         if dispatch.kernel.startswith("sequence") and constants["SHARED_STATE"]:
+            assert constants["PARTS"] == 1
             state = constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load
             assert state * problem.element.real4_bytes <= info.max_shared_memory
     assert all(size <= info.max_storage_buffer_range for size in plan.internal.values())
-    assert plan.internal.get(schedule.GATES, 0) <= schedule.WORKSPACE_BYTES
+    assert plan.internal.get(tiling.GATES, 0) <= options.workspace_bytes
+    assert (plan.gave_up is not None) == bool(plan.fallback)
 
 
 def iterations(problem, constants, dispatch):
     """Of all loops of an invocation, each with its last check, as llvmpipe counts them; more than it may be, never less."""
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
-    inputs, hidden = (constants[f"{name}_LOADS"] // per_block + 1 for name in ("INPUT", "HIDDEN"))
+    of_block = per_block // constants["LOADS_IN_LINE"] + 2
+    inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
         return inputs
     phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
-    # In pairs rows are a loop, and LSTM's five activations have up to 30 iterations each
-    rows = (constants["ROWS"] * 151 + 1) * problem.element.pairs
-    units = constants["UNITS"] // constants["WORKGROUP"] + 1
-    steps = dispatch.push[1] - dispatch.push[0] + 1
-    return steps * (phases * units * (hidden + inputs * constants["FUSED"] + 1 + rows) + 1) + 3 * units
+    tile = constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
+    if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
+        tile += constants["ROWS"] * 150
+    units = constants["PART_UNITS"] // constants["WORKGROUP"]
+    unit_tiles = units // constants["UNITS_AT_ONCE"]
+    meetings = 32 + 1 if constants["SPINS"] else 0
+    cleared = units * (constants["ROWS"] + 1) + 1 if constants["HAS_LENGTHS"] else 0
+    steps = dispatch.push[1] - dispatch.push[0]
+    of_step = phases * (unit_tiles * (hidden + inputs * constants["FUSED"] + tile) + meetings + 1) + cleared + 1
+    return steps * of_step + constants["SPINS"] + 2 * (units + 1) * (constants["ROWS"] + 1)
 
 
-def check_chunks(problem, plan):
-    """The time loop's dispatches cover all steps once, in order, each after its own projection."""
-    loops = [dispatch for dispatch in plan.execute if dispatch.kernel.startswith("sequence")]
-    ends = [0, *[dispatch.push[1] for dispatch in loops]]
-    assert [dispatch.push[0] for dispatch in loops] == ends[:-1]
-    assert ends[-1] == problem.steps
-    if len(plan.execute) > len(loops):
-        assert [dispatch.push for dispatch in plan.execute[::2]] == [dispatch.push for dispatch in loops]
-        for projection in plan.execute[::2]:
-            rows = projection.groups[1] * projection.constants["ROWS"]
-            assert rows >= (projection.push[1] - projection.push[0]) * problem.batch
+def check_chunks(problem, dispatches):
+    """The time loop's dispatches cover all steps once, in order, each after a projection of its steps."""
+    projected, done, phase = 0, 0, 0
+    for dispatch in dispatches:
+        first, last, its_phase, gates_step = dispatch.push
+        if dispatch.kernel.startswith("input_projection"):
+            assert (first, gates_step) == (projected, projected)
+            projected, gates_first = last, first
+            rows = dispatch.groups[1] * dispatch.constants["ROWS"]
+            assert rows >= (last - first) * problem.batch
+            continue
+        constants = dispatch.constants
+        if not constants["FUSED"] and last:
+            assert gates_first == gates_step <= first < last <= projected
+        if constants["PARTS"] > 1 and not constants["SPINS"]:
+            if last == 0:
+                assert dispatch is dispatches[0]
+                continue
+            assert (last - first, its_phase) == (1, phase)
+            phase = (phase + 1) % problem.loop.phases
+        assert first == done
+        done = last if phase == 0 else first
+    assert done == problem.steps
 
 
 def test_a_gpu_gets_no_shuffles_and_shared_state():
-    execute = schedule.plan(from_desc(gru_desc(10, 4, 64, 128)), replace(SMALLEST, subgroup_size=32, subgroup_shuffle=True)).execute
+    info = replace(SMALLEST, subgroup_size=32, subgroup_shuffle=True)
+    execute = schedule.plan(from_desc(gru_desc(10, 4, 64, 128)), info, vkdml.Options(schedule="sequence", fused=False)).execute
     assert [dispatch.kernel for dispatch in execute] == ["input_projection", "sequence_gru"]
     assert execute[1].constants["SHARED_STATE"] == 1
 

@@ -2,10 +2,13 @@
 // behind the weights. Bind INPUT_WEIGHTS_BINDING before including.
 layout(binding = INPUT_WEIGHTS_BINDING) readonly buffer InputWeights { uvec4 input_weights[]; };
 
-real4 input_bias(uint direction, uint unit)
+void set_input_bias(out real4 acc[TILE], uint direction, uint unit)
 {
-    uint i = DIRECTIONS * INPUT_LOADS * GATES * UNITS + direction * UNITS + unit;
-    return GET_REAL4(input_weights, i);
+    [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
+        uint i = DIRECTIONS * INPUT_LOADS * GATES * UNITS + direction * UNITS + unit + u * WORKGROUP;
+        real4 bias = GET_REAL4(input_weights, i);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) acc[u * ROWS + r] = bias;
+    }
 }
 
 #define DOT_NAME dot_input

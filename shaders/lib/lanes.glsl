@@ -8,6 +8,10 @@ layout(constant_id = 40) const uint LANES = 1;  // subgroup width
 #define LANE gl_SubgroupInvocationID
 #define FROM_LANE(value, lane) subgroupShuffle(value, lane)
 const uint LOADS_PER_BLOCK = LANES / VECS_PER_LOAD;
+layout(constant_id = 41) const uint LOADS_IN_LINE = 1;  // of a block's loads, not in a loop; divides them
+#define LOAD_LOOP [[dont_unroll]]
 #else
 const uint LOADS_PER_BLOCK = 1;
+const uint LOADS_IN_LINE = 1;
+#define LOAD_LOOP [[unroll]]
 #endif

@@ -1,6 +1,7 @@
 // real as an unevaluated sum of two floats, the second at most half a unit in the last place of the first (Dekker 1971;
 // Hida, Li and Bailey's QD library). `precise` keeps compilers from rearranging; fma is not used, because not every driver
 // rounds it once. Infinities and NaN end in the first float, with a second of 0.
+const uint REAL4_WORDS = 8;
 #define real vec2
 struct real4 { vec4 hi; vec4 lo; };
 

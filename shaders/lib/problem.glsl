@@ -3,6 +3,7 @@
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;      // invocations in a workgroup
 layout(constant_id = 2) const uint ROWS = 1;           // rows that one invocation computes for each weight it loads
+layout(constant_id = 1) const uint UNITS_AT_ONCE = 1;  // units that one invocation computes for each h or x it loads
 layout(constant_id = 3) const uint STEPS = 1;          // the time dimension, T
 layout(constant_id = 4) const uint BATCH = 1;
 layout(constant_id = 5) const uint INPUTS = 1;         // input size, I
@@ -11,7 +12,7 @@ layout(constant_id = 7) const uint DIRECTIONS = 1;
 layout(constant_id = 8) const uint GATES = 1;
 layout(constant_id = 9) const uint INPUT_LOADS = 1;    // loads of weights for a row of X (weights.glsl), whole blocks of LANES
 layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // for a row of h, likewise
-layout(constant_id = 11) const uint UNITS = 1;         // HIDDEN rounded up to whole workgroups
+layout(constant_id = 11) const uint UNITS = 1;         // HIDDEN rounded up to whole tiles of workgroups
 layout(constant_id = 12) const uint REVERSE = 0;       // bit d set: direction d runs from a row's last valid step to its first
 layout(constant_id = 13) const uint HAS_LENGTHS = 0;
 layout(constant_id = 14) const uint LENGTHS_STRIDE_B = 0;
@@ -23,10 +24,12 @@ layout(constant_id = 17) const uint INPUT_STRIDE_I = 0;
 #include "elements.glsl"
 #include "weights.glsl"
 #include "lanes.glsl"
+const uint TILE = UNITS_AT_ONCE * ROWS;
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 
-// This dispatch runs the steps [first_step, last_step) of the time loop.
-layout(push_constant) uniform Chunk { uint first_step; uint last_step; } chunk;
+// This dispatch runs the steps [first_step, last_step) of the time loop; stepped, one phase of a step.
+// `gates` starts with gates_step.
+layout(push_constant) uniform Chunk { uint first_step; uint last_step; uint phase; uint gates_step; } chunk;
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 

@@ -4,6 +4,7 @@
 #ifdef PAIRS
 #include "pairs.glsl"
 #else
+const uint REAL4_WORDS = 4;
 #define real float
 #define real4 vec4
 
@@ -22,7 +23,11 @@ real component(real4 v, uint i) { return v[i]; }
 void set_component(inout real4 v, uint i, real x) { v[i] = x; }
 void add_dot(inout real4 acc, uint i, real4 a, real4 b) { acc[i] += dot(a, b); }
 #define ZERO4 vec4(0)
+#ifdef SHUFFLE  // CPU drivers index arrays as fast by variables as by constants, and compile a loop faster
+#define ROW_LOOP [[dont_unroll]]
+#else
 #define ROW_LOOP [[unroll]]
+#endif
 
 // Buffers of real4 are declared as uvec4s.
 #define GET_REAL4(buffer, i) uintBitsToFloat(buffer[i])

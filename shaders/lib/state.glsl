@@ -75,9 +75,16 @@ void keep_state(uint slot, uint row, uint unit)
     if (IN_SHARED) put_component(tile_state + state_vec(slot, row) + unit / 4, unit % 4, load_state(slot, row, unit));
 }
 
-// All invocations of the workgroup see what any of them stored before.
+// All invocations of the workgroup see what any of them stored before. One subgroup needs less than a workgroup of several:
+// llvmpipe runs a shader with a workgroup's barrier at half the speed.
 void state_barrier()
 {
+#ifdef SHUFFLE
+    if (WORKGROUP == LANES) {
+        subgroupBarrier();
+        return;
+    }
+#endif
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
                    gl_SemanticsAcquireRelease);
 }

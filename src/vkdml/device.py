@@ -25,6 +25,8 @@ except ImportError as error:
 
 T = TypeVar("T")
 
+_FAILURES_ACCEPTED = 3
+
 
 def select_device(device: int | str | None) -> DeviceInfo:
     """A device by its index, by a part of its name, or by default VKDML_DEVICE's (either), or a real GPU, or the first.
@@ -50,13 +52,15 @@ class Buffer:
     """Device memory for one tensor, with a view of it that the host can write and read between submissions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
-    record_readback move it. `upload` and `download` do both at once.
+    record_readback move it. `upload` and `download` do both at once. A CPU driver's memory is the host's: there is no copy,
+    and moving does nothing.
     """
 
     def __init__(self, gpu: Gpu, size_in_bytes: int) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
-        self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32)))
+        kind = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
+        self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
         self._bytes = self._tensor.data().view(np.uint8)
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
@@ -114,7 +118,7 @@ class Commands:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._submissions: list[Any] = []
+        self._parts: list[Callable[[], object]] = []
         self._checks: list[Callable[[], None]] = []
         self._start_submission()
 
@@ -123,19 +127,21 @@ class Commands:
         self._read: set[Buffer] = set()
         self._written: set[Buffer] = set()
         self._copied: set[Buffer] = set()
-        self._open = False
+        self._submission: Any = None
 
     def _record(self, operation: Any) -> None:
-        if not self._open:
-            self._submissions.append(_driver_call(self._gpu._manager.sequence))
-            self._open = True
-        _driver_call(lambda: self._submissions[-1].record(operation))
+        if self._submission is None:
+            self._submission = _driver_call(self._gpu._manager.sequence)
+            self._parts.append(self._submission.eval)
+        _driver_call(lambda: self._submission.record(operation))
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
         self._checks.append(check)
 
     def upload(self, buffer: Buffer) -> None:
+        if self._gpu.host_memory:
+            return
         if buffer in self._uploaded | self._read | self._written | self._copied:
             self._start_submission()
         self._record(kp.OpTensorSyncDevice([buffer._tensor]))
@@ -150,18 +156,61 @@ class Commands:
         self._written |= kernel.writes
 
     def readback(self, buffer: Buffer) -> None:
+        if self._gpu.host_memory:
+            return
         if buffer in self._uploaded | self._copied:
             self._start_submission()
         self._record(kp.OpTensorSyncLocal([buffer._tensor]))
         self._copied.add(buffer)
+
+    def attempt(self, attempt: Attempt) -> None:
+        self._start_submission()
+        self._parts.append(attempt.execute)
 
     def execute(self) -> None:
         """Run all of it and wait."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            for submission in self._submissions:
-                _driver_call(submission.eval)
+            for part in self._parts:
+                _driver_call(part)
+
+
+class Attempt:
+    """Dispatches that may give up, as a word of a buffer then says, and others that do their work instead.
+
+    What gives up often is not tried any more: it costs the time of both.
+    """
+
+    def __init__(self, gpu: Gpu, dispatches: Callable[[Commands], None], gave_up: tuple[Buffer, int],
+                 fallback: Callable[[Commands], None]) -> None:
+        self._gpu = gpu
+        self._buffer, self._word = gave_up
+        self._record_fallback = fallback
+        self._fallback: Commands | None = None
+        self._failures = 0
+        self._reset()
+        self._commands = Commands(gpu)
+        dispatches(self._commands)
+        self._commands.readback(self._buffer)
+
+    def _reset(self) -> None:
+        self._buffer.host(np.uint32)[self._word:] = 0
+        clear = Commands(self._gpu)
+        clear.upload(self._buffer)
+        clear.execute()
+
+    def execute(self) -> None:
+        if self._failures < _FAILURES_ACCEPTED:
+            self._commands.execute()
+            if not self._buffer.host(np.uint32)[self._word]:
+                return
+            self._failures += 1
+            self._reset()
+        if self._fallback is None:
+            self._fallback = Commands(self._gpu)
+            self._record_fallback(self._fallback)
+        self._fallback.execute()
 
 
 class Gpu:
@@ -169,6 +218,7 @@ class Gpu:
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
+        self.host_memory = info.is_cpu  # the device's memory is the host's: nothing is copied
         self.lock = threading.RLock()  # nothing in kp is thread-safe
         self._manager = _driver_call(lambda: kp.Manager(info.index))
         self.placeholder = Buffer(self, 16)

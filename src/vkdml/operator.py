@@ -18,7 +18,7 @@ from . import activations, elementwise, schedule, vulkan
 from . import problem as problems
 from .checks import MAX_TENSOR_BYTES, CheckedOperator, unwrap_operator
 from .descs import DML_EXECUTION_FLAGS
-from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .device import Attempt, Buffer, Commands, Gpu, Kernel, open_device, select_device
 from .elementwise import ElementwiseProblem
 from .errors import InvalidArgumentError
 from .pairs import check_pairs
@@ -66,10 +66,25 @@ class CompiledOperator:
     def output_fields(self) -> tuple[str, ...]:
         return self.problem.outputs
 
-    def record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
+    def record_initialization(self, commands: Commands, bound: dict[str, Buffer]) -> None:
+        self._record(commands, self.plan.initialize, bound)
+
+    def record_execution(self, commands: Commands, bound: dict[str, Buffer]) -> None:
+        if self.plan.gave_up is None:
+            self._record(commands, self.plan.execute, bound)
+            return
+        name, word = self.plan.gave_up
+        commands.attempt(Attempt(
+            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal_buffers()[name], word),
+            lambda commands: self._record(commands, self.plan.fallback, bound)))
+
+    def _internal_buffers(self) -> dict[str, Buffer]:
         if not self._internal:
             self._internal = {name: Buffer(self.gpu, size) for name, size in self.plan.internal.items()}
-        buffers = bound | self._internal | {NONE: self.gpu.placeholder}
+        return self._internal
+
+    def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
+        buffers = bound | self._internal_buffers() | {NONE: self.gpu.placeholder}
         for dispatch in dispatches:
             commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
 
@@ -195,7 +210,7 @@ class CommandRecorder:
                                        "all of them bound")
         _check_aliases(problem, table.bound)
         if isinstance(dispatchable, OperatorInitializer):
-            dispatchable.compiled.record(self._commands, dispatchable.compiled.plan.initialize, table.bound)
+            dispatchable.compiled.record_initialization(self._commands, table.bound)
             self._initialized.append(dispatchable.compiled)
             return
         if not dispatchable.is_initialized and dispatchable not in self._initialized:
@@ -203,7 +218,7 @@ class CommandRecorder:
                                        "its initializer recorded first")
         if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
             self._check_lengths(problem, table.bound["SequenceLengthsTensor"])
-        dispatchable.record(self._commands, dispatchable.plan.execute, table.bound)
+        dispatchable.record_execution(self._commands, table.bound)
 
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers."""

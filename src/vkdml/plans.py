@@ -27,11 +27,16 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Plan:
-    """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator."""
+    """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
+
+    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then.
+    """
 
     initialize: tuple[Dispatch, ...]
     execute: tuple[Dispatch, ...]
     internal: dict[str, int]
+    fallback: tuple[Dispatch, ...] = ()
+    gave_up: tuple[str, int] | None = None
 
 
 def ceil_div(value: int, divisor: int) -> int:
@@ -60,7 +65,7 @@ def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None
         if size > limit:
             raise InvalidArgumentError(problem.operator, name, f"{size} bytes",
                                        f"at most {limit}, the largest storage buffer of {info.name}")
-    for dispatch in plan.initialize + plan.execute:
+    for dispatch in plan.initialize + plan.execute + plan.fallback:
         if len(dispatch.buffers) > info.max_storage_buffers:
             raise InvalidArgumentError(problem.operator, dispatch.kernel, f"{len(dispatch.buffers)} storage buffers",
                                        f"at most {info.max_storage_buffers} on {info.name}")

@@ -6,6 +6,7 @@ No device is opened here; that is `device`'s work.
 from __future__ import annotations
 
 import ctypes
+import os
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ NO_LOADER = f"no Vulkan loader (libvulkan.so.1); install one and a driver, {_INS
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A Vulkan device and its limits. Sizes are in bytes; `index` is its place in the loader's list."""
+    """A Vulkan device and its limits. Sizes are in bytes; `index` is its place in the loader's list; `cores` are this process's,
+    for a CPU driver.
+    """
 
     index: int
     name: str
@@ -32,6 +35,7 @@ class DeviceInfo:
     max_shared_memory: int
     max_storage_buffer_range: int
     max_storage_buffers: int
+    cores: int = 1
 
     @property
     def is_cpu(self) -> bool:
@@ -161,4 +165,5 @@ def _query(vk: ctypes.CDLL, index: int, handle: int | None) -> DeviceInfo | None
         max_shared_memory=limits.maxComputeSharedMemorySize,
         max_storage_buffer_range=limits.maxStorageBufferRange,
         max_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
+        cores=len(os.sched_getaffinity(0)),
     )

@@ -1,0 +1,100 @@
+"""What a tiling takes, in seconds: a small model by which `schedule` chooses. It need only rank tilings.
+
+A subgroup's time is that of its loads, its products and its gate math; workgroups are spread over the device's workers. The
+rates are measured (docs/performance.md says how) for the CPU drivers; those for GPUs are guesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .plans import ceil_div
+from .problem import Problem
+from .tiling import PERSISTENT, STEPPED, Tiling, loads_per_block
+from .vulkan import DeviceInfo
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row.
+    gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
+    dispatch, with the wait for it.
+    """
+
+    load: float
+    product: float
+    gate_math: float
+    meeting: float
+    submission: float
+    in_line: bool = False  # whether a block's loads are faster in line than in a loop
+
+
+_RATES = {
+    "llvmpipe": Rates(load=25e-9, product=2e-9, gate_math=200e-9, meeting=1e-6, submission=60e-6),
+    "SwiftShader driver": Rates(load=12e-9, product=5e-9, gate_math=200e-9, meeting=1e-6, submission=60e-6, in_line=True),
+}
+_OTHER_CPU = _RATES["llvmpipe"]
+_GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
+_GPU_WORKERS = 256  # subgroups that run side by side
+_PAIR_PRODUCT = 20  # of pairs, by products of floats
+
+
+def rates(info: DeviceInfo) -> Rates:
+    return _RATES.get(info.driver, _OTHER_CPU) if info.is_cpu else _GPU
+
+
+def workers(info: DeviceInfo) -> int:
+    """Subgroups that run side by side."""
+    return info.cores if info.is_cpu else _GPU_WORKERS
+
+
+def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps: int) -> float:
+    """Of input_projection for so many time steps."""
+    tiles = ceil_div(steps * problem.batch, tiling.projection_rows) * problem.directions
+    unit_tiles = tiling.units // (tiling.workgroup * tiling.units_at_once)
+    of_tile = _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.projection_rows)
+    return _spread(info, tiling, tiles * unit_tiles, of_tile)
+
+
+def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
+    """Of one time step."""
+    rate = rates(info)
+    of_tile = _dot_seconds(problem, info, tiling, tiling.hidden_loads, tiling.rows)
+    of_tile += tiling.rows * tiling.units_at_once * rate.gate_math
+    if tiling.fused:
+        of_tile += _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.rows)
+    of_part = tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
+    seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
+    if tiling.schedule == PERSISTENT:
+        seconds += problem.loop.phases * rate.meeting
+    if tiling.schedule == STEPPED:
+        seconds += problem.loop.phases * rate.submission
+    return seconds
+
+
+def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
+    """Of an execution."""
+    total = problem.steps * step_seconds(problem, info, tiling)
+    dispatches = 1 if tiling.schedule == STEPPED else ceil_div(problem.steps, tiling.chunk_steps)
+    if not tiling.fused:
+        total += projection_seconds(problem, info, tiling, problem.steps)
+        dispatches += ceil_div(problem.steps, tiling.gates_steps)
+    return total + dispatches * rates(info).submission
+
+
+def _dot_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, loads: int, rows: int) -> float:
+    """Of a subgroup's products of `rows` vectors with all gates' weights of its units."""
+    rate, element = rates(info), problem.element
+    gates = len(problem.cell.gates) * tiling.units_at_once
+    vectors = rows * element.vecs_per_load  # loaded once a block in the lanes kernels, by each phase
+    vectors = vectors * problem.loop.phases / (loads_per_block(problem, tiling.lanes) if tiling.lanes > 1 else 1)
+    product = rate.product * (_PAIR_PRODUCT if element.pairs else 1)
+    return loads * ((gates + vectors) * rate.load + gates * rows * element.vecs_per_load * product)
+
+
+def _spread(info: DeviceInfo, tiling: Tiling, workgroups: int, of_subgroup: float) -> float:
+    """Seconds of so many workgroups, each of whose subgroups takes `of_subgroup`."""
+    subgroups = ceil_div(tiling.workgroup, info.subgroup_size)
+    if info.is_cpu:  # a worker runs whole workgroups
+        return ceil_div(workgroups, workers(info)) * subgroups * of_subgroup
+    return ceil_div(workgroups * subgroups, workers(info)) * of_subgroup

@@ -1,0 +1,138 @@
+"""A tiling -> the dispatches that run it, with the kernels' specialization. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name
+from .problem import Problem
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, PERSISTENT, SPINS, STATE, STEPPED, Tiling
+from .vulkan import DeviceInfo
+
+_PACK_WORKGROUP = 64
+
+
+def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed: str) -> Dispatch:
+    recurrent = packed == PACKED_HIDDEN
+    peephole = _given(problem, "PeepholeTensor") if recurrent else NONE
+    columns = problem.hidden if recurrent else problem.input_size
+    column_loads = tiling.hidden_loads if recurrent else tiling.input_loads
+    constants = {
+        "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "HIDDEN": problem.hidden, "UNITS": tiling.units, "COLUMNS": columns, "COLUMN_LOADS": column_loads,
+        "ELEMENT": problem.element.shader_id,
+        "HAS_BIAS": int(problem.has("BiasTensor")), "IS_RECURRENT": int(recurrent), "SPLIT_BIAS": problem.loop.split_bias,
+        "PEEPHOLES": problem.cell.peepholes if peephole != NONE else 0,
+        **_strides(problem, field, "WEIGHT", (1, 2, 3), ("D", "ROW", "COLUMN")),
+        **_strides(problem, "BiasTensor", "BIAS", (2, 3), ("D", "ROW")),
+        **_strides(problem, "PeepholeTensor", "PEEPHOLE", (2, 3), ("D", "ROW")),
+    }
+    invocations = tiling.internal(problem)[packed] // problem.element.real4_bytes
+    groups = min(ceil_div(invocations, _PACK_WORKGROUP), info.max_workgroup_count)
+    buffers = (field, _given(problem, "BiasTensor"), peephole, packed)
+    return Dispatch(kernel_name("pack", problem), constants, buffers, (packed,), (groups, 1, 1))
+
+
+def time_loop(problem: Problem, tiling: Tiling) -> tuple[Dispatch, ...]:
+    """All dispatches of an execution, in order."""
+    step = _sequence(problem, tiling)
+    dispatches = [step(0, 0, 0, 0)] if tiling.schedule == STEPPED else []  # the state before the first step
+    gates_steps = problem.steps if tiling.fused else tiling.gates_steps
+    for first, last in _chunks(0, problem.steps, gates_steps):
+        if not tiling.fused:
+            dispatches.append(_projection(problem, tiling, first, last))
+        dispatches += [step(*chunk, phase, first) for chunk in _chunks(first, last, tiling.chunk_steps)
+                       for phase in range(problem.loop.phases if tiling.schedule == STEPPED else 1)]
+    return tuple(dispatches)
+
+
+def _chunks(first: int, last: int, most: int) -> list[tuple[int, int]]:
+    return [(start, min(start + most, last)) for start in range(first, last, most)]
+
+
+def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Dispatch:
+    rows = tiling.projection_rows
+    return Dispatch(
+        kernel=kernel_name("input_projection", problem, tiling.lanes),
+        constants=_constants(problem, tiling) | {"ROWS": rows},
+        buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
+        writes=(GATES,),
+        groups=(tiling.units // (tiling.workgroup * tiling.units_at_once), ceil_div((last - first) * problem.batch, rows),
+                problem.directions),
+        push=(first, last, 0, first),
+    )
+
+
+def _sequence(problem: Problem, tiling: Tiling) -> Callable[..., Dispatch]:
+    """A dispatch of the time loop for push constants: first and last step, phase, the step that `gates` starts with."""
+    lengths, hidden_init, *outputs = (_given(problem, field) for field in (
+        "SequenceLengthsTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"))
+    cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor")
+                  if field in problem.tensors]
+    constants = _constants(problem, tiling)
+    return lambda *push: Dispatch(
+        kernel=kernel_name(f"sequence_{problem.cell.kernel}", problem, tiling.lanes),
+        constants=constants,
+        buffers=("InputTensor" if tiling.fused else GATES, PACKED_INPUT if tiling.fused else NONE, PACKED_HIDDEN, lengths,
+                 hidden_init, *outputs, STATE, *cell_state),
+        writes=(*outputs, STATE, *cell_state[1:]),
+        groups=(tiling.tiles(problem), problem.directions, tiling.parts),
+        push=push,
+    )
+
+
+def _constants(problem: Problem, tiling: Tiling) -> dict[str, int]:
+    """The specialization of the time loop's kernels, by the names in shaders/."""
+    return {
+        "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows,
+        "UNITS_AT_ONCE": tiling.units_at_once, "LOADS_IN_LINE": tiling.loads_in_line,
+        "PARTS": tiling.parts, "PART_UNITS": tiling.part_units, "SPINS": SPINS if tiling.schedule == PERSISTENT else 0,
+        "STEPS": problem.steps, "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,
+        "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "ELEMENT": problem.element.shader_id, "UNITS": tiling.units,
+        "INPUT_LOADS": tiling.input_loads, "HIDDEN_LOADS": tiling.hidden_loads,
+        "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
+        "FUSED": int(tiling.fused), "SLOTS": problem.loop.slots, "SHARED_STATE": int(tiling.shared_state),
+        "LINEAR_BEFORE_RESET": int(problem.flags.get("LinearBeforeReset", False)),
+        "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
+        "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")),
+        "HAS_CLIP": int(problem.clip is not None), "CLIP": float_bits(problem.clip or 0.0),
+        **_activation_constants(problem),
+        **{f"HAS_{prefix}": int(problem.has(field)) for field, prefix, _, _ in _IN_PLACE},
+        **{name: value for row in _IN_PLACE for name, value in _strides(problem, *row).items()},
+    }
+
+
+# The tensors that the time loop reads and writes in place: field, name in the shaders, dimensions and their letters
+_IN_PLACE = (
+    ("InputTensor", "INPUT", (1, 2, 3), "TBI"),
+    ("HiddenInitTensor", "INITIAL_H", (1, 2, 3), "DBH"),
+    ("OutputSequenceTensor", "SEQUENCE", (0, 1, 2, 3), "TDBH"),
+    ("OutputSingleTensor", "SINGLE", (1, 2, 3), "DBH"),
+    ("SequenceLengthsTensor", "LENGTHS", (3,), "B"),
+    ("CellMemInitTensor", "INITIAL_C", (1, 2, 3), "DBH"),
+    ("OutputCellSingleTensor", "CELL_SINGLE", (1, 2, 3), "DBH"),
+)
+
+
+def _given(problem: Problem, field: str) -> str:
+    return field if problem.has(field) else NONE
+
+
+def _strides(problem: Problem, field: str, prefix: str, dims: Sequence[int], letters: Sequence[str]) -> dict[str, int]:
+    strides = problem.tensor(field).strides if problem.has(field) else (0, 0, 0, 0)
+    return {f"{prefix}_STRIDE_{letter}": strides[dim] for dim, letter in zip(dims, letters)}
+
+
+def _activation_constants(problem: Problem) -> dict[str, int]:
+    """f, g (and h) of each direction at 3 * direction + place; a single direction's stand for both."""
+    constants = {}
+    for place in range(6):
+        direction, index = divmod(place, 3)
+        fused = None
+        if index < problem.cell.activations:
+            fused = problem.activation(min(direction, problem.directions - 1), index)
+        constants[f"ACTIVATION_{place}"] = fused.activation.shader_id if fused else 0
+        constants[f"PARAM_A_{place}"] = float_bits(fused.a if fused else 0.0)
+        constants[f"PARAM_B_{place}"] = float_bits(fused.b if fused else 0.0)
+    return constants

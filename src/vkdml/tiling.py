@@ -1,0 +1,131 @@
+"""How a time loop is cut: rows, units, parts and chunks, and the sizes that follow. Pure; `schedule` chooses among tilings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .plans import ceil_div, round_up
+from .problem import Problem
+from .vulkan import DeviceInfo
+
+PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
+
+SEQUENCE, STEPPED, PERSISTENT = "sequence", "stepped", "persistent"
+
+# llvmpipe ends all loops of an invocation, silently, after 65535 iterations of them together.
+_MOST_LOOP_ITERATIONS = {"llvmpipe": 60000}
+_PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
+SPINS = 8192            # bound on a persistent dispatch's slow waiting (shaders/lib/grid.glsl)
+_QUICK_SPINS = 32       # of a barrier there
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """One way to run a problem.
+
+    rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
+    parts: workgroups that share a tile's units. loads_in_line: of a block's loads, how many the code has in line.
+    chunk_steps: most time steps of a dispatch of the loop. gates_steps: of input_projection, whose result is `gates`.
+    units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or h, whole blocks of `lanes` vec4s.
+    """
+
+    schedule: str
+    lanes: int
+    fused: bool
+    rows: int
+    units_at_once: int
+    parts: int
+    workgroup: int
+    loads_in_line: int
+    shared_state: bool
+    units: int
+    input_loads: int
+    hidden_loads: int
+    projection_rows: int = 1
+    chunk_steps: int = 1
+    gates_steps: int = 0
+
+    @property
+    def part_units(self) -> int:
+        """Units of a part, whole tiles."""
+        tile = self.workgroup * self.units_at_once
+        return ceil_div(self.units // tile, self.parts) * tile
+
+    def tiles(self, problem: Problem) -> int:
+        return ceil_div(problem.batch, self.rows)
+
+    def internal(self, problem: Problem) -> dict[str, int]:
+        """Bytes of the buffers that are not the user's."""
+        gates, real4 = len(problem.cell.gates), problem.element.real4_bytes
+        has_peephole = problem.has("PeepholeTensor")
+        tiles = problem.directions * self.tiles(problem)
+        sizes = {
+            PACKED_INPUT: problem.directions * self.units * (self.input_loads * gates + 1) * real4,
+            PACKED_HIDDEN: problem.directions * self.units * (self.hidden_loads * gates + 1 + has_peephole) * real4,
+            STATE: tiles * state_bytes(problem, self.rows, self.hidden_loads) + self.grid_words(problem) * 4,
+        }
+        if not self.fused:
+            sizes[GATES] = self.gates_steps * gates_bytes(problem, self.units)
+        return sizes
+
+    def grid_words(self, problem: Problem) -> int:
+        """Words behind the states by which the parts of a persistent tile meet; the first says that they did not."""
+        return 1 + 2 * problem.directions * self.tiles(problem) if self.schedule == PERSISTENT else 0
+
+
+def gates_bytes(problem: Problem, units: int) -> int:
+    """Bytes of `gates` for one time step."""
+    return problem.directions * problem.batch * units * problem.element.real4_bytes
+
+
+def state_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
+    """Bytes of a tile's state."""
+    return problem.loop.slots * rows * hidden_loads * problem.element.vecs_per_load * problem.element.real4_bytes
+
+
+def loads_per_block(problem: Problem, lanes: int) -> int:
+    return max(1, lanes // problem.element.vecs_per_load)
+
+
+def loads(problem: Problem, columns: int, lanes: int) -> int:
+    """Loads of weights for a row of so many columns."""
+    return round_up(ceil_div(columns, 4 * problem.element.vecs_per_load), loads_per_block(problem, lanes))
+
+
+def most_iterations(info: DeviceInfo) -> int:
+    """Loop iterations that an invocation may have in one dispatch."""
+    return _MOST_LOOP_ITERATIONS.get(info.driver, 2**31)
+
+
+def projection_iterations(problem: Problem, tiling: Tiling) -> int:
+    return _dot_iterations(problem, tiling, tiling.input_loads)
+
+
+def step_iterations(problem: Problem, tiling: Tiling) -> int:
+    """Loop iterations of an invocation in a time step, at most. A loop's last check counts too."""
+    of_rows = tiling.rows * tiling.units_at_once if tiling.lanes > 1 or problem.element.pairs else 0
+    if problem.element.pairs:
+        of_rows *= 1 + _PAIR_ITERATIONS
+    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_rows + 2
+    if tiling.fused:
+        of_units += _dot_iterations(problem, tiling, tiling.input_loads)
+    tiles = tiling.part_units // (tiling.workgroup * tiling.units_at_once)
+    waits = _QUICK_SPINS + 2 if tiling.schedule == PERSISTENT else 0
+    clears = _row_iterations(tiling, tiling.part_units) if problem.has("SequenceLengthsTensor") else 0
+    return problem.loop.phases * (tiles * of_units + waits + 2) + clears + 2
+
+
+def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
+    """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
+    padded = tiling.part_units + tiling.hidden_loads * problem.element.vecs_per_load * 4 - problem.hidden
+    return 2 * _row_iterations(tiling, padded) + (SPINS if tiling.schedule == PERSISTENT else 0)
+
+
+def _row_iterations(tiling: Tiling, units: int) -> int:
+    return ceil_div(units, tiling.workgroup) * (tiling.rows + 2) + 1
+
+
+def _dot_iterations(problem: Problem, tiling: Tiling, count: int) -> int:
+    per_block = loads_per_block(problem, tiling.lanes)
+    of_block = 2 + per_block // tiling.loads_in_line if tiling.lanes > 1 else 1
+    return count // per_block * of_block + 1
