@@ -25,7 +25,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-_FAILURES_ACCEPTED = 3
+_LONGEST_PAUSE = 1000  # executions
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
@@ -179,7 +179,7 @@ class Commands:
 class Attempt:
     """Dispatches that may give up, as a word of a buffer then says, and others that do their work instead.
 
-    What gives up often is not tried any more: it costs the time of both.
+    Giving up costs the time of both. So it is tried again only after some executions, twice as many after each failure.
     """
 
     def __init__(self, gpu: Gpu, dispatches: Callable[[Commands], None], gave_up: tuple[Buffer, int],
@@ -188,7 +188,7 @@ class Attempt:
         self._buffer, self._word = gave_up
         self._record_fallback = fallback
         self._fallback: Commands | None = None
-        self._failures = 0
+        self._pause, self._skip = 0, 0
         self._reset()
         self._commands = Commands(gpu)
         dispatches(self._commands)
@@ -201,11 +201,14 @@ class Attempt:
         clear.execute()
 
     def execute(self) -> None:
-        if self._failures < _FAILURES_ACCEPTED:
+        if self._skip:
+            self._skip -= 1
+        else:
             self._commands.execute()
             if not self._buffer.host(np.uint32)[self._word]:
+                self._pause = 0
                 return
-            self._failures += 1
+            self._skip = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
             self._reset()
         if self._fallback is None:
             self._fallback = Commands(self._gpu)

@@ -7,9 +7,11 @@ which it does not support for recurrent operators.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -309,12 +311,17 @@ class Device:
                          options: Options = Options()) -> CompiledOperator:
         """Plan an operator for this device. The flags are hints that change nothing here: sums are always float32.
 
+        options: what to force in the plan. A schedule can be forced by the environment variable VKDML_SCHEDULE too.
+
         Raises InvalidArgumentError for what the device cannot hold, before anything is allocated.
         """
         _check_type("compile_operator", "operator", operator, Operator)
         _check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
+        schedule = os.environ.get("VKDML_SCHEDULE")
+        if schedule and options.schedule is None:
+            options = replace(options, schedule=schedule)
         if operator.problem.element.pairs:
             check_pairs(self._gpu)
         return CompiledOperator(self._gpu, operator.problem, options)
