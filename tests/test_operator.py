@@ -233,6 +233,28 @@ def test_a_device_wrote_the_lengths(device):
     check(huge, ready.results())
 
 
+@pytest.mark.parametrize("linear_before_reset", [False, True])
+def test_parts_that_cannot_meet_give_up(device, linear_before_reset):
+    """More workgroups than run at a time never meet: the operator runs without parts instead, and tries again later."""
+    desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
+    compiled = device.compile_operator(device.create_operator(desc), options=vkdml.Options(schedule="persistent", parts=5000))
+    assert compiled.plan.fallback
+    buffers = {field: device.upload(array) for field, array in case.arrays.items()}
+    outputs = make_outputs(device, compiled)
+    initialize(device, compiled, buffers)
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([buffers.get(field) if field not in compiled.problem.initialized else None for field in compiled.input_fields])
+    table.bind_outputs(list(outputs.values()))
+    recorder = device.create_command_recorder()
+    recorder.record_dispatch(compiled, table)
+    attempt = recorder._commands._parts[-1].__self__
+    for pause in (1, 1, 3, 3, 3, 3, 7):  # after 1, 3, 7 executions
+        recorder.execute()
+        assert attempt._pause == pause
+        check(case, {field: buffer.download(compiled.problem.tensor(field).sizes) for field, buffer in outputs.items()})
+
+
 def test_hazards_end_a_submission(device, monkeypatch):
     """Upload, dispatch and readback of a chain share a submission; what kp cannot order starts a new one."""
     monkeypatch.setattr(device._gpu, "host_memory", False)

@@ -58,10 +58,11 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
             converted[field] = np.ascontiguousarray(array)
             continue
-        if not np.can_cast(array.dtype, dtype, "safe"):
-            raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                       f"{element.name} as X, or a type that converts to it exactly")
-        array = array.astype(dtype, copy=False)
+        if array.dtype is not dtype:
+            if not np.can_cast(array.dtype, dtype, "safe"):
+                raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
+                                           f"{element.name} as X, or a type that converts to it exactly")
+            array = array.astype(dtype, copy=False)
         as_it_lies = array.flags.c_contiguous or element_strides(array) is not None
         converted[field] = array if as_it_lies else np.ascontiguousarray(array)
     return converted, element

@@ -36,6 +36,7 @@ _RATES = {
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
 _GPU_WORKERS = 256  # subgroups that run side by side
+_WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 
 
@@ -66,7 +67,7 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     of_part = tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
     seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
     if tiling.schedule == PERSISTENT:
-        seconds += problem.loop.phases * rate.meeting
+        seconds = _WAITING * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
         seconds += problem.loop.phases * rate.submission
     return seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from .descs import DML_TENSOR_DATA_TYPE
@@ -46,6 +47,7 @@ ALL = (FLOAT32, FLOAT16, BFLOAT16, FLOAT64)
 IN_DIRECTML = tuple(element for element in ALL if element.in_directml)
 
 
+@cache
 def of(dtype: Any) -> ElementType | None:
     """The row of a numpy dtype, or None."""
     return next((element for element in ALL if element.name == getattr(dtype, "name", None)), None)

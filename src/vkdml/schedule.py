@@ -113,8 +113,8 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
             if tiling:
                 found.append(tiling)
     if not found:
-        raise InvalidArgumentError(problem.operator, "RecurrenceTensor.Sizes", f"H = {problem.hidden}, I = {problem.input_size}",
-                                   f"sizes that {info.name} can loop over in one dispatch")
+        raise InvalidArgumentError(problem.operator, "sizes", f"H = {problem.hidden}, I = {problem.input_size}",
+                                   f"ones that {info.name} can loop over in one dispatch")
     return [tiling for tiling in found if tiling.fused == options.fused] or found
 
 
