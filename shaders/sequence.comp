@@ -55,16 +55,18 @@ real4 peephole;  // the unit's, with HAS_PEEPHOLE
 #endif
 
 uint first_row;
-uint lengths_of_tile[ROWS];
 uint x_start[ROWS];
 uint source;  // the state slot that dot_hidden multiplies
 
 #include "lib/dot_input.glsl"
+#define HIDDEN_VECTOR(row, vec) load_state_vec(source, row, vec)
 #define DOT_NAME dot_hidden
 #define DOT_WEIGHTS hidden_weights
+#define DOT_ROWS ROWS
 #define DOT_LOADS HIDDEN_LOADS
-#define DOT_VECTOR(row, vec) load_state_vec(source, row, vec)
+#define DOT_VECTOR HIDDEN_VECTOR
 #include "lib/dot.glsl"
+#include "lib/ragged.glsl"
 
 // What is packed behind the recurrent weights: biases that must stay apart from the input's (the host's table of cells
 // says which; the others are 0), then peepholes
@@ -80,7 +82,7 @@ void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint length = lengths_of_tile[r];
         x_start[r] = (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T
-                   + min(first_row + r, BATCH - 1) * INPUT_STRIDE_B;
+                   + min(row_of(r), BATCH - 1) * INPUT_STRIDE_B;
     }
     set_input_bias(x, direction, unit);
     dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
@@ -89,14 +91,14 @@ void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
 // The same, as input_projection left it
 real4 load_gates(uint step, uint r, uint unit)
 {
-    uint row = min(first_row + r, BATCH - 1);
+    uint row = min(row_of(r), BATCH - 1);
     return GET_REAL4(gates, (((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH + row) * UNITS + unit);
 }
 
 void store_sequence(uint time, uint r, uint unit, real h)
 {
     if (HAS_SEQUENCE == 0) return;
-    uint i = time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D + (first_row + r) * SEQUENCE_STRIDE_B
+    uint i = time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D + row_of(r) * SEQUENCE_STRIDE_B
            + unit * SEQUENCE_STRIDE_H;
     STORE_ELEMENT(output_sequence, i, h);
 }
@@ -105,13 +107,10 @@ void store_sequence(uint time, uint r, uint unit, real h)
 void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recurrent)
 {
     uint h_slot = step & 1;
-    uint length = lengths_of_tile[r];
-    real h;
-    if (step < length) h = cell_phase(phase, r, unit, h_slot, x, recurrent);
-    else h = load_state(h_slot, r, unit);  // a finished row keeps its last state
+    real h = cell_phase(phase, r, unit, h_slot, x, recurrent);
     if (phase + 1 == PHASES) {
         store_state(h_slot ^ 1, r, unit, h);
-        if (step < length) store_sequence(position_at(direction, step, length), r, unit, h);
+        store_sequence(position_at(direction, step, lengths_of_tile[r]), r, unit, h);
     }
 }
 
@@ -140,21 +139,23 @@ void run_phase(uint phase, uint step)
             real4 bias = hidden_extra(0, unit + u * WORKGROUP);
             [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[u * ROWS + r] = bias;
         }
-        dot_hidden(recurrent, direction * HIDDEN_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
-        ROW_LOOP for (uint i = 0; i < TILE; ++i) {
-            uint r = i % ROWS;
-            uint of_row = unit + i / ROWS * WORKGROUP;
-            if (of_row < HIDDEN) {
-                if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, of_row);
-                finish_phase(phase, step, of_row, r, FUSED != 0 ? PICK(x, i) : load_gates(step, r, of_row), PICK(recurrent, i));
+        multiply_hidden(recurrent, first_gate(phase), end_gate(phase), unit);
+        ROW_LOOP for (uint u = 0; u < UNITS_AT_ONCE; ++u)
+            ROW_LOOP for (uint r = 0; r < ACTIVE_ROWS; ++r) {
+                uint i = u * ROWS + r;
+                uint of_row = unit + u * WORKGROUP;
+                if (of_row < HIDDEN && step < lengths_of_tile[r]) {
+                    if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, of_row);
+                    finish_phase(phase, step, of_row, r, FUSED != 0 ? PICK(x, i) : load_gates(step, r, of_row),
+                                 PICK(recurrent, i));
+                }
             }
-        }
     }
     phase_barrier();
 }
 
 // The state before the first step
-void begin(bool first, uint h_slot)
+void begin(bool first)
 {
     // What pads the last vec4s belongs to the last part
     uint end = first_unit < HIDDEN && end_unit == HIDDEN ? HIDDEN_VECS * 4 : end_unit;
@@ -162,9 +163,9 @@ void begin(bool first, uint h_slot)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             if (first || IN_SHARED)
                 [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot) store_state(slot, r, unit, number(0.0));
-            uint row = first_row + r;
+            uint row = row_of(r);
             if (unit < HIDDEN && row < BATCH) {
-                if (!first) fetch_state(h_slot, r, unit);
+                if (!first) fetch_state(slot_at(chunk.first_step, r), r, unit);
                 else if (HAS_INITIAL_H != 0)
                     store_state(0, r, unit, LOAD_ELEMENT(initial_h, direction * INITIAL_H_STRIDE_D + row * INITIAL_H_STRIDE_B
                                                                     + unit * INITIAL_H_STRIDE_H));
@@ -182,19 +183,19 @@ void clear(uint time)
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r)
-            if (first_row + r < BATCH && time >= lengths_of_tile[r]) store_sequence(time, r, unit, number(0.0));
+            if (row_of(r) < BATCH && time >= lengths_of_tile[r]) store_sequence(time, r, unit, number(0.0));
 }
 
 // The last valid step's state (0 for a row without steps), or what the next dispatch needs
-void end(uint h_slot)
+void end()
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP) {
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
-            uint row = first_row + r;
+            uint row = row_of(r);
             if (row < BATCH) {
-                if (chunk.last_step < STEPS) keep_state(h_slot, r, unit);
+                if (chunk.last_step < STEPS) keep_state(slot_at(chunk.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
-                    real h = lengths_of_tile[r] == 0 ? number(0.0) : load_state(h_slot, r, unit);
+                    real h = lengths_of_tile[r] == 0 ? number(0.0) : load_state(slot_at(STEPS, r), r, unit);
                     uint i = direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H;
                     STORE_ELEMENT(output_single, i, h);
                 }
@@ -217,18 +218,13 @@ void main()
     end_unit = min(first_unit + PART_UNITS, HIDDEN);
     if (!begin_grid(tile)) return;
 
-    uint steps = 0;
-    uint shortest = STEPS;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        uint length = row_length(first_row + r);
-        lengths_of_tile[r] = length;
-        steps = max(steps, length);
-        if (first_row + r < BATCH) shortest = min(shortest, length);
-    }
+    uint steps, shortest;
+    begin_rows(steps, shortest);
     // Stepped, the state before the first step has a dispatch of its own, and so has each phase of a step
     bool starts = STEPPED ? chunk.last_step == 0 : chunk.first_step == 0;
-    if (!STEPPED || starts) begin(starts, min(chunk.first_step, steps) & 1);
+    if (!STEPPED || starts) begin(starts);
     for (uint step = chunk.first_step; step < min(chunk.last_step, steps) && !gave_up; ++step) {
+        drop_finished_rows(step);
 #ifdef PAIRS  // whose code is long; in line once
         for (uint phase = 0; phase < PHASES; ++phase)
             if (!STEPPED || chunk.phase == phase) run_phase(phase, step);
@@ -240,6 +236,6 @@ void main()
     if (STEPPED && (starts || chunk.phase + 1 < PHASES)) return;
     if (HAS_SEQUENCE != 0 && HAS_LENGTHS != 0)
         for (uint time = max(chunk.first_step, shortest); time < chunk.last_step; ++time) clear(time);
-    end(min(chunk.last_step, steps) & 1);
+    end();
     end_grid();
 }

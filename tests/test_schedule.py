@@ -77,7 +77,7 @@ def iterations(problem, constants, dispatch):
     if dispatch.kernel.startswith("input_projection"):
         return inputs
     phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
-    tile = constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
+    tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 7
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
         tile += constants["ROWS"] * 150
     units = constants["PART_UNITS"] // constants["WORKGROUP"]
@@ -86,7 +86,7 @@ def iterations(problem, constants, dispatch):
     cleared = units * (constants["ROWS"] + 1) + 1 if constants["HAS_LENGTHS"] else 0
     steps = dispatch.push[1] - dispatch.push[0]
     of_step = phases * (unit_tiles * (hidden + inputs * constants["FUSED"] + tile) + meetings + 1) + cleared + 1
-    return steps * of_step + constants["SPINS"] + 2 * (units + 1) * (constants["ROWS"] + 1)
+    return steps * of_step + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + 2 * (units + 1) * (constants["ROWS"] + 1)
 
 
 def check_chunks(problem, dispatches):

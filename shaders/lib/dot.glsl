@@ -1,11 +1,12 @@
-// Products of ROWS vectors with the packed weights of UNITS_AT_ONCE units, WORKGROUP apart:
+// Products of DOT_ROWS vectors with the packed weights of UNITS_AT_ONCE units, WORKGROUP apart:
 //   acc[u * ROWS + row][gate] += vector(row) . weights(gate of unit + u * WORKGROUP).
 // A template. Define before including, once for each source:
 //   DOT_NAME                  the function's name
 //   DOT_WEIGHTS               a buffer packed [load][gate][unit] (weights.glsl)
+//   DOT_ROWS                  rows of the tile, the first ones
 //   DOT_LOADS                 loads of weights for a vector, a multiple of what LANES vec4s take
 //   DOT_VECTOR(row, vec)      the vector's real4, identical in all invocations
-// Each weight is loaded once and used for ROWS rows. In the *_lanes kernels a subgroup loads LANES different vec4s of a
+// Each weight is loaded once and used for all rows. In the *_lanes kernels a subgroup loads LANES different vec4s of a
 // vector at once and passes them round: loads are what CPU drivers are slow at. Their loop over loads stays a loop: in line
 // it is slower (its code no longer fits the first-level cache) and takes long to compile.
 void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint end_gate, uint unit)
@@ -13,8 +14,8 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
     for (uint block = 0; block < DOT_LOADS; block += LOADS_PER_BLOCK) {
         uint first_vec = block * VECS_PER_LOAD;
 #ifdef SHUFFLE
-        vec4 own[ROWS];
-        [[unroll]] for (uint row = 0; row < ROWS; ++row) own[row] = DOT_VECTOR(row, first_vec + LANE);
+        vec4 own[DOT_ROWS];
+        [[unroll]] for (uint row = 0; row < DOT_ROWS; ++row) own[row] = DOT_VECTOR(row, first_vec + LANE);
 #endif
         LOAD_LOOP for (uint first = 0; first < LOADS_PER_BLOCK; first += LOADS_IN_LINE)
             [[unroll]] for (uint i = 0; i < LOADS_IN_LINE; ++i) {
@@ -29,7 +30,7 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
                     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
                         [[unroll]] for (uint gate = first_gate; gate < end_gate; ++gate)
                             w[u * GATES + gate] = unpack_weights(loaded[u * GATES + gate], vec);
-                    [[unroll]] for (uint row = 0; row < ROWS; ++row) {
+                    [[unroll]] for (uint row = 0; row < DOT_ROWS; ++row) {
 #ifdef SHUFFLE
                         vec4 v = FROM_LANE(own[row], load * VECS_PER_LOAD + vec);
 #else
@@ -45,5 +46,6 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
 }
 #undef DOT_NAME
 #undef DOT_WEIGHTS
+#undef DOT_ROWS
 #undef DOT_LOADS
 #undef DOT_VECTOR

@@ -13,6 +13,7 @@ void set_input_bias(out real4 acc[TILE], uint direction, uint unit)
 
 #define DOT_NAME dot_input
 #define DOT_WEIGHTS input_weights
+#define DOT_ROWS ROWS
 #define DOT_LOADS INPUT_LOADS
 #define DOT_VECTOR(row, vec) load_x(x_start[row], vec)
 #include "dot.glsl"

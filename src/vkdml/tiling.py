@@ -103,10 +103,10 @@ def projection_iterations(problem: Problem, tiling: Tiling) -> int:
 
 def step_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a time step, at most. A loop's last check counts too."""
-    of_rows = tiling.rows * tiling.units_at_once if tiling.lanes > 1 or problem.element.pairs else 0
+    of_tile = tiling.units_at_once * (tiling.rows + 1) + 1 if tiling.lanes > 1 or problem.element.pairs else 0
     if problem.element.pairs:
-        of_rows *= 1 + _PAIR_ITERATIONS
-    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_rows + 2
+        of_tile += tiling.rows * _PAIR_ITERATIONS
+    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_tile + 8
     if tiling.fused:
         of_units += _dot_iterations(problem, tiling, tiling.input_loads)
     tiles = tiling.part_units // (tiling.workgroup * tiling.units_at_once)
@@ -118,7 +118,8 @@ def step_iterations(problem: Problem, tiling: Tiling) -> int:
 def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
     padded = tiling.part_units + tiling.hidden_loads * problem.element.vecs_per_load * 4 - problem.hidden
-    return 2 * _row_iterations(tiling, padded) + (SPINS if tiling.schedule == PERSISTENT else 0)
+    rows = (tiling.rows + 2) ** 2  # their order
+    return 2 * _row_iterations(tiling, padded) + rows + (SPINS if tiling.schedule == PERSISTENT else 0)
 
 
 def _row_iterations(tiling: Tiling, units: int) -> int:

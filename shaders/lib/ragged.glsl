@@ -1,0 +1,93 @@
+// The rows of a tile and their lengths. In the *_lanes kernels the longest rows come first, so that those which still run are
+// a tile's first ones, and products are computed for all of them, half or a quarter: a finished row costs little more.
+uint lengths_of_tile[ROWS];
+
+#ifdef SHUFFLE
+#define ACTIVE_ROWS active_rows
+uint active_rows;  // the first ones, which have the step in hand
+uint rows_of_tile[ROWS];
+uint row_of(uint r) { return HAS_LENGTHS != 0 ? rows_of_tile[r] : first_row + r; }
+
+// steps: of the longest row; shortest: steps of the shortest, of those that are in the batch
+void begin_rows(out uint steps, out uint shortest)
+{
+    steps = shortest = STEPS;
+    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
+        uint length = row_length(first_row + r);
+        uint place = r;
+        if (HAS_LENGTHS != 0) {
+            place = 0;
+            for (uint other = 0; other < ROWS; ++other) {
+                uint its = row_length(first_row + other);
+                if (its > length || (its == length && other < r)) ++place;
+            }
+            rows_of_tile[place] = first_row + r;
+            if (place == 0) steps = length;
+            if (first_row + r < BATCH) shortest = min(shortest, length);
+        }
+        lengths_of_tile[place] = length;
+    }
+    active_rows = min(ROWS, BATCH - first_row);
+}
+
+void drop_finished_rows(uint step)
+{
+    if (HAS_LENGTHS != 0)
+        while (active_rows > 0 && lengths_of_tile[active_rows - 1] <= step) --active_rows;
+}
+
+const uint HALF_ROWS = (ROWS + 1) / 2;
+const uint QUARTER_ROWS = (ROWS + 3) / 4;
+
+#define DOT_NAME dot_hidden_of_half
+#define DOT_WEIGHTS hidden_weights
+#define DOT_ROWS HALF_ROWS
+#define DOT_LOADS HIDDEN_LOADS
+#define DOT_VECTOR HIDDEN_VECTOR
+#include "dot.glsl"
+#define DOT_NAME dot_hidden_of_quarter
+#define DOT_WEIGHTS hidden_weights
+#define DOT_ROWS QUARTER_ROWS
+#define DOT_LOADS HIDDEN_LOADS
+#define DOT_VECTOR HIDDEN_VECTOR
+#include "dot.glsl"
+
+// Drivers that mask invocations instead of branching run both sides of an if, but a loop only as often as it says.
+#define ONCE_IF(condition) for (uint once = 0; once < uint(condition); ++once)
+
+void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
+{
+    uint start = direction * HIDDEN_LOADS * GATES * UNITS;
+    bool half_of_rows = HAS_LENGTHS != 0 && active_rows <= HALF_ROWS;
+    bool quarter_of_rows = HAS_LENGTHS != 0 && active_rows <= QUARTER_ROWS;
+    ONCE_IF(!half_of_rows) dot_hidden(acc, start, first_gate, end_gate, unit);
+    ONCE_IF(half_of_rows && !quarter_of_rows) dot_hidden_of_half(acc, start, first_gate, end_gate, unit);
+    ONCE_IF(quarter_of_rows) dot_hidden_of_quarter(acc, start, first_gate, end_gate, unit);
+}
+
+#else
+#define ACTIVE_ROWS ROWS
+uint row_of(uint r) { return first_row + r; }
+
+void begin_rows(out uint steps, out uint shortest)
+{
+    steps = 0;
+    shortest = STEPS;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        uint length = row_length(first_row + r);
+        lengths_of_tile[r] = length;
+        steps = max(steps, length);
+        if (first_row + r < BATCH) shortest = min(shortest, length);
+    }
+}
+
+void drop_finished_rows(uint step) {}
+
+void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
+{
+    dot_hidden(acc, direction * HIDDEN_LOADS * GATES * UNITS, first_gate, end_gate, unit);
+}
+#endif
+
+// Where a row's h is before a step; a finished row keeps its last one
+uint slot_at(uint step, uint r) { return min(step, lengths_of_tile[r]) & 1; }
