@@ -1,0 +1,96 @@
+"""The parent's side of a worker: a process that is started, asked, given up on when it hangs, and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+from bench.peers import Peer
+from bench.runner import UnavailableError
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 180.0  # seconds without an answer that make a hang
+
+
+class WorkerError(Exception):
+    """A worker refused, crashed or hung; the text says which."""
+
+
+def environment(changes: Mapping[str, str]) -> dict[str, str]:
+    """This process's, without layers: kp turns an installed validation layer on by itself."""
+    return {**os.environ, "VK_LAYER_PATH": empty_folder(), **changes}
+
+
+def empty_folder() -> str:
+    folder = Path(tempfile.gettempdir()) / "vkdml-bench-no-layers"
+    folder.mkdir(exist_ok=True)
+    return str(folder)
+
+
+class Process:
+    """A peer's worker. `description` is its library's version and device, once it is open."""
+
+    def __init__(self, peer: Peer, patience: float = PATIENCE) -> None:
+        self.peer = peer
+        self.description: dict[str, str] = {}
+        self._patience = patience
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def open(self) -> None:
+        """Start it unless it runs. Raises UnavailableError where its library is missing, WorkerError where it fails."""
+        if self._process is not None:
+            return
+        self._connection, theirs = Pipe()
+        self._output = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (closed with the process)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.worker", str(theirs.fileno())], cwd=ROOT, env=environment(self.peer.environment),
+            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT)
+        theirs.close()
+        self.description = self.ask("open", self.peer.adapter, self.peer.settings)
+
+    def ask(self, command: str, *arguments: Any) -> Any:
+        assert self._process is not None
+        try:
+            self._connection.send((command, arguments))
+            if not self._connection.poll(self._patience):
+                raise WorkerError(f"hung: no answer to {command} in {self._patience:.0f} s")
+            kind, value = self._connection.recv()
+        except (EOFError, OSError):
+            raise WorkerError(self._end()) from None
+        except WorkerError:
+            self.close()
+            raise
+        if kind == "ok":
+            return value
+        raise (UnavailableError if kind == "unavailable" else WorkerError)(value)
+
+    def close(self) -> None:
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        self._output.close()
+        self._process = None
+
+    def _end(self) -> str:
+        """How a process that no longer answers ended, and its last words."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            code = 0
+        self._output.seek(0)
+        words = self._output.read().strip().splitlines()[-1:]
+        self.close()
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return ": ".join([f"crashed ({name})", *words])
+
+
