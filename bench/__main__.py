@@ -19,7 +19,6 @@ from bench.growth import measure_growth
 from bench.measure import Result, measure
 from bench.peers import OURS, Peer, devices, peers
 from bench.processes import Process, WorkerError
-from bench.runner import UnavailableError
 from vkdml.vulkan import DeviceInfo
 
 
@@ -88,7 +87,7 @@ def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]
         try:
             process.open()
             processes.append(process)
-        except (UnavailableError, WorkerError) as error:
+        except WorkerError as error:
             process.close()
             missing.append({"name": peer.name, "reason": str(error), "install": peer.install})
     return processes, missing
@@ -100,7 +99,7 @@ def measure_ceilings(device: int) -> dict[str, object]:
         process.open()
         measured: dict[str, object] = process.ask("measure")
         return measured
-    except (UnavailableError, WorkerError) as error:
+    except WorkerError as error:
         return {"error": str(error)}
     finally:
         process.close()

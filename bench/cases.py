@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,12 @@ class Case:
         if not self.ragged:
             return full
         return np.random.default_rng(1).permutation(np.linspace(1, self.steps, self.batch).astype(full.dtype))
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """ONNX's attributes of the operator."""
+        direction = {"direction": "bidirectional" if self.directions == 2 else "forward"}
+        return direction | ({"linear_before_reset": self.linear_before_reset} if self.cell == "gru" else {})
 
     @property
     def flops(self) -> int:

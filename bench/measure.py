@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from bench.cases import Case
 from bench.processes import Process, WorkerError
-from bench.runner import UnavailableError
 from bench.worker import SAMPLE_SECONDS
 from vkdml import reference
 
@@ -88,7 +86,7 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
             if not result.difference <= process.peer.tolerance:  # not a number is wrong too
                 result.error = f"wrong: {result.difference:.1e} from the reference"
             results.append(result)
-    except (WorkerError, UnavailableError) as error:
+    except WorkerError as error:
         return [Result(case.name, name, error=str(error))]
     return results
 
@@ -117,9 +115,7 @@ def difference(case: Case, outputs: list[np.ndarray]) -> float:
 def expect(case: Case, rows: np.ndarray) -> list[np.ndarray]:
     """What the last of a case's checked calls must give, in some rows."""
     arrays = case.arrays()
-    given: dict[str, Any] = {"direction": "bidirectional" if case.directions == 2 else "forward"}
-    given |= {"linear_before_reset": case.linear_before_reset} if case.cell == "gru" else {}
-    given |= {"sequence_lens": case.lengths[rows]} if case.ragged else {}
+    lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
     x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)
-    y, *last = getattr(reference, case.cell)(x, arrays["W"], arrays["R"], arrays["B"], **given)
+    y, *last = getattr(reference, case.cell)(x, arrays["W"], arrays["R"], arrays["B"], **case.attributes, **lengths)
     return [y[-case.steps:], *last]

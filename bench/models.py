@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -23,11 +21,9 @@ def make_model(case: Case) -> bytes:
         inputs.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [case.batch]))
     shapes = [(case.steps, *case.state_shape), *[case.state_shape] * STATES[case.cell]]
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip(OUTPUTS, shapes)]
-    attributes: dict[str, Any] = {"linear_before_reset": int(case.linear_before_reset)} if case.cell == "gru" else {}
     node = helper.make_node(
         case.cell.upper(), ["X", "W", "R", "B", "lengths" if case.ragged else "", *state_inputs],
-        [output.name for output in outputs], hidden_size=case.hidden,
-        direction="bidirectional" if case.directions == 2 else "forward", **attributes)
+        [output.name for output in outputs], hidden_size=case.hidden, **case.attributes)
     weights = [helper.make_tensor(name, TensorProto.FLOAT, arrays[name].shape, arrays[name].tobytes(), raw=True)
                for name in "WRB"]
     model = helper.make_model(helper.make_graph([node], case.cell, inputs, outputs, weights),

@@ -13,25 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import Peer
-from bench.runner import UnavailableError
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 180.0  # seconds without an answer that make a hang
 
 
 class WorkerError(Exception):
-    """A worker refused, crashed or hung; the text says which."""
+    """A worker has no library, refused, crashed or hung; the text says which."""
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """This process's, without layers: kp turns an installed validation layer on by itself."""
-    return {**os.environ, "VK_LAYER_PATH": empty_folder(), **changes}
-
-
-def empty_folder() -> str:
-    folder = Path(tempfile.gettempdir()) / "vkdml-bench-no-layers"
-    folder.mkdir(exist_ok=True)
-    return str(folder)
+    """This process's, without layers: kp turns an installed validation layer on by itself, and there is none in this folder."""
+    return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
 
 class Process:
@@ -44,7 +37,7 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Start it unless it runs. Raises UnavailableError where its library is missing, WorkerError where it fails."""
+        """Start it unless it runs. Raises WorkerError where its library is missing or fails."""
         if self._process is not None:
             return
         self._connection, theirs = Pipe()
@@ -56,7 +49,8 @@ class Process:
         self.description = self.ask("open", self.peer.adapter, self.peer.settings)
 
     def ask(self, command: str, *arguments: Any) -> Any:
-        assert self._process is not None
+        if self._process is None:
+            raise WorkerError("ended by what was measured before")
         try:
             self._connection.send((command, arguments))
             if not self._connection.poll(self._patience):
@@ -67,9 +61,9 @@ class Process:
         except WorkerError:
             self.close()
             raise
-        if kind == "ok":
-            return value
-        raise (UnavailableError if kind == "unavailable" else WorkerError)(value)
+        if kind == "error":
+            raise WorkerError(value)
+        return value
 
     def close(self) -> None:
         if self._process is None:

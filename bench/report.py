@@ -23,12 +23,12 @@ Row = dict[str, Any]
 BOUNDED = {OURS: 4, f"{OURS}-lbr0": 4, f"{OURS}-float16": 2}
 
 NOTES = """\
-Host: from numpy to numpy, weights packed before. Device: execution only, everything on the device before and after; wall time of
-`CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never resets its query pool
+Host: from numpy to numpy, weights packed before. Device: execution only, everything on the device before and after; wall time
+of `CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never resets its query pool
 (VUID-vkCmdWriteTimestamp-None-00830), so that what it reads is not valid.
 
 Workers take turns, one sample each a round, each in a process of its own; a sample is the mean of calls for 20 ms or more.
-Times are medians of n samples, fewer for slow workers. Spread is (max - min) / median. GFLOP/s count the products of valid steps.
+Times are medians of n samples, fewer for slow workers. Spread is (max - min) / median. GFLOP/s count products, of valid steps.
 `times` is the time over that of the worker in the column `of`, the median of the ratios within rounds; below 1 is faster.
 `difference` is the largest from the float64 reference, in up to 8 rows of the batch; where it is too large there is no time.
 `first call` includes what a library puts off until then. vkdml-lbr0 is a GRU with linear_before_reset = 0, all others have 1.

@@ -1,6 +1,6 @@
 """A child process that measures one library: python -m bench.worker DESCRIPTOR, which bench.processes starts.
 
-It imports one adapter and answers commands through a pipe, one reply each: ("ok", value), or what went wrong and its text.
+It imports one adapter and answers commands through a pipe, one reply each: ("ok", value) or ("error", text).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def answer(worker: Worker, command: str, arguments: tuple[Any, ...]) -> tuple[st
     try:
         return "ok", getattr(worker, command)(*arguments)
     except (ImportError, UnavailableError) as error:
-        return "unavailable", str(error)
+        return "error", str(error)
     except Exception as error:  # whatever a library raises is a result of the measurement
         return "error", f"{type(error).__name__}: {error}"
 

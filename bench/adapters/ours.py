@@ -31,9 +31,7 @@ class Library:
     def _host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
         function = getattr(vkdml, case.cell)
         x, *weights = arrays.values()
-        given: dict[str, Any] = {"direction": "bidirectional" if case.directions == 2 else "forward", "device": self._device,
-                                 "sequence_lens": case.lengths if case.ragged else None}
-        given |= {"linear_before_reset": case.linear_before_reset} if case.cell == "gru" else {}
+        given = case.attributes | {"device": self._device, "sequence_lens": case.lengths if case.ragged else None}
 
         def call(*states: np.ndarray) -> Sequence[Any]:
             outputs: Sequence[Any] = function(x, *weights, **given, **dict(zip(("initial_h", "initial_c"), states)))
