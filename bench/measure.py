@@ -16,6 +16,7 @@ from bench.worker import SAMPLE_SECONDS
 from vkdml import reference
 
 BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
+TOO_SLOW_SECONDS = 20.0  # a first call that is the only one; compiling is little beside it, and other ways would be no faster
 PAUSE_SECONDS = 0.03  # thread pools spin for some milliseconds after a call
 CHECKED_ROWS = 8  # of the batch, spread over it: the reference is slow
 
@@ -86,6 +87,9 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
             if not result.difference <= process.peer.tolerance:  # not a number is wrong too
                 result.error = f"wrong: {result.difference:.1e} from the reference"
             results.append(result)
+            if warm["first"] > TOO_SLOW_SECONDS:
+                result.seconds, result.planned = [warm["first"]], 0
+                break
     except WorkerError as error:
         return [Result(case.name, name, error=str(error))]
     return results

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("agg")  # files only; there may be no screen
 from matplotlib import pyplot as plt
@@ -48,10 +49,10 @@ def draw_roofline(rows: Sequence[Row], ceilings: Row, cases: Mapping[str, Case],
             intensity = row["flops"] / weight_bytes(cases[row["case"]])
             axes.loglog(intensity, row["gflops"], "o")
             axes.annotate(row["case"], (intensity, row["gflops"]), fontsize=7, xytext=(4, 4), textcoords="offset points")
-    intensities = [2.0**power for power in range(-1, 11)]
+    intensities = np.geomspace(0.5, 1024, 200)
     for size in ceilings["read_gb_s"]:
         rate = read_rate(ceilings, int(size))
-        axes.loglog(intensities, [min(ceilings["gflops"], rate * x) for x in intensities], "-", linewidth=1,
+        axes.loglog(intensities, np.minimum(ceilings["gflops"], rate * intensities), "-", linewidth=1,
                     label=f"{rate:.1f} GB/s from {int(size) // 1024} KiB, {ceilings['gflops']:.0f} GFLOP/s")
     axes.set(xlabel="flops a byte of recurrent weights", ylabel="GFLOP/s", title="vkdml on the device, under its ceilings")
     axes.grid(True, which="both", alpha=0.3)

@@ -31,7 +31,8 @@ Workers take turns, one sample each a round, each in a process of its own; a sam
 Times are medians of n samples, fewer for slow workers. Spread is (max - min) / median. GFLOP/s count products, of valid steps.
 `times` is the time over that of the worker in the column `of`, the median of the ratios within rounds; below 1 is faster.
 `difference` is the largest from the float64 reference, in up to 8 rows of the batch; where it is too large there is no time.
-`first call` includes what a library puts off until then. vkdml-lbr0 is a GRU with linear_before_reset = 0, all others have 1.
+`first call` includes what a library puts off until then; where it takes more than 20 s it is the only one.
+vkdml-lbr0 is a GRU with linear_before_reset = 0; all others have 1.
 
 `fraction` is the least time that the ceilings allow over the time taken on the device: arithmetic at the rate of multiply-adds;
 the recurrent weights, read once a step; or one submission, whichever is longest (`bound`)."""

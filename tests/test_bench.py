@@ -169,3 +169,12 @@ def test_ceilings_are_of_loops_that_ran():
     assert library._fma(2, 8, 1) > 0
     assert library._read_rate(2**12, [2]) > 0
     assert library._call_costs()["submission_us"] > 0
+
+
+def test_a_very_slow_first_call_is_the_only_one(monkeypatch):
+    monkeypatch.setattr(measure, "TOO_SLOW_SECONDS", 0.0)
+    process = Process(table()[OURS])
+    [result] = measure.measure(TINY, [process], 2)
+    process.close()
+    assert result.seconds == [result.first_call]
+    assert result.way == "host"
