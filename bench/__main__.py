@@ -19,12 +19,16 @@ from bench.growth import measure_growth
 from bench.measure import Result, measure
 from bench.peers import OURS, Peer, devices, peers
 from bench.processes import Process, WorkerError
+from vkdml.errors import DriverError
 from vkdml.vulkan import DeviceInfo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parse(arguments)
-    default, others = devices()
+    try:
+        default, others = devices()
+    except DriverError as error:
+        raise SystemExit(f"bench: {error}") from None
     table = {peer.name: peer for peer in peers(default, others)}
     wanted = [table[name] for name in select("--peers", chosen.peers and [OURS, *chosen.peers], list(table))]
     cases = {case.name: case for case in CASES}
@@ -41,7 +45,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for part, what in (("growth", "time against T, B and H"), ("ceilings", "what the device can do at most"),
                        ("first-result", "from a process's start to its first result")):
         parser.add_argument(f"--{part}", action=argparse.BooleanOptionalAction, default=True, help=what)
-    return parser.parse_args(arguments)
+    chosen = parser.parse_args(arguments)
+    if chosen.samples < 1:
+        parser.error("--samples: at least 1")
+    return chosen
 
 
 def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:

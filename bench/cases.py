@@ -81,6 +81,11 @@ class Case:
     def state_shape(self) -> tuple[int, int, int]:
         return self.directions, self.batch, self.hidden
 
+    @property
+    def output_shapes(self) -> list[tuple[int, ...]]:
+        """Of y, and of the last states."""
+        return [(self.steps, *self.state_shape), *[self.state_shape] * STATES[self.cell]]
+
     def arrays(self) -> dict[str, np.ndarray]:
         """X, W, R and B by ONNX's names, in ONNX's gate order; the same in every process."""
         rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper
 
-from bench.cases import STATES, Case
+from bench.cases import Case
 
 STATE_INPUTS = ("initial_h", "initial_c")
 OUTPUTS = ("Y", "Y_h", "Y_c")
@@ -19,8 +19,7 @@ def make_model(case: Case) -> bytes:
               *(helper.make_tensor_value_info(name, TensorProto.FLOAT, case.state_shape) for name in state_inputs)]
     if case.ragged:
         inputs.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [case.batch]))
-    shapes = [(case.steps, *case.state_shape), *[case.state_shape] * STATES[case.cell]]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip(OUTPUTS, shapes)]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip(OUTPUTS, case.output_shapes)]
     node = helper.make_node(
         case.cell.upper(), ["X", "W", "R", "B", "lengths" if case.ragged else "", *state_inputs],
         [output.name for output in outputs], hidden_size=case.hidden, **case.attributes)

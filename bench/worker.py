@@ -42,6 +42,9 @@ class Worker:
         for _ in range(self._case.checked_calls - 1):
             runner.run()
         outputs = runner.outputs()
+        shapes = [output.shape for output in outputs]
+        if shapes != self._case.output_shapes:
+            raise ValueError(f"outputs of shapes {shapes}, not {self._case.output_shapes}")
         return {"first": first, "call": first if first > SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
 
     def _lengthen(self, way: str) -> float:

@@ -42,10 +42,9 @@ class Library:
     def _resident(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
         """Only the execution is recorded: everything is on the device before, and stays there."""
         layer = Layer(self._device, case, arrays, self._dtype)
-        shapes = [(case.steps, *case.state_shape), *[case.state_shape] * STATES[case.cell]]
 
         def to_numpy(buffers: Sequence[Any]) -> list[np.ndarray]:
-            return [buffer.download(shape, self._dtype) for buffer, shape in zip(buffers, shapes)]
+            return [buffer.download(shape, self._dtype) for buffer, shape in zip(buffers, case.output_shapes)]
 
         return Runner(case, layer.execute, layer.zeros, to_numpy)
 
