@@ -8,7 +8,7 @@ Each library runs in a process of its own, and all take turns. What is missing i
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -70,8 +70,9 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
             written.ceilings = measure_ceilings(default.index)
         if chosen.first_result:
             written.first_result = first_result.measure(default.index)
-        results = measure_all(cases, processes, chosen.samples)
-        written.results = report.rows(results, rows_of, known, written.ceilings)
+        for results in measure_all(cases, processes, chosen.samples):
+            written.results += report.rows(results, rows_of, known, written.ceilings)
+            written.write(chosen.output)  # so that a run that is stopped was not in vain
         if chosen.growth:
             with tqdm(disable=None, bar_format="{desc}") as bar:
                 series = measure_growth(processes, lambda what: bar.set_description_str(what))
@@ -112,12 +113,11 @@ def measure_ceilings(device: int) -> dict[str, object]:
         process.close()
 
 
-def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> list[Result]:
-    results = []
+def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> Iterator[list[Result]]:
+    """The results of one case after the other."""
     with tqdm(cases, disable=None, unit="case") as bar:
         for case in bar:
-            results += measure(case, processes, samples, lambda what: bar.set_postfix_str(f"{case.name}: {what}"))  # noqa: B023
-    return results
+            yield measure(case, processes, samples, lambda what: bar.set_postfix_str(f"{case.name}: {what}"))  # noqa: B023
 
 
 if __name__ == "__main__":

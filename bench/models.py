@@ -19,7 +19,8 @@ def make_model(case: Case) -> bytes:
               *(helper.make_tensor_value_info(name, TensorProto.FLOAT, case.state_shape) for name in state_inputs)]
     if case.ragged:
         inputs.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [case.batch]))
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip(OUTPUTS, case.output_shapes)]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+               for name, shape in zip(OUTPUTS, case.output_shapes)]
     node = helper.make_node(
         case.cell.upper(), ["X", "W", "R", "B", "lengths" if case.ragged else "", *state_inputs],
         [output.name for output in outputs], hidden_size=case.hidden, **case.attributes)
