@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +17,6 @@ from vkdml import reference
 
 BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
 TOO_SLOW_SECONDS = 20.0  # a first call that is the only one; compiling is little beside it, and other ways would be no faster
-PAUSE_SECONDS = 0.03  # thread pools spin for some milliseconds after a call
 CHECKED_ROWS = 8  # of the batch, spread over it: the reference is slow
 
 Progress = Callable[[str], None]
@@ -108,7 +106,6 @@ def _sample(process: Process, result: Result) -> None:
         result.seconds.append(process.ask("sample", result.way, result.calls))
     except WorkerError as error:
         result.error = str(error)
-    time.sleep(PAUSE_SECONDS)
 
 
 def difference(case: Case, outputs: list[np.ndarray]) -> float:

@@ -28,7 +28,10 @@ def environment(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 class Process:
-    """A peer's worker. `description` is its library's version and device, once it is open."""
+    """A peer's worker. `description` is its library's version and device, once it is open.
+
+    It runs only while it is asked: thread pools spin after a call, and some libraries' threads always do.
+    """
 
     def __init__(self, peer: Peer, patience: float = PATIENCE) -> None:
         self.peer = peer
@@ -51,6 +54,7 @@ class Process:
     def ask(self, command: str, *arguments: Any) -> Any:
         if self._process is None:
             raise WorkerError("ended by what was measured before")
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._connection.send((command, arguments))
             if not self._connection.poll(self._patience):
@@ -61,6 +65,7 @@ class Process:
         except WorkerError:
             self.close()
             raise
+        self._process.send_signal(signal.SIGSTOP)
         if kind == "error":
             raise WorkerError(value)
         return value

@@ -27,7 +27,8 @@ Host: from numpy to numpy, weights packed before. Device: execution only, everyt
 of `CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never resets its query pool
 (VUID-vkCmdWriteTimestamp-None-00830), so that what it reads is not valid.
 
-Workers take turns, one sample each a round, each in a process of its own; a sample is the mean of calls for 20 ms or more.
+Workers take turns, one sample each a round, each in a process of its own that is stopped outside its turn; a sample is the mean
+of calls for 20 ms or more.
 Times are medians of n samples, fewer for slow workers. Spread is (max - min) / median. GFLOP/s count products, of valid steps.
 `times` is the time over that of the worker in the column `of`, the median of the ratios within rounds; below 1 is faster.
 `difference` is the largest from the float64 reference, in up to 8 rows of the batch; where it is too large there is no time.

@@ -5,7 +5,9 @@ It imports one adapter and answers commands through a pipe, one reply each: ("ok
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from typing import Any
 from bench.cases import Case
 from bench.runner import Runner, UnavailableError
 
+PR_SET_PDEATHSIG = 1
 SAMPLE_SECONDS = 0.02  # a sample is as many calls as take this long
 SLOW_SECONDS = 5.0  # a first call after which no second one warms up
 
@@ -78,6 +81,7 @@ def answer(worker: Worker, command: str, arguments: tuple[Any, ...]) -> tuple[st
 
 
 def main() -> int:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not see that its parent is gone
     connection = Connection(int(sys.argv[1]))
     worker = Worker()
     while True:
