@@ -47,7 +47,8 @@ class Process:
         self._output = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (closed with the process)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.worker", str(theirs.fileno())], cwd=ROOT, env=environment(self.peer.environment),
-            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT)
+            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT,
+            start_new_session=True)  # a group with stopped processes gets a SIGHUP when its shell ends
         theirs.close()
         self.description = self.ask("open", self.peer.adapter, self.peer.settings)
 
