@@ -1,13 +1,14 @@
 # make demo [WORDS="..."]   install what is missing, then pronounce words on a Vulkan device
 # make test                 install what is missing, then lint, type checks and all tests
 # make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
-# make bench                time per call beside onnxruntime's CPU
+# make bench                time per call beside all other libraries that are here, a report of it in bench-report/
+# make bench-peers          install those libraries (some gigabytes)
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
 VENV_PYTHON = .venv/bin/python
 WORDS =
 
-.PHONY: setup demo test conformance bench vulkan-extras validate clean
+.PHONY: setup demo test conformance bench bench-peers vulkan-extras validate clean
 
 setup:
 	@tools/setup
@@ -25,6 +26,9 @@ conformance: setup
 
 bench: setup
 	@$(VENV_PYTHON) -m bench
+
+bench-peers: setup
+	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
 
 vulkan-extras:
 	@tools/get_vulkan_extras

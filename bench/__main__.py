@@ -1,101 +1,123 @@
-"""Time per call of GRUs, beside ONNX Runtime's CPU provider in the same run.
+"""Time per call of vkdml beside every other library that is here, and beside what its device can do at most.
 
-    python -m bench [--repeats N] [--json FILE]
+    python -m bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings]
 
-Calls go from numpy to numpy, weights packed before, the two libraries taking turns; medians. GFLOP/s count the products
-only: 2 T B 3H (I + H). Validation layers are kept off.
+Each library runs in a process of its own, and all take turns. What is missing is said to be missing.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 
-os.environ["VK_LAYER_PATH"] = tempfile.mkdtemp()  # kp turns an installed validation layer on by itself; none is in here
+from tqdm import tqdm
 
-import numpy as np
-import onnxruntime
-from onnx import TensorProto, helper
-from tabulate import tabulate
-
-import vkdml
-
-# T, B, I, H
-SHAPES = [(1, 1, 64, 64), (100, 1, 128, 128), (100, 1, 256, 256), (50, 32, 256, 256), (100, 1, 512, 512), (50, 64, 512, 512),
-          (25, 64, 1024, 1024), (1000, 1, 128, 128)]
+from bench import first_result, pictures, report
+from bench.cases import CASES, GROWTH, Case
+from bench.growth import measure_growth
+from bench.measure import Result, measure
+from bench.peers import OURS, Peer, devices, peers
+from bench.processes import Process, WorkerError
+from vkdml.errors import DriverError
+from vkdml.vulkan import DeviceInfo
 
 
-def make_arrays(shape: tuple[int, int, int, int]) -> dict[str, np.ndarray]:
-    t, b, i, h = shape
-    rng = np.random.default_rng(0)
-    sizes = {"X": (t, b, i), "W": (1, 3 * h, i), "R": (1, 3 * h, h), "B": (1, 6 * h)}
-    return {name: (rng.standard_normal(size) * h**-0.5).astype(np.float32) for name, size in sizes.items()}
-
-
-def ort_session(arrays: dict[str, np.ndarray], linear_before_reset: int) -> onnxruntime.InferenceSession:
-    """A model of one GRU whose weights are initializers, as exported models have them."""
-    weights = [helper.make_tensor(name, TensorProto.FLOAT, arrays[name].shape, arrays[name].tobytes(), raw=True)
-               for name in "WRB"]
-    node = helper.make_node("GRU", ["X", "W", "R", "B"], ["Y", "Y_h"], hidden_size=arrays["R"].shape[2],
-                            linear_before_reset=linear_before_reset)
-    graph = helper.make_graph([node], "gru", [helper.make_tensor_value_info("X", TensorProto.FLOAT, arrays["X"].shape)],
-                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("Y", "Y_h")], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-
-
-def seconds(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
-def measure(shape: tuple[int, int, int, int], linear_before_reset: int, repeats: int, device: vkdml.Device
-            ) -> dict[str, object]:
-    arrays = make_arrays(shape)
-    session = ort_session(arrays, linear_before_reset)
-
-    def ours() -> tuple[np.ndarray, np.ndarray]:
-        return vkdml.gru(arrays["X"], arrays["W"], arrays["R"], arrays["B"], linear_before_reset=bool(linear_before_reset),
-                         device=device)
-
-    def ort() -> list[np.ndarray]:
-        return session.run(None, {"X": arrays["X"]})
-
-    first = seconds(ours)
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), ort()))
-    calls = max(1, int(0.02 / seconds(ours)))  # of short ones, several make a sample
-    pairs = [(seconds(lambda: [ours() for _ in range(calls)]) / calls, seconds(lambda: [ort() for _ in range(calls)]) / calls)
-             for _ in range(repeats)]
-    t, b, i, h = shape
-    time_ours, time_ort = (median(column) for column in zip(*pairs))
-    return {"T,B,I,H": ",".join(map(str, shape)), "lbr": linear_before_reset, "ms": time_ours * 1e3,
-            "spread": (max(p[0] for p in pairs) - min(p[0] for p in pairs)) / time_ours,
-            "GFLOP/s": 2 * t * b * 3 * h * (i + h) / time_ours / 1e9, "first call s": first, "ORT CPU ms": time_ort * 1e3,
-            "ours/ORT": median(a / b for a, b in pairs), "largest difference": difference}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Time per call of GRUs, beside ONNX Runtime's CPU.")
-    parser.add_argument("--repeats", type=int, default=9, help="samples of each, paired (9)")
-    parser.add_argument("--json", type=Path, help="write the results to a file too")
-    arguments = parser.parse_args()
-    device = vkdml.Device()
-    info = device.info
-    print(f"{info.name}, {info.driver} {info.driver_version}; ONNX Runtime {onnxruntime.__version__} CPU; "
-          f"{os.cpu_count()} cores; validation layers off\n", flush=True)
-    rows = [measure(shape, lbr, arguments.repeats, device) for shape in SHAPES for lbr in (1, 0)]
-    print(tabulate(rows, headers="keys", tablefmt="github",
-                   floatfmt=("", "", ".3f", ".0%", ".1f", ".2f", ".3f", ".2f", ".0e")))
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"device": vars(info), "results": rows}, indent=1))
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = parse(arguments)
+    try:
+        default, others = devices()
+    except DriverError as error:
+        raise SystemExit(f"bench: {error}") from None
+    table = {peer.name: peer for peer in peers(default, others)}
+    wanted = [table[name] for name in select("--peers", chosen.peers and [OURS, *chosen.peers], list(table))]
+    cases = {case.name: case for case in CASES}
+    run([cases[name] for name in select("--cases", chosen.cases, list(cases))], wanted, default, chosen)
     return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
+    parser.add_argument("--samples", type=int, default=9, help="of each worker and case, fewer where one is slow (9)")
+    parser.add_argument("--peers", nargs="+", metavar="NAME", help="workers to run beside vkdml (all)")
+    parser.add_argument("--cases", nargs="+", metavar="NAME", help="cases to run (all)")
+    for part, what in (("growth", "time against T, B and H"), ("ceilings", "what the device can do at most"),
+                       ("first-result", "from a process's start to its first result")):
+        parser.add_argument(f"--{part}", action=argparse.BooleanOptionalAction, default=True, help=what)
+    chosen = parser.parse_args(arguments)
+    if chosen.samples < 1:
+        parser.error("--samples: at least 1")
+    return chosen
+
+
+def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The known names among these, in the order of the table; all if none are given."""
+    unknown = set(names or ()) - set(known)
+    if unknown:
+        raise SystemExit(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return [name for name in known if not names or name in names]
+
+
+def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace) -> report.Report:
+    """Measure, print and write what is chosen."""
+    processes, missing = open_all(wanted)
+    written = report.Report([{"name": process.peer.name, **process.description} for process in processes], missing)
+    known = {case.name: case for case in [*cases, *(case for growing in GROWTH.values() for case in growing)]}
+    rows_of = {peer.name: peer for peer in wanted}
+    try:
+        if chosen.ceilings:
+            written.ceilings = measure_ceilings(default.index)
+        if chosen.first_result:
+            written.first_result = first_result.measure(default.index)
+        for results in measure_all(cases, processes, chosen.samples):
+            written.results += report.rows(results, rows_of, known, written.ceilings)
+            written.write(chosen.output)  # so that a run that is stopped was not in vain
+        if chosen.growth:
+            with tqdm(disable=None, bar_format="{desc}") as bar:
+                series = measure_growth(processes, lambda what: bar.set_description_str(what))
+            written.growth = {dimension: report.rows(points, rows_of, known, {}) for dimension, points in series.items()}
+    finally:
+        for process in processes:
+            process.close()
+    written.write(chosen.output)
+    pictures.draw(written, known, chosen.output)
+    print(written.markdown())
+    print(f"Written to {chosen.output}")
+    return written
+
+
+def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
+    """The workers that can run, and what is to say of the others."""
+    processes, missing = [], []
+    for peer in wanted:
+        process = Process(peer)
+        try:
+            process.open()
+            processes.append(process)
+        except WorkerError as error:
+            process.close()
+            missing.append({"name": peer.name, "reason": str(error), "install": peer.install})
+    return processes, missing
+
+
+def measure_ceilings(device: int) -> dict[str, object]:
+    process = Process(Peer("ceilings", "bench.ceilings", {"device": device}))
+    try:
+        process.open()
+        measured: dict[str, object] = process.ask("measure")
+        return measured
+    except WorkerError as error:
+        return {"error": str(error)}
+    finally:
+        process.close()
+
+
+def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> Iterator[list[Result]]:
+    """The results of one case after the other."""
+    with tqdm(cases, disable=None, unit="case") as bar:
+        for case in bar:
+            yield measure(case, processes, samples, lambda what: bar.set_postfix_str(f"{case.name}: {what}"))  # noqa: B023
 
 
 if __name__ == "__main__":

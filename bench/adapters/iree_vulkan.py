@@ -1,0 +1,65 @@
+"""IREE's Vulkan target: a model is compiled ahead of time, then runs on one device."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from iree import compiler, runtime
+from iree.compiler.tools.import_onnx.__main__ import main as import_onnx
+from iree.compiler.tools.import_onnx.__main__ import parse_arguments
+
+from bench.cases import Case
+from bench.models import feeds, make_model
+from bench.runner import Runner, UnavailableError, zero_arrays
+
+
+class Library:
+    def __init__(self, device: str) -> None:
+        driver = runtime.get_driver("vulkan")
+        listed = [info for info in driver.query_available_devices() if info["name"].startswith(device)]
+        if not listed:
+            raise UnavailableError(f"IREE does not list the Vulkan device {device}")
+        self._config = runtime.Config(device=driver.create_device(listed[0]["device_id"]))
+        self.description = {"version": version("iree-base-runtime"), "device": f"Vulkan, {device}"}
+
+    def prepare(self, case: Case) -> dict[str, Runner]:
+        context = runtime.SystemContext(config=self._config)
+        module = runtime.VmModule.copy_buffer(context.instance, _compile(case))
+        context.add_vm_module(module)
+        function = context.modules[module.name][case.cell]  # the graph's name
+        given = list(feeds(case).values())  # in the graph's order, but for the states, which come after X
+
+        def call(*states: np.ndarray) -> Sequence[Any]:
+            return [_to_host(self._config.device, output) for output in function(given[0], *states, *given[1:])]
+
+        return {"host": Runner(case, call, lambda: zero_arrays(case), list)}
+
+
+def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarray:
+    """What DeviceArray.to_host does with staging memory. Where a driver can import host memory, to_host hands it an array's,
+    which need not begin at a page, and fails.
+    """
+    source = array._buffer_view.get_buffer()
+    staging = device.allocator.allocate_buffer(
+        memory_type=int(runtime.MemoryType.HOST_LOCAL | runtime.MemoryType.DEVICE_VISIBLE),
+        allowed_usage=int(runtime.BufferUsage.TRANSFER_TARGET | runtime.BufferUsage.MAPPING_SCOPED),
+        allocation_size=source.byte_length())
+    semaphore = device.create_semaphore(0)
+    device.queue_copy(source, staging, wait_semaphores=runtime.HalFence.create_at(semaphore, 0),
+                      signal_semaphores=runtime.HalFence.create_at(semaphore, 1))
+    runtime.HalFence.create_at(semaphore, 1).wait()
+    return np.asarray(staging.map().asarray(array.shape, array.dtype))
+
+
+def _compile(case: Case) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        model, mlir = Path(folder) / "model.onnx", Path(folder) / "model.mlir"
+        model.write_bytes(make_model(case))
+        if import_onnx(parse_arguments([str(model), "-o", str(mlir)])):
+            raise RuntimeError("IREE could not import the ONNX model")
+        return bytes(compiler.compile_file(str(mlir), target_backends=["vulkan-spirv"], input_type="onnx"))

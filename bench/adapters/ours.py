@@ -1,0 +1,121 @@
+"""This project, from host to host (the functions on numpy arrays) and on the device alone (DirectML's objects)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import vkdml
+from bench.cases import STATES, Case
+from bench.runner import Runner, zero_arrays
+
+DESCS = {"gru": vkdml.DML_GRU_OPERATOR_DESC, "lstm": vkdml.DML_LSTM_OPERATOR_DESC}
+ACTIVATIONS = {"gru": ("SIGMOID", "TANH"), "lstm": ("SIGMOID", "TANH", "TANH")}
+OUTPUTS = ("OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
+TYPES = {"float32": vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, "float16": vkdml.DML_TENSOR_DATA_TYPE.FLOAT16}
+
+
+class Library:
+    def __init__(self, device: int | None = None, dtype: str = "float32") -> None:
+        self._device = vkdml.Device(device)
+        self._dtype = dtype
+        info = self._device.info
+        self.description = {"version": vkdml.__version__, "device": f"{info.name}, {info.driver} {info.driver_version}"}
+
+    def prepare(self, case: Case) -> dict[str, Runner]:
+        arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
+        return {"host": self._host(case, arrays), "device": self._resident(case, arrays)}
+
+    def _host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
+        function = getattr(vkdml, case.cell)
+        x, *weights = arrays.values()
+        given = case.attributes | {"device": self._device, "sequence_lens": case.lengths if case.ragged else None}
+
+        def call(*states: np.ndarray) -> Sequence[Any]:
+            outputs: Sequence[Any] = function(x, *weights, **given, **dict(zip(("initial_h", "initial_c"), states)))
+            return outputs
+
+        return Runner(case, call, lambda: zero_arrays(case, self._dtype), list)
+
+    def _resident(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
+        """Only the execution is recorded: everything is on the device before, and stays there."""
+        layer = Layer(self._device, case, arrays, self._dtype)
+
+        def to_numpy(buffers: Sequence[Any]) -> list[np.ndarray]:
+            return [buffer.download(shape, self._dtype) for buffer, shape in zip(buffers, case.output_shapes)]
+
+        return Runner(case, layer.execute, layer.zeros, to_numpy)
+
+
+class Layer:
+    """An initialized operator with its buffers. Carried states go back and forth between two sets of buffers."""
+
+    def __init__(self, device: vkdml.Device, case: Case, arrays: dict[str, np.ndarray], dtype: str) -> None:
+        self._device = device
+        self._case = case
+        self._itemsize = np.dtype(dtype).itemsize
+        self._compiled = device.compile_operator(device.create_operator(make_desc(case, dtype)))
+        weights = dict(zip(("WeightTensor", "RecurrenceTensor", "BiasTensor"), map(arrays.get, "WRB")))
+        self._initialize({field: device.upload(array) for field, array in weights.items() if array is not None})
+        self._inputs = {"InputTensor": device.upload(arrays["X"])}
+        if case.ragged:
+            self._inputs["SequenceLengthsTensor"] = device.upload(case.lengths.astype(np.uint32))
+        y = self._buffer(case.steps)
+        self._outputs = [[y, *(self._buffer() for _ in range(STATES[case.cell]))] for _ in range(2 if case.streaming else 1)]
+        # The last set is what the first execution begins with.
+        self._recorders = [self._record(self._outputs[turn - 1][1:], outputs) for turn, outputs in enumerate(self._outputs)]
+        self._turn = 0
+
+    def zeros(self) -> list[vkdml.Buffer]:
+        """The states that the next execution begins with, zeroed."""
+        self._turn = 0
+        states = self._outputs[-1][1:1 + self._case.states]
+        for state in states:
+            state.upload(np.zeros(state.size_in_bytes, np.uint8))
+        return states
+
+    def execute(self, *_: vkdml.Buffer) -> list[vkdml.Buffer]:
+        """The states are bound already; what is passed is what the last execution returned."""
+        turn = self._turn
+        self._turn = (turn + 1) % len(self._recorders)
+        self._recorders[turn].execute()
+        return self._outputs[turn]
+
+    def _buffer(self, steps: int = 1) -> vkdml.Buffer:
+        return self._device.create_buffer(-(-steps * int(np.prod(self._case.state_shape)) * self._itemsize // 4) * 4)
+
+    def _initialize(self, weights: dict[str, vkdml.Buffer]) -> None:
+        initializer = self._device.create_operator_initializer(self._compiled)
+        table = self._device.create_binding_table(initializer)
+        table.bind_inputs([weights.get(field) for field in self._compiled.input_fields])
+        recorder = self._device.create_command_recorder()
+        recorder.record_dispatch(initializer, table)
+        recorder.execute()
+
+    def _record(self, states: list[vkdml.Buffer], outputs: list[vkdml.Buffer]) -> vkdml.CommandRecorder:
+        inputs = self._inputs | dict(zip(("HiddenInitTensor", "CellMemInitTensor"), states[:self._case.states]))
+        table = self._device.create_binding_table(self._compiled)
+        table.bind_inputs([inputs.get(field) for field in self._compiled.input_fields])
+        table.bind_outputs(outputs)
+        recorder = self._device.create_command_recorder()
+        recorder.record_dispatch(self._compiled, table)
+        return recorder
+
+
+def make_desc(case: Case, dtype: str) -> Any:
+    t, b, i, h, d, g = case.steps, case.batch, case.inputs, case.hidden, case.directions, case.gates
+    sizes = {"InputTensor": (1, t, b, i), "WeightTensor": (1, d, g * h, i), "RecurrenceTensor": (1, d, g * h, h),
+             "BiasTensor": (1, 1, d, 2 * g * h), "OutputSequenceTensor": (t, d, b, h),
+             **dict.fromkeys(OUTPUTS[1:1 + STATES[case.cell]], (1, d, b, h)),
+             **dict.fromkeys(("HiddenInitTensor", "CellMemInitTensor")[:case.states], (1, d, b, h))}
+    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size) for field, size in sizes.items()}
+    if case.ragged:
+        tensors["SequenceLengthsTensor"] = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.UINT32,
+                                                                         Sizes=(1, 1, 1, b))
+    activations = [getattr(vkdml, f"DML_ACTIVATION_{name}_OPERATOR_DESC")() for name in ACTIVATIONS[case.cell]]
+    directions = vkdml.DML_RECURRENT_NETWORK_DIRECTION
+    flags = {"LinearBeforeReset": case.linear_before_reset} if case.cell == "gru" else {}
+    return DESCS[case.cell](**tensors, **flags, ActivationDescs=activations * d,
+                            Direction=directions.BIDIRECTIONAL if d == 2 else directions.FORWARD)

@@ -1,0 +1,116 @@
+"""What is measured: a table of cases, their arrays and their arithmetic. Knows no library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+GATES = {"gru": 3, "lstm": 4}
+STATES = {"gru": 1, "lstm": 2}  # h; h and c
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recurrent layer in ONNX's terms, and how it is called.
+
+    ragged: with sequence lengths. streaming: each call starts from the state that the last one left.
+    """
+
+    cell: str
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    directions: int = 1
+    ragged: bool = False
+    streaming: bool = False
+    linear_before_reset: bool = True
+
+    @property
+    def name(self) -> str:
+        words = {"bidirectional": self.directions == 2, "ragged": self.ragged, "streaming": self.streaming}
+        shape = "x".join(map(str, (self.steps, self.batch, self.inputs, self.hidden)))
+        return "-".join([self.cell, shape, *(word for word, is_on in words.items() if is_on)])
+
+    @property
+    def gates(self) -> int:
+        return GATES[self.cell]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Valid steps of each row; ragged ones go evenly from 1 to T, in an order that is not sorted."""
+        full = np.full(self.batch, self.steps)
+        if not self.ragged:
+            return full
+        return np.random.default_rng(1).permutation(np.linspace(1, self.steps, self.batch).astype(full.dtype))
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """ONNX's attributes of the operator."""
+        direction = {"direction": "bidirectional" if self.directions == 2 else "forward"}
+        return direction | ({"linear_before_reset": self.linear_before_reset} if self.cell == "gru" else {})
+
+    @property
+    def flops(self) -> int:
+        """Of the matrix products, each multiply-add as two; of valid steps only."""
+        per_step = 2 * self.gates * self.hidden * (self.inputs + self.hidden)
+        return int(self.lengths.sum()) * self.directions * per_step
+
+    @property
+    def recurrent_weights(self) -> int:
+        return self.directions * self.gates * self.hidden * self.hidden
+
+    @property
+    def calls(self) -> int:
+        """The least number of calls in a sample."""
+        return 1000 if self.streaming else 1
+
+    @property
+    def checked_calls(self) -> int:
+        """Calls from a zero state on before the results are compared with the reference."""
+        return 5 if self.streaming else 1
+
+    @property
+    def states(self) -> int:
+        """Initial states that are inputs of a call."""
+        return STATES[self.cell] if self.streaming else 0
+
+    @property
+    def state_shape(self) -> tuple[int, int, int]:
+        return self.directions, self.batch, self.hidden
+
+    @property
+    def output_shapes(self) -> list[tuple[int, ...]]:
+        """Of y, and of the last states."""
+        return [(self.steps, *self.state_shape), *[self.state_shape] * STATES[self.cell]]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """X, W, R and B by ONNX's names, in ONNX's gate order; the same in every process."""
+        rng = np.random.default_rng(0)
+        d, rows = self.directions, self.gates * self.hidden
+        sizes = {"X": (self.steps, self.batch, self.inputs), "W": (d, rows, self.inputs), "R": (d, rows, self.hidden),
+                 "B": (d, 2 * rows)}
+        return {name: (rng.standard_normal(size) * self.hidden**-0.5).astype(np.float32) for name, size in sizes.items()}
+
+
+# T, B, I, H
+SHAPES = [(1, 1, 64, 64), (100, 1, 128, 128), (100, 1, 256, 256), (50, 32, 256, 256), (100, 1, 512, 512), (50, 64, 512, 512),
+          (25, 64, 1024, 1024), (1000, 1, 128, 128)]
+
+CASES = [
+    *(Case("gru", *shape) for shape in SHAPES),
+    Case("lstm", 100, 1, 256, 256),
+    Case("lstm", 50, 32, 256, 256),
+    Case("gru", 100, 16, 256, 256, directions=2),
+    Case("gru", 50, 32, 256, 256, ragged=True),
+    Case("gru", 1, 1, 256, 256, streaming=True),
+]
+
+# One size grows, the others stay; I grows with H.
+GROWTH = {
+    "T": [Case("gru", t, 1, 128, 128) for t in (1, 10, 100, 1000, 10000)],
+    "B": [Case("gru", 50, b, 128, 128) for b in (1, 4, 16, 64, 256, 512)],
+    "H": [Case("gru", 50, 1, h, h) for h in (32, 64, 128, 256, 512, 1024, 2048)],
+}

@@ -1,0 +1,141 @@
+"""What a device can do at most, measured with kp and shaders made for it: rates of arithmetic and of reads, costs of calls.
+
+A worker of its own runs this; `bench.bounds` holds results against it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import kp
+import numpy as np
+
+from vkdml.vulkan import enumerate_devices
+
+SHADERS = Path(__file__).parent / "shaders"
+FMA_ROUNDS, READ_LOADS = 8, 8  # as in the shaders
+CHAINS = (2, 3, 4, 8)  # vectors that an invocation computes on: few enough for the registers, enough to hide latency
+GROUPS = (1, 64, 4096)
+READ_GROUPS = (16, 64, 256, 1024)
+MIB = 2**20
+BUFFERS = (MIB // 4, MIB, 4 * MIB, 16 * MIB)
+MOST_ITERATIONS = 16_000  # llvmpipe silently ends loops after 65,535
+LONG_ENOUGH = 0.02  # seconds
+SAMPLES = 5
+DISPATCHES = 200
+VEC4 = 16  # bytes
+
+
+class Library:
+    """The ceilings of one device."""
+
+    def __init__(self, device: int) -> None:
+        info = next(info for info in enumerate_devices() if info.index == device)
+        self._manager = kp.Manager(device)
+        self._workgroups = sorted({info.subgroup_size, min(128, info.max_workgroup_invocations)})
+        self.description = {"version": "kp 0.9.0", "device": info.name}
+
+    def measure(self) -> dict[str, Any]:
+        return {
+            "gflops": self._fma_rate(),
+            "read_gb_s": {str(size): self._read_rate(size, READ_GROUPS) for size in BUFFERS},
+            "read_one_workgroup_gb_s": {str(size): self._read_rate(size, [1]) for size in BUFFERS[:2]},
+            **self._call_costs(),
+        }
+
+    def _fma_rate(self) -> float:
+        """In GFLOP/s, a multiply-add as two: the best of all sizes tried."""
+        return max(self._fma(*sizes) for sizes in product(CHAINS, self._workgroups, GROUPS)) / 1e9
+
+    def _fma(self, chains: int, workgroup: int, groups: int) -> float:
+        results = self._manager.tensor_t(np.zeros(4 * workgroup * groups, np.float32))
+        algorithm = self._manager.algorithm([results], compile_shader("fma", CHAINS=chains), [groups, 1, 1],
+                                            np.array([workgroup], np.uint32), np.zeros(2, np.uint32))
+        factor = int(np.float32(1).view(np.uint32))
+        iterations, seconds = lengthen(lambda count: self._seconds(algorithm, [count, factor]))
+        steps = iterations * FMA_ROUNDS * np.arange(1, 5)
+        expected = chains * steps + sum(range(chains))
+        if not (self._download(results).reshape(-1, 4) == expected).all():
+            raise RuntimeError(f"the driver did not run all of {iterations} iterations of multiply-adds")
+        return 2 * 4 * chains * FMA_ROUNDS * iterations * workgroup * groups / seconds
+
+    def _read_rate(self, size: int, groups: Iterable[int]) -> float:
+        """In GB/s: the best of all sizes of workgroups, and numbers of them, tried."""
+        words = np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32)
+        data = self._manager.tensor_t(words)
+        self._run([kp.OpTensorSyncDevice([data])])
+        sums = words.reshape(-1, 4).sum(axis=0, dtype=np.uint32)
+        sizes = [(workgroup, count) for workgroup, count in product(self._workgroups, groups)
+                 if size // VEC4 // count >= workgroup * READ_LOADS]
+        return max(self._read(data, sums, size // VEC4, *pair) for pair in sizes) / 1e9
+
+    def _read(self, data: Any, sums: np.ndarray, loads: int, workgroup: int, groups: int) -> float:
+        results = self._manager.tensor_t(np.zeros(4 * workgroup * groups, np.uint32))
+        part = loads // groups
+        algorithm = self._manager.algorithm([data, results], compile_shader("read"), [groups, 1, 1],
+                                            np.array([workgroup], np.uint32), np.zeros(2, np.uint32))
+        most = MOST_ITERATIONS * workgroup * READ_LOADS // part
+        repetitions, seconds = lengthen(lambda count: self._seconds(algorithm, [count, part]), most)
+        found = self._download(results).reshape(-1, 4).sum(axis=0, dtype=np.uint32)
+        if not (found == sums * np.uint32(repetitions)).all():
+            raise RuntimeError(f"the driver did not run all of {repetitions} repetitions of reads")
+        return loads * VEC4 * repetitions / seconds
+
+    def _call_costs(self) -> dict[str, float]:
+        """Of a dispatch among others and of a submission, in microseconds."""
+        results = self._manager.tensor_t(np.zeros(4, np.uint32))
+        algorithm = self._manager.algorithm([results], compile_shader("empty"), [1, 1, 1])
+        one, many = ([kp.OpAlgoDispatch(algorithm)] * count for count in (1, 1 + DISPATCHES))
+        submission, all_of_them = self._repeated(one), self._repeated(many)
+        return {"submission_us": submission * 1e6, "dispatch_us": (all_of_them - submission) / DISPATCHES * 1e6}
+
+    def _repeated(self, operations: Sequence[Any], times: int = 100) -> float:
+        sequence = self._record(operations)
+        return median(timed(sequence.eval) for _ in range(times))
+
+    def _seconds(self, algorithm: Any, push: Sequence[int]) -> float:
+        """The shortest of some samples: a ceiling is what is possible."""
+        sequence = self._record([kp.OpAlgoDispatch(algorithm, np.array(push, np.uint32))])
+        return min(timed(sequence.eval) for _ in range(SAMPLES))
+
+    def _record(self, operations: Sequence[Any]) -> Any:
+        sequence = self._manager.sequence()
+        for operation in operations:
+            sequence.record(operation)
+        return sequence
+
+    def _run(self, operations: Sequence[Any]) -> None:
+        self._record(operations).eval()
+
+    def _download(self, tensor: Any) -> np.ndarray:
+        self._run([kp.OpTensorSyncLocal([tensor])])
+        return np.array(tensor.data())
+
+
+def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
+    """The first of 16, 64, 256 ... iterations that takes long enough, or the most; and its time."""
+    count = min(16, most)
+    while (taken := seconds(count)) < LONG_ENOUGH and count < most:
+        count = min(4 * count, most)
+    return count, taken
+
+
+def timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def compile_shader(name: str, **macros: int) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder) / "shader.spv"
+        subprocess.run(["glslangValidator", "-V", "--quiet", "--target-env", "vulkan1.1", str(SHADERS / f"{name}.comp"),
+                        *(f"-D{macro}={value}" for macro, value in macros.items()), "-o", str(binary)], check=True)
+        return binary.read_bytes()

@@ -1,0 +1,128 @@
+"""Measuring a case: all workers warm up, then take turns, one sample each a round, so that what disturbs one disturbs all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+
+from bench.cases import Case
+from bench.processes import Process, WorkerError
+from bench.worker import SAMPLE_SECONDS
+from vkdml import reference
+
+BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
+TOO_SLOW_SECONDS = 20.0  # a first call that is the only one; compiling is little beside it, and other ways would be no faster
+CHECKED_ROWS = 8  # of the batch, spread over it: the reference is slow
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Result:
+    """A worker's times for a case, by one way of calling it. error: why there are none, or none that count."""
+
+    case: str
+    worker: str
+    way: str = ""
+    flops: int = 0
+    calls: int = 0
+    planned: int = 0
+    first_call: float = float("nan")
+    difference: float = float("nan")
+    error: str = ""
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        return (max(self.seconds) - min(self.seconds)) / self.median
+
+    @property
+    def gflops(self) -> float:
+        return self.flops / self.median / 1e9
+
+    def times(self, baseline: Result) -> float:
+        """This one's time over the baseline's, as the median of the ratios within rounds."""
+        return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
+
+
+def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None) -> list[Result]:
+    """One case, on all workers that take its cell."""
+    pairs = []
+    for process in processes:
+        if case.cell in process.peer.cells:
+            progress(f"{process.peer.name} warms up")
+            pairs += [(process, result) for result in _warm_up(process, case, samples)]
+    for number in range(samples):
+        progress(f"round {number + 1}")
+        for process, result in pairs:
+            if not result.error and number < result.planned:
+                _sample(process, result)
+    for _, result in pairs:
+        if result.error:
+            result.seconds = []
+    return [result for _, result in pairs]
+
+
+def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
+    """A result for each way to call the worker, planned and checked, or one with an error."""
+    name = process.peer.name
+    changed = process.peer.case(case)
+    results = []
+    try:
+        process.open()
+        for way in process.ask("prepare", changed):
+            warm = process.ask("warm_up", way)
+            result = Result(case.name, name, way, case.flops, *plan(case, warm["call"], samples), first_call=warm["first"])
+            result.difference = difference(changed, warm["outputs"])
+            if not result.difference <= process.peer.tolerance:  # not a number is wrong too
+                result.error = f"wrong: {result.difference:.1e} from the reference"
+            results.append(result)
+            if warm["first"] > TOO_SLOW_SECONDS:
+                result.seconds, result.planned = [warm["first"]], 0
+                break
+    except WorkerError as error:
+        return [Result(case.name, name, error=str(error))]
+    return results
+
+
+def plan(case: Case, call_seconds: float, samples: int) -> tuple[int, int]:
+    """Calls a sample, and samples."""
+    wanted = max(case.calls, math.ceil(SAMPLE_SECONDS / call_seconds))
+    calls = max(1, min(wanted, int(BUDGET_SECONDS / samples / call_seconds)))
+    return calls, max(1, min(samples, int(BUDGET_SECONDS / (calls * call_seconds))))
+
+
+def _sample(process: Process, result: Result) -> None:
+    try:
+        result.seconds.append(process.ask("sample", result.way, result.calls))
+    except WorkerError as error:
+        result.error = str(error)
+
+
+def difference(case: Case, outputs: list[np.ndarray]) -> float:
+    """The largest from the float64 reference, in some rows of the batch."""
+    rows = checked_rows(case)
+    return max(float(np.abs(output[..., rows, :] - expected).max()) for output, expected in zip(outputs, expect(case)))
+
+
+def checked_rows(case: Case) -> np.ndarray:
+    return np.unique(np.linspace(0, case.batch - 1, CHECKED_ROWS).astype(int))
+
+
+@lru_cache(maxsize=2)  # a case of all workers and, of some, with its changes
+def expect(case: Case) -> list[np.ndarray]:
+    """What the last of a case's checked calls must give, in the rows that are checked."""
+    arrays, rows = case.arrays(), checked_rows(case)
+    lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
+    x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)
+    y, *last = getattr(reference, case.cell)(x, arrays["W"], arrays["R"], arrays["B"], **case.attributes, **lengths)
+    return [y[-case.steps:], *last]

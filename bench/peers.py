@@ -1,0 +1,89 @@
+"""Who is measured: a table of workers, a row for each library and driver."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bench.cases import Case
+from vkdml.device import select_device
+from vkdml.vulkan import DeviceInfo, enumerate_devices
+
+SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_icd.json"
+OURS = "vkdml"
+
+ALL_PEERS = "make bench-peers"
+HALF = 2e-2  # of results that are float16 or TF32 on their way
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A worker. Its adapter is a module with a Library, which takes the settings.
+
+    tolerance: largest difference from the reference that still counts as right. baseline: the worker of ours that it is
+    compared with. changes: to each case. cells: those it takes. grows: whether the growth pictures show it.
+    install: how to get it where it is missing.
+    """
+
+    name: str
+    adapter: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    install: str = ALL_PEERS
+    tolerance: float = 1e-3
+    baseline: str = OURS
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    cells: tuple[str, ...] = ("gru", "lstm")
+    grows: bool = False
+
+    def case(self, case: Case) -> Case:
+        return replace(case, **self.changes)
+
+
+def devices() -> tuple[DeviceInfo, list[DeviceInfo]]:
+    """The default Vulkan device, and all others, SwiftShader among them where it has been fetched. The others' indices hold
+    in the environment `others_environment`.
+    """
+    default = select_device(None)
+    os.environ.update(others_environment())
+    try:
+        return default, [info for info in enumerate_devices() if replace(info, index=default.index) != default]
+    finally:
+        for name in others_environment():
+            del os.environ[name]
+
+
+def others_environment() -> dict[str, str]:
+    return {"VK_ADD_DRIVER_FILES": str(SWIFTSHADER)} if SWIFTSHADER.exists() else {}
+
+
+def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
+    ours, torch = "bench.adapters.ours", "bench.adapters.torch_nn"
+    add_gpu = "a CUDA GPU, and pip install torch with CUDA"
+    swiftshader = next((name(info) for info in others if "SwiftShader" in info.name), OURS)
+    # Dawn refuses lavapipe; a GPU it finds by itself.
+    dawn = (swiftshader, {"VK_ICD_FILENAMES": str(SWIFTSHADER)}) if default.is_cpu and SWIFTSHADER.exists() else (OURS, {})
+    device = {"device": default.index}
+    return [
+        Peer(OURS, ours, device, grows=True),
+        Peer(f"{OURS}-lbr0", ours, device, changes={"linear_before_reset": False}, cells=("gru",)),
+        Peer(f"{OURS}-float16", ours, device | {"dtype": "float16"}, tolerance=HALF),
+        *(Peer(name(info), ours, {"device": info.index}, others_environment()) for info in others),
+        Peer("onnxruntime-cpu", "bench.adapters.ort", install="make setup", grows=True),
+        Peer("onnxruntime-webgpu", "bench.adapters.ort", {"webgpu": True}, dawn[1], baseline=dawn[0]),
+        Peer("iree-vulkan", "bench.adapters.iree_vulkan", {"device": default.name}),
+        Peer("openvino-cpu", "bench.adapters.openvino_cpu", grows=True),
+        Peer("torch-cpu", torch, grows=True),
+        Peer("torch-cuda", torch, {"device": "cuda"}, install=add_gpu, grows=True),
+        Peer("torch-cuda-tf32", torch, {"device": "cuda", "tf32": True}, install=add_gpu, tolerance=HALF),
+        Peer("torch-cuda-float16", torch, {"device": "cuda", "dtype": "float16"}, install=add_gpu, tolerance=HALF),
+    ]
+
+
+def name(info: DeviceInfo) -> str:
+    """A device's worker, by its first word and its index, because two devices may have one name."""
+    return f"{OURS}-{re.split(r'[^a-z]', info.name.lower())[0]}{info.index}"

@@ -1,0 +1,146 @@
+"""What was measured, as rows, then as Markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from bench.bounds import bound
+from bench.cases import Case
+from bench.measure import Result
+from bench.peers import OURS, Peer
+
+Row = dict[str, Any]
+
+# Workers on the device whose ceilings are measured, and the bytes of a weight there.
+BOUNDED = {OURS: 4, f"{OURS}-lbr0": 4, f"{OURS}-float16": 2}
+
+NOTES = """\
+Host: from numpy to numpy, weights packed before. Device: execution only, everything on the device before and after; wall time
+of `CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never resets its query pool
+(VUID-vkCmdWriteTimestamp-None-00830), so that what it reads is not valid.
+
+Workers take turns, one sample each a round, each in a process of its own that is stopped outside its turn; a sample is the mean
+of calls for 20 ms or more.
+Times are medians of n samples, fewer for slow workers. Spread is (max - min) / median. GFLOP/s count products, of valid steps.
+`times` is the time over that of the worker in the column `of`, the median of the ratios within rounds; below 1 is faster.
+`difference` is the largest from the float64 reference, in up to 8 rows of the batch; where it is too large there is no time.
+`first call` includes what a library puts off until then; where it takes more than 20 s it is the only one.
+vkdml-lbr0 is a GRU with linear_before_reset = 0; all others have 1.
+
+`fraction` is the least time that the ceilings allow over the time taken on the device: arithmetic at the rate of multiply-adds;
+the recurrent weights, read once a step; or one submission, whichever is longest (`bound`)."""
+
+
+def rows(results: Sequence[Result], peers: Mapping[str, Peer], cases: Mapping[str, Case], ceilings: Row) -> list[Row]:
+    found = {(result.case, result.worker, result.way): result for result in results}
+    return [_row(result, found, peers[result.worker], cases[result.case], ceilings) for result in results]
+
+
+def _row(result: Result, found: Mapping[tuple[str, str, str], Result], peer: Peer, case: Case, ceilings: Row) -> Row:
+    row: Row = {key: None if value != value else value for key, value in asdict(result).items()}  # JSON has no NaN
+    row["n"] = len(result.seconds)
+    if result.error:
+        return row
+    row |= {"ms": result.median * 1e3, "spread": result.spread, "gflops": result.gflops}
+    beside = found.get((result.case, peer.baseline, result.way))
+    if beside and beside.seconds and beside is not result:
+        row |= {"baseline": peer.baseline, "times": result.times(beside)}
+    if result.way == "device" and result.worker in BOUNDED and "gflops" in ceilings:
+        name, seconds = bound(case, ceilings, BOUNDED[result.worker])
+        row |= {"bound": name, "fraction": seconds / result.median}
+    return row
+
+
+def machine() -> Row:
+    return {"system": platform.platform(), "python": platform.python_version(), "cores": len(os.sched_getaffinity(0)),
+            "validation_layers": "off"}
+
+
+@dataclass
+class Report:
+    """Everything, in the words of results.json."""
+
+    workers: list[Row]
+    missing: list[Row]
+    results: list[Row] = field(default_factory=list)
+    ceilings: Row = field(default_factory=dict)
+    first_result: Row = field(default_factory=dict)
+    growth: dict[str, list[Row]] = field(default_factory=dict)
+    machine: Row = field(default_factory=machine)
+
+    def write(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
+        (folder / "report.md").write_text(self.markdown())
+
+    def markdown(self) -> str:
+        system = "{system}, Python {python}, {cores} cores; validation layers {validation_layers}.".format(**self.machine)
+        first_results = [{"when": when, "s": seconds} for when, seconds in self.first_result.items()]
+        sections = {
+            "Workers": table(self.workers, {"worker": "name", "version": "version", "device": "device"}),
+            "Missing": table(self.missing, {"worker": "name", "why": "reason", "how to get it": "install"}),
+            "Ceilings of the default device": ceiling_table(self.ceilings),
+            "From a process's start to its first GRU result (H = 256)": table(first_results, {"": "when", "s": "s"}),
+            "Times of others over vkdml's, host to host": ratio_table(self.results),
+            "Times": table(self.results, COLUMNS),
+            **{f"Growth of {dimension}": table(points, GROWTH_COLUMNS) for dimension, points in self.growth.items()},
+        }
+        parts = ["# Benchmark", system, NOTES]
+        return "\n\n".join([*parts, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]) + "\n"
+
+
+# Heading -> key, and how numbers are written
+COLUMNS = {"case": "case", "worker": "worker", "way": "way", "ms": "ms", "spread": "spread", "GFLOP/s": "gflops", "n": "n",
+           "first call s": "first_call", "times": "times", "of": "baseline", "fraction": "fraction", "bound": "bound",
+           "difference": "difference", "error": "error"}
+GROWTH_COLUMNS = {heading: COLUMNS[heading] for heading in ("case", "worker", "way", "ms", "GFLOP/s", "n", "times", "error")}
+FORMATS = {"ms": ".4g", "spread": ".0%", "gflops": ".3g", "first_call": ".2f", "times": ".3g", "fraction": ".1%",
+           "difference": ".0e", "s": ".2f"}
+LONGEST_TEXT = 100
+
+
+def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Nothing without rows."""
+    cells = [[cell(row.get(key), FORMATS.get(key, "")) for key in columns.values()] for row in rows]
+    return tabulate(cells, list(columns), "github", disable_numparse=True) if cells else ""
+
+
+def cell(value: Any, form: str) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str):
+        return " ".join(value.split())[:LONGEST_TEXT].replace("|", "/")
+    return format(value, form)
+
+
+def ratio_table(rows: Sequence[Row]) -> str:
+    """A line a case, a column a worker: its time over that of vkdml, or of what the column names."""
+    compared = [row for row in rows if row["way"] == "host" and "times" in row]
+    headings = {row["worker"]: row["worker"] if row["baseline"] == OURS else f"{row['worker']} / {row['baseline']}"
+                for row in compared}
+    times = {(row["case"], row["worker"]): format(row["times"], ".3g") for row in compared}
+    ours = {row["case"]: format(row["ms"], ".4g") for row in rows
+            if (row["worker"], row["way"]) == (OURS, "host") and "ms" in row}
+    names = dict.fromkeys(row["case"] for row in rows)
+    lines = [[case, ours.get(case, ""), *(times.get((case, worker), "") for worker in headings)] for case in names]
+    return tabulate(lines, ["case", "vkdml ms", *headings.values()], "github", disable_numparse=True)
+
+
+def ceiling_table(ceilings: Row) -> str:
+    if "gflops" not in ceilings:
+        return cell(ceilings.get("error"), "")
+    read = [[f"reads of a buffer of {int(size) // 1024} KiB, {what}", f"{rate:.1f} GB/s"]
+            for key, what in (("read_gb_s", "all workgroups"), ("read_one_workgroup_gb_s", "one workgroup"))
+            for size, rate in ceilings[key].items()]
+    lines = [["multiply-adds", f"{ceilings['gflops']:.0f} GFLOP/s"], *read,
+             ["a submission", f"{ceilings['submission_us']:.0f} us"],
+             ["a dispatch in it", f"{ceilings['dispatch_us']:.1f} us"]]
+    return tabulate(lines, ["ceiling", ""], "github", disable_numparse=True)

@@ -1,0 +1,46 @@
+"""What an adapter makes of a case for the worker to call, and how one says that its library cannot run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.cases import Case
+
+
+class UnavailableError(Exception):
+    """A library that is installed cannot run on this machine; the text says why."""
+
+
+class Runner:
+    """One way to call a layer.
+
+    call: takes the initial states, where the case has them, and returns the library's own outputs: y, then the last states.
+    zeros: makes the initial states that a sequence of calls begins with, in the library's own form.
+    to_numpy: the outputs in ONNX's shapes; not timed.
+    """
+
+    def __init__(self, case: Case, call: Callable[..., Sequence[Any]], zeros: Callable[[], Sequence[Any]],
+                 to_numpy: Callable[[Sequence[Any]], list[np.ndarray]]) -> None:
+        self._call = call
+        self._zeros = zeros
+        self._to_numpy = to_numpy
+        self._carried = slice(1, 1 + case.states)
+        self.reset()
+
+    def reset(self) -> None:
+        self._states: Sequence[Any] = self._zeros()
+        self._outputs: Sequence[Any] = ()
+
+    def run(self) -> None:
+        self._outputs = self._call(*self._states)
+        self._states = self._outputs[self._carried]
+
+    def outputs(self) -> list[np.ndarray]:
+        return self._to_numpy(self._outputs)
+
+
+def zero_arrays(case: Case, dtype: Any = np.float32) -> list[np.ndarray]:
+    return [np.zeros(case.state_shape, dtype) for _ in range(case.states)]

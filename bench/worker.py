@@ -1,0 +1,96 @@
+"""A child process that measures one library: python -m bench.worker DESCRIPTOR, which bench.processes starts.
+
+It imports one adapter and answers commands through a pipe, one reply each: ("ok", value) or ("error", text).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.cases import Case
+from bench.runner import Runner, UnavailableError
+
+PR_SET_PDEATHSIG = 1
+SAMPLE_SECONDS = 0.02  # a sample is as many calls as take this long
+SLOW_SECONDS = 5.0  # a first call after which no second one warms up
+
+
+class Worker:
+    """The commands."""
+
+    def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Import the library. Returns its version and device."""
+        self._library = importlib.import_module(adapter).Library(**settings)
+        description: dict[str, str] = self._library.description
+        return description
+
+    def prepare(self, case: Case) -> list[str]:
+        """Build the layer. Returns the ways to call it."""
+        self._case = case
+        self._runners: dict[str, Runner] = self._library.prepare(case)
+        return list(self._runners)
+
+    def warm_up(self, way: str) -> dict[str, Any]:
+        """Seconds of the first call and of warm ones, and what the first calls from a zero state gave."""
+        runner = self._runners[way]
+        runner.reset()
+        first = self.sample(way, 1)
+        for _ in range(self._case.checked_calls - 1):
+            runner.run()
+        outputs = runner.outputs()
+        shapes = [output.shape for output in outputs]
+        if shapes != self._case.output_shapes:
+            raise ValueError(f"outputs of shapes {shapes}, not {self._case.output_shapes}")
+        return {"first": first, "call": first if first > SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
+
+    def _lengthen(self, way: str) -> float:
+        """Seconds a call, of as many calls as make a sample."""
+        calls = 1
+        while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
+            calls *= 2
+        return seconds
+
+    def measure(self) -> dict[str, Any]:
+        """What the library measures by itself: the ceilings."""
+        measured: dict[str, Any] = self._library.measure()
+        return measured
+
+    def sample(self, way: str, calls: int) -> float:
+        """Seconds a call, the mean of some."""
+        run = self._runners[way].run
+        started = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - started) / calls
+
+
+def answer(worker: Worker, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        return "ok", getattr(worker, command)(*arguments)
+    except (ImportError, UnavailableError) as error:
+        return "error", str(error)
+    except Exception as error:  # whatever a library raises is a result of the measurement
+        return "error", f"{type(error).__name__}: {error}"
+
+
+def main() -> int:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not see that its parent is gone
+    connection = Connection(int(sys.argv[1]))
+    worker = Worker()
+    while True:
+        try:
+            command, arguments = connection.recv()
+        except EOFError:  # the parent is done
+            return 0
+        connection.send(answer(worker, command, arguments))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
