@@ -52,11 +52,12 @@ class Library:
 class Layer:
     """An initialized operator with its buffers. Carried states go back and forth between two sets of buffers."""
 
-    def __init__(self, device: vkdml.Device, case: Case, arrays: dict[str, np.ndarray], dtype: str) -> None:
+    def __init__(self, device: vkdml.Device, case: Case, arrays: dict[str, np.ndarray], dtype: str,
+                 options: vkdml.Options = vkdml.Options()) -> None:
         self._device = device
         self._case = case
         self._itemsize = np.dtype(dtype).itemsize
-        self._compiled = device.compile_operator(device.create_operator(make_desc(case, dtype)))
+        self._compiled = device.compile_operator(device.create_operator(make_desc(case, dtype)), options=options)
         weights = dict(zip(("WeightTensor", "RecurrenceTensor", "BiasTensor"), map(arrays.get, "WRB")))
         self._initialize({field: device.upload(array) for field, array in weights.items() if array is not None})
         self._inputs = {"InputTensor": device.upload(arrays["X"])}
