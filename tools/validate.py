@@ -21,7 +21,8 @@ CONTROL = """
 import numpy as np
 from tests.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
 from vkdml import Device, device
-device.Commands._start_submission, once = lambda self: hasattr(self, "_submission") or once(self), device.Commands._start_submission
+once = device.Commands._start_submission
+device.Commands._start_submission = lambda self: hasattr(self, "_submission") or once(self)
 desc = gru_desc(5, 3, 6, 9)
 run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
 """

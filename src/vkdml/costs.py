@@ -87,8 +87,8 @@ def _dot_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, loads: int,
     """Of a subgroup's products of `rows` vectors with all gates' weights of its units."""
     rate, element = rates(info), problem.element
     gates = len(problem.cell.gates) * tiling.units_at_once
-    vectors = rows * element.vecs_per_load  # loaded once a block in the lanes kernels, by each phase
-    vectors = vectors * problem.loop.phases / (loads_per_block(problem, tiling.lanes) if tiling.lanes > 1 else 1)
+    sharing = loads_per_block(problem, tiling.lanes) if tiling.lanes > 1 else 1  # loads of weights for each of a vector
+    vectors = rows * element.vecs_per_load * problem.loop.phases / sharing
     product = rate.product * (_PAIR_PRODUCT if element.pairs else 1)
     return loads * ((gates + vectors) * rate.load + gates * rows * element.vecs_per_load * product)
 

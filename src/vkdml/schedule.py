@@ -47,7 +47,7 @@ from .vulkan import DeviceInfo
 SCHEDULES = (SEQUENCE, STEPPED, PERSISTENT)
 WORKSPACE_BYTES = 256 * 2**20
 _SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what runs for seconds
-# Rows that share each loaded weight. More rows, fewer loads; beyond these the sums leave the registers, or compiling takes long.
+# Rows that share each loaded weight. More rows, fewer loads; with more than these, compiling takes long.
 _MOST_ROWS = {True: 16, False: 8}
 _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs more than loads, and unrolling takes long
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
@@ -108,8 +108,8 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
                                                              [False, True], rows, at_once):
         parts = _choose_parts(problem, info, options, schedule, row_count, ceil_div(problem.hidden, lanes * units_at_once))
         if parts:
-            tiling = _tile(problem, info, options, lanes, dict(schedule=schedule, fused=fused, rows=row_count, parts=parts,
-                                                               units_at_once=units_at_once))
+            tiling = _tile(problem, info, options, lanes, schedule=schedule, fused=fused, rows=row_count, parts=parts,
+                           units_at_once=units_at_once)
             if tiling:
                 found.append(tiling)
     if not found:
@@ -125,8 +125,8 @@ def _check_options(options: Options) -> None:
         value = getattr(options, name)
         if value not in (None, False, True):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), "True, False or None")
-    for name, most in (("rows", _MOST_FORCED_ROWS), ("units_at_once", _MOST_FORCED_UNITS), ("parts", 2**16), ("workgroup", 2**31),
-                       ("chunk_steps", 2**31), ("workspace_bytes", 2**62)):
+    for name, most in (("rows", _MOST_FORCED_ROWS), ("units_at_once", _MOST_FORCED_UNITS), ("parts", 2**16),
+                       ("workgroup", 2**31), ("chunk_steps", 2**31), ("workspace_bytes", 2**62)):
         value = getattr(options, name)
         if value is not None and not (isinstance(value, int) and 1 <= value <= most):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), f"a whole number from 1 to {most}")
@@ -172,15 +172,16 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
     return max(parts, 2) if forced else parts if parts > 1 and allowed else 0
 
 
-def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, chosen: dict[str, Any]) -> Tiling | None:
+def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
     """The tiling with the first workgroup that has loop iterations enough for a step."""
     input_loads, hidden_loads = (loads(problem, size, lanes) for size in (problem.input_size, problem.hidden))
     for workgroup, in_line in _workgroups(problem, info, options, lanes):
         units = round_up(problem.hidden, workgroup * chosen["units_at_once"])
         state = state_bytes(problem, chosen["rows"], hidden_loads)
         fits = lanes == 1 and chosen["schedule"] == SEQUENCE and state <= info.max_shared_memory
-        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units, input_loads=input_loads,
-                        hidden_loads=hidden_loads, projection_rows=min(_most_rows(problem, info), problem.batch * problem.steps),
+        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
+                        input_loads=input_loads, hidden_loads=hidden_loads,
+                        projection_rows=min(_most_rows(problem, info), problem.batch * problem.steps),
                         shared_state=fits and options.shared_state is not False)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue

@@ -18,8 +18,9 @@ NO_LOADER = f"no Vulkan loader (libvulkan.so.1); install one and a driver, {_INS
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A Vulkan device and its limits. Sizes are in bytes; `index` is its place in the loader's list; `cores` are this process's,
-    for a CPU driver.
+    """A Vulkan device and its limits. Sizes are in bytes; `index` is its place in the loader's list.
+
+    cores: of the processor that this process may run on; a CPU driver's.
     """
 
     index: int
