@@ -12,11 +12,10 @@ import numpy as np
 
 from bench.cases import Case
 from bench.processes import Process, WorkerError
-from bench.worker import SAMPLE_SECONDS
+from bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
 from vkdml import reference
 
 BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
-TOO_SLOW_SECONDS = 20.0  # a first call that is the only one; compiling is little beside it, and other ways would be no faster
 CHECKED_ROWS = 8  # of the batch, spread over it: the reference is slow
 
 Progress = Callable[[str], None]
@@ -86,7 +85,7 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
             if not result.difference <= process.peer.tolerance:  # not a number is wrong too
                 result.error = f"wrong: {result.difference:.1e} from the reference"
             results.append(result)
-            if warm["first"] > TOO_SLOW_SECONDS:
+            if warm["first"] > TOO_SLOW_SECONDS:  # by another way it would be no faster
                 result.seconds, result.planned = [warm["first"]], 0
                 break
     except WorkerError as error:
