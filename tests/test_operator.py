@@ -233,6 +233,17 @@ def test_a_device_wrote_the_lengths(device):
     check(huge, ready.results())
 
 
+def test_the_environment_forces_a_schedule(device, case, monkeypatch):
+    operator = device.create_operator(case.desc)
+    monkeypatch.setenv("VKDML_SCHEDULE", "stepped")
+    assert len(device.compile_operator(operator).plan.execute) >= 2 * 5  # two phases of five steps
+    one = device.compile_operator(operator, options=vkdml.Options(schedule="sequence", fused=True))
+    assert len(one.plan.execute) == 1
+    monkeypatch.setenv("VKDML_SCHEDULE", "fast")
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_SCHEDULE: found 'fast'; expected one of sequence, stepped, persistent"):
+        device.compile_operator(operator)
+
+
 @pytest.mark.parametrize("linear_before_reset", [False, True])
 def test_parts_that_cannot_meet_give_up(device, linear_before_reset):
     """More workgroups than run at a time never meet: the operator runs without parts instead, and tries again later."""

@@ -136,7 +136,8 @@ def test_what_a_device_cannot_hold_is_refused(changes, what):
 
 @pytest.mark.parametrize(("options", "what"), [(vkdml.Options(lanes=True), "options.lanes"), (vkdml.Options(workgroup=256), "options.workgroup"),
                                               (vkdml.Options(rows=-1), "options.rows"), (vkdml.Options(rows=SOME), "options.rows"),
-                                              (vkdml.Options(rows=1000), "options.rows"), (vkdml.Options(chunk_steps=0), "options.chunk_steps")])
+                                              (vkdml.Options(rows=1000), "options.rows"), (vkdml.Options(schedule="any"), "options.schedule"),
+                                              (vkdml.Options(parts=0), "options.parts"), (vkdml.Options(workspace_bytes=0), "options.workspace_bytes"), (vkdml.Options(chunk_steps=0), "options.chunk_steps")])
 def test_impossible_options_are_refused(options, what):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"{what}: found"):
         schedule.plan(from_desc(gru_desc()), SMALLEST, options)

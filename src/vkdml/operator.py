@@ -32,6 +32,13 @@ from .vulkan import DeviceInfo
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
 
 
+def _schedule_of_environment() -> str | None:
+    name = os.environ.get("VKDML_SCHEDULE") or None
+    if name not in (None, *schedule.SCHEDULES):
+        raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", repr(name), "one of " + ", ".join(schedule.SCHEDULES))
+    return name
+
+
 def _check_type(call: str, argument: str, value: object, allowed: Any) -> None:
     if not isinstance(value, allowed):
         names = [cls.__name__ for cls in (allowed if isinstance(allowed, tuple) else (allowed,))]
@@ -319,9 +326,8 @@ class Device:
         _check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
-        schedule = os.environ.get("VKDML_SCHEDULE")
-        if schedule and options.schedule is None:
-            options = replace(options, schedule=schedule)
+        if options.schedule is None:
+            options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
             check_pairs(self._gpu)
         return CompiledOperator(self._gpu, operator.problem, options)

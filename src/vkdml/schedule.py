@@ -120,7 +120,8 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
 
 def _check_options(options: Options) -> None:
     if options.schedule not in (None, *SCHEDULES):
-        raise InvalidArgumentError("compile_operator", "options.schedule", repr(options.schedule), ", ".join(SCHEDULES))
+        raise InvalidArgumentError("compile_operator", "options.schedule", repr(options.schedule),
+                                   "one of " + ", ".join(SCHEDULES))
     for name in ("lanes", "fused", "shared_state"):
         value = getattr(options, name)
         if value not in (None, False, True):
