@@ -4,7 +4,7 @@
 // Behind the states: that word, then for each tile how many workgroups have arrived, and how many have left.
 layout(binding = STATE_BINDING) coherent buffer Grid { uint grid_words[]; };
 const uint QUICK_SPINS = 32;  // of a barrier, before the slow ones
-const uint POLLS = 8;        // of a slow spin
+const uint POLLS = 16;        // of a slow spin
 
 bool gave_up = false;
 uint grid_start, tile_words, arrivals, spins;

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name
 from .problem import Problem
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, PERSISTENT, SPINS, STATE, STEPPED, Tiling
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, PERSISTENT, SEQUENCE, SPINS, STATE, STEPPED, Tiling
 from .vulkan import DeviceInfo
 
 _PACK_WORKGROUP = 64
@@ -52,6 +53,7 @@ def _chunks(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Dispatch:
     rows = tiling.projection_rows
+    tiling = replace(tiling, schedule=SEQUENCE, parts=1)  # of the loop only; so a plan and its fallback share the pipeline
     return Dispatch(
         kernel=kernel_name("input_projection", problem, tiling.lanes),
         constants=_constants(problem, tiling) | {"ROWS": rows},

@@ -15,7 +15,7 @@ SEQUENCE, STEPPED, PERSISTENT = "sequence", "stepped", "persistent"
 # llvmpipe ends all loops of an invocation, silently, after 65535 iterations of them together.
 _MOST_LOOP_ITERATIONS = {"llvmpipe": 60000}
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
-SPINS = 8192            # bound on a persistent dispatch's slow waiting (shaders/lib/grid.glsl): some milliseconds
+SPINS = 12000            # bound on a persistent dispatch's slow waiting (shaders/lib/grid.glsl): some milliseconds
 _QUICK_SPINS = 32       # of a barrier there
 
 
