@@ -18,7 +18,7 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
 #endif
         LOAD_LOOP for (uint first = 0; first < LOADS_PER_BLOCK; first += LOADS_IN_LINE)
             [[unroll]] for (uint i = 0; i < LOADS_IN_LINE; ++i) {
-                uint load = first + i;
+                uint load = LOADS_IN_LINE == LOADS_PER_BLOCK ? i : first + i;
                 uint weights = weights_start + (block + load) * GATES * UNITS + unit;
                 loaded_weights loaded[UNITS_AT_ONCE * GATES];
                 [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
@@ -31,7 +31,7 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
                             w[u * GATES + gate] = unpack_weights(loaded[u * GATES + gate], vec);
                     [[unroll]] for (uint row = 0; row < ROWS; ++row) {
 #ifdef SHUFFLE
-                        vec4 v = FROM_LANE(own[row], load * VECS_PER_LOAD + vec);
+                        vec4 v = from_lane(own[row], load * VECS_PER_LOAD + vec);
 #else
                         real4 v = DOT_VECTOR(row, first_vec + load * VECS_PER_LOAD + vec);
 #endif
