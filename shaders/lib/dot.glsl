@@ -16,7 +16,8 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
         vec4 own[ROWS];
         [[unroll]] for (uint row = 0; row < ROWS; ++row) own[row] = DOT_VECTOR(row, first_vec + LANE);
 #endif
-        LOAD_LOOP for (uint first = 0; first < LOADS_PER_BLOCK; first += LOADS_IN_LINE)
+        uint first = 0;
+        LOAD_LOOP do {
             [[unroll]] for (uint i = 0; i < LOADS_IN_LINE; ++i) {
                 uint load = LOADS_IN_LINE == LOADS_PER_BLOCK ? i : first + i;
                 uint weights = weights_start + (block + load) * GATES * UNITS + unit;
@@ -41,6 +42,8 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
                     }
                 }
             }
+            first += LOADS_IN_LINE;
+        } while (LOADS_IN_LINE != LOADS_PER_BLOCK && first < LOADS_PER_BLOCK);
     }
 }
 #undef DOT_NAME
