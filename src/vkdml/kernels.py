@@ -44,41 +44,35 @@ class CompiledKernel:
     constant_ids: dict[str, int]
 
     def specialize(self, constants: dict[str, int]) -> bytes:
-        """The SPIR-V with these values, which fit 32 bits. `constants` may hold more names than this kernel declares."""
+        """The SPIR-V with these values. `constants` may hold more names than this kernel declares."""
         given = {constant_id: constants[name] for name, constant_id in self.constant_ids.items()}
-        places: dict[int, int] = {}  # result id: SpecId
-        values: dict[int, int] = {}  # of constants, by result id
-        words = self.spirv_words()
-        out = words[:_FIRST_INSTRUCTION].tolist()
-        end = len(words)
-        for at, opcode, operands in _instructions(words):
-            if opcode == _OP_FUNCTION:
-                end = at
-                break
+        words = np.frombuffer(self.spirv, "<u4")
+        specialized = words[:_FIRST_INSTRUCTION].tolist()
+        places: dict[int, int] = {}  # SpecIds, by result
+        values: dict[int, int] = {}  # of constants, by result
+        end = _FIRST_INSTRUCTION
+        for at, opcode, operands in _declarations(words):
+            end = at + 1 + len(operands)
             if opcode == _OP_DECORATE and operands[1] == _DECORATION_SPEC_ID:
                 places[operands[0]] = operands[2]
                 continue
-            if opcode in (_OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE):
-                values[operands[1]] = opcode == _OP_CONSTANT_TRUE
             if opcode == _OP_CONSTANT:
                 values[operands[1]] = operands[2]
-            if opcode == _OP_SPEC_CONSTANT_COMPOSITE:
+            elif opcode == _OP_SPEC_CONSTANT_COMPOSITE:
                 opcode = _OP_CONSTANT_COMPOSITE
-            if opcode in (_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_OP):
-                type_id, result, *arguments = operands
-                value = given[places[result]] if opcode == _OP_SPEC_CONSTANT else \
-                    _OPERATIONS[arguments[0]](*(values[argument] for argument in arguments[1:]))
+            elif opcode in (_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_OP):
+                type_id, result, *rest = operands
+                if opcode == _OP_SPEC_CONSTANT:
+                    value = given[places[result]]
+                else:
+                    value = _OPERATIONS[rest[0]](*(values[operand] for operand in rest[1:]))
                 values[result] = value
                 if isinstance(value, bool):
                     opcode, operands = _OP_CONSTANT_TRUE if value else _OP_CONSTANT_FALSE, [type_id, result]
                 else:
-                    values[result] = value % 2**32
-                    opcode, operands = _OP_CONSTANT, [type_id, result, values[result]]
-            out += [len(operands) + 1 << 16 | opcode, *operands]
-        return np.array(out, "<u4").tobytes() + words[end:].tobytes()
-
-    def spirv_words(self) -> np.ndarray:
-        return np.frombuffer(self.spirv, "<u4")
+                    opcode, operands = _OP_CONSTANT, [type_id, result, value % 2**32]
+            specialized += [len(operands) + 1 << 16 | opcode, *operands]
+        return np.array(specialized, "<u4").tobytes() + words[end:].tobytes()
 
 
 @cache
@@ -87,25 +81,25 @@ def load(name: str) -> CompiledKernel:
     return CompiledKernel(name, spirv, _constant_ids(spirv))
 
 
-def _instructions(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
-    """Each instruction's place, opcode and operands."""
+def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
+    """What stands before the first function: each instruction's place, opcode and operands."""
     at = _FIRST_INSTRUCTION
-    while at < len(words):
+    while True:
         count, opcode = divmod(int(words[at]), 2**16)
+        if opcode == _OP_FUNCTION:
+            return
         yield at, opcode, words[at + 1:at + count].tolist()
         at += count
 
 
 def _constant_ids(spirv: bytes) -> dict[str, int]:
-    """Names and SpecIds out of the module's debug names and decorations, which stand before its first function."""
+    """Names and SpecIds out of the module's debug names and decorations."""
     words = np.frombuffer(spirv, "<u4")
     names: dict[int, str] = {}
     ids: dict[int, int] = {}
-    for at, opcode, operands in _instructions(words):
+    for at, opcode, operands in _declarations(words):
         if opcode == _OP_NAME:
             names[operands[0]] = words[at + 2:at + 1 + len(operands)].tobytes().split(b"\0")[0].decode()
         elif opcode == _OP_DECORATE and operands[1] == _DECORATION_SPEC_ID:
             ids[operands[0]] = operands[2]
-        elif opcode == _OP_FUNCTION:
-            break
     return {names[target]: constant_id for target, constant_id in ids.items() if names.get(target)}
