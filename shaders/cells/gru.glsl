@@ -10,8 +10,8 @@ const uint PHASES = LINEAR_BEFORE_RESET != 0 ? 1 : 2;
 const uint RESET_H_SLOT = 2;
 const uint Z_SLOT = 3;
 
-uint first_gate(uint phase) { return phase == 0 ? 0 : 2; }
-uint end_gate(uint phase) { return phase + 1 == PHASES ? 3 : 2; }
+uint first_gate(uint phase) { return phase == 0 ? 0u : 2u; }
+uint end_gate(uint phase) { return phase + 1 == PHASES ? 3u : 2u; }
 uint source_slot(uint phase, uint h_slot) { return phase == 0 ? h_slot : RESET_H_SLOT; }
 
 // The unit in hand: its h, and what the gates make of it

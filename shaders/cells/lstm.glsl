@@ -16,7 +16,7 @@ real c, i, f, o, h;
 // Stages: the gates i f c o, then h(c)
 void finish_stage(uint stage, real4 x, real4 r)
 {
-    uint k = stage == 1 ? 2 : (stage == 2 ? 3 : (stage == 3 ? 1 : 0));
+    uint k = stage == 1 ? 2u : (stage == 2 ? 3u : (stage == 3 ? 1u : 0u));
     real sum = add(component(x, k), component(r, k));
     if (HAS_PEEPHOLE != 0 && k != 3) sum = add(sum, multiply(component(peephole, k), c));
     real y = activate(stage == 2 ? G : (stage == 4 ? H : F), stage == 4 ? c : clip(sum));

@@ -17,9 +17,10 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
         vec4 own[DOT_ROWS];
         [[unroll]] for (uint row = 0; row < DOT_ROWS; ++row) own[row] = DOT_VECTOR(row, first_vec + LANE);
 #endif
-        LOAD_LOOP for (uint first = 0; first < LOADS_PER_BLOCK; first += LOADS_IN_LINE)
+        uint first = 0;
+        LOAD_LOOP do {
             [[unroll]] for (uint i = 0; i < LOADS_IN_LINE; ++i) {
-                uint load = first + i;
+                uint load = LOADS_IN_LINE == LOADS_PER_BLOCK ? i : first + i;
                 uint weights = weights_start + (block + load) * GATES * UNITS + unit;
                 loaded_weights loaded[UNITS_AT_ONCE * GATES];
                 [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
@@ -32,7 +33,7 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
                             w[u * GATES + gate] = unpack_weights(loaded[u * GATES + gate], vec);
                     [[unroll]] for (uint row = 0; row < DOT_ROWS; ++row) {
 #ifdef SHUFFLE
-                        vec4 v = FROM_LANE(own[row], load * VECS_PER_LOAD + vec);
+                        vec4 v = from_lane(own[row], load * VECS_PER_LOAD + vec);
 #else
                         real4 v = DOT_VECTOR(row, first_vec + load * VECS_PER_LOAD + vec);
 #endif
@@ -42,6 +43,8 @@ void DOT_NAME(inout real4 acc[TILE], uint weights_start, uint first_gate, uint e
                     }
                 }
             }
+            first += LOADS_IN_LINE;
+        } while (LOADS_IN_LINE != LOADS_PER_BLOCK && first < LOADS_PER_BLOCK);
     }
 }
 #undef DOT_NAME

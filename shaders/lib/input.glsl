@@ -17,7 +17,7 @@ real4 load_x(uint row_start, uint vec)
 {
     uint column = vec * 4;
 #ifndef PAIRS
-    if (X_IN_VECS) return column < INPUTS ? load_aligned_x(row_start + column) : vec4(0);
+    if (X_IN_VECS) return INPUTS == INPUT_LOADS * VECS_PER_LOAD * 4 || column < INPUTS ? load_aligned_x(row_start + column) : vec4(0);
 #endif
     real4 x = ZERO4;
     [[unroll]] for (uint c = 0; c < 4; ++c)

@@ -3,10 +3,18 @@
 // every invocation loads every value itself: right for any subgroup width.
 #ifdef SHUFFLE
 #extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 40) const uint LANES = 1;  // subgroup width
 #define LANE gl_SubgroupInvocationID
-#define FROM_LANE(value, lane) subgroupShuffle(value, lane)
+
+// By broadcasts, where lanes are four: SwiftShader is faster at them, and the choice falls away where `lane` is a constant
+vec4 from_lane(vec4 value, uint lane)
+{
+    if (LANES != 4) return subgroupShuffle(value, lane);
+    return lane == 0 ? subgroupBroadcast(value, 0) : lane == 1 ? subgroupBroadcast(value, 1)
+         : lane == 2 ? subgroupBroadcast(value, 2) : subgroupBroadcast(value, 3);
+}
 const uint LOADS_PER_BLOCK = LANES / VECS_PER_LOAD;
 layout(constant_id = 41) const uint LOADS_IN_LINE = 1;  // of a block's loads, not in a loop; divides them
 #define LOAD_LOOP [[dont_unroll]]

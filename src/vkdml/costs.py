@@ -31,7 +31,7 @@ class Rates:
 
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=2e-9, gate_math=200e-9, meeting=1e-6, submission=60e-6),
-    "SwiftShader driver": Rates(load=12e-9, product=5e-9, gate_math=200e-9, meeting=1e-6, submission=60e-6, in_line=True),
+    "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=1e-6, submission=60e-6, in_line=True),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)

@@ -232,9 +232,9 @@ class Gpu:
     def create_kernel(self, name: str, constants: dict[str, int], buffers: Sequence[Buffer], writes: Iterable[Buffer],
                       groups: tuple[int, int, int], push_count: int) -> Kernel:
         """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
-        kernel = kernels.load(name)
+        spirv = kernels.load(name).specialize(constants)
         algorithm = _driver_call(lambda: self._manager.algorithm(
-            [buffer._tensor for buffer in buffers], kernel.spirv, list(groups), kernel.specialize(constants),
+            [buffer._tensor for buffer in buffers], spirv, list(groups), np.zeros(0, np.uint32),
             np.zeros(push_count, np.uint32)))
         written = frozenset(writes) - {self.placeholder}
         return Kernel(algorithm, frozenset(buffers) - {self.placeholder} - written, written)

@@ -114,7 +114,7 @@ class _DriverProperties(Structure):
 
 _VERSION_1_1 = (1 << 22) | (1 << 12)
 _STAGE_COMPUTE = 0x20
-_OPERATION_SHUFFLE = 0x10
+_OPERATIONS_OF_LANES = 0x8 | 0x10  # ballot, which has broadcasts, and shuffle
 
 
 def enumerate_devices() -> list[DeviceInfo]:
@@ -160,7 +160,8 @@ def _query(vk: ctypes.CDLL, index: int, handle: int | None) -> DeviceInfo | None
         driver_version=driver.driverInfo.decode() or hex(properties.driverVersion),
         api_version=f"{version >> 22 & 0x7f}.{version >> 12 & 0x3ff}.{version & 0xfff}",
         subgroup_size=subgroup.subgroupSize,
-        subgroup_shuffle=bool(subgroup.supportedStages & _STAGE_COMPUTE and subgroup.supportedOperations & _OPERATION_SHUFFLE),
+        subgroup_shuffle=bool(subgroup.supportedStages & _STAGE_COMPUTE
+                              and subgroup.supportedOperations & _OPERATIONS_OF_LANES == _OPERATIONS_OF_LANES),
         max_workgroup_invocations=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
         max_workgroup_count=min(limits.maxComputeWorkGroupCount),
         max_shared_memory=limits.maxComputeSharedMemorySize,
