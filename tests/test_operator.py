@@ -266,6 +266,20 @@ def test_parts_that_cannot_meet_give_up(device, linear_before_reset):
         check(case, {field: buffer.download(compiled.problem.tensor(field).sizes) for field, buffer in outputs.items()})
 
 
+def test_parts_do_not_meet_at_first(device):
+    """What the plan chose by itself to run in parts runs without them once, and the way of each execution changes nothing."""
+    desc = gru_desc(20, 1, 40, 300, LinearBeforeReset=True)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(5)))
+    ready = Ready(device, case)
+    if not ready.compiled.plan.fallback:
+        pytest.skip("this device runs it in another way")
+    attempt = ready.recorder._commands._parts[-1].__self__
+    check(case, ready.results())
+    assert len(attempt._recorded) == 1
+    check(case, ready.results())
+    assert len(attempt._recorded) == 2
+
+
 def test_hazards_end_a_submission(device, monkeypatch):
     """Upload, dispatch and readback of a chain share a submission; what kp cannot order starts a new one."""
     monkeypatch.setattr(device._gpu, "host_memory", False)

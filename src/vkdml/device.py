@@ -180,40 +180,45 @@ class Attempt:
     """Dispatches that may give up, as a word of a buffer then says, and others that do their work instead.
 
     Giving up costs the time of both. So it is tried again only after some executions, twice as many after each failure.
+    not_at_first: threads of a driver that have not run yet often start on one core, where they cannot meet. Each way is
+    recorded, and its pipelines made, when it is first taken.
     """
 
     def __init__(self, gpu: Gpu, dispatches: Callable[[Commands], None], gave_up: tuple[Buffer, int],
-                 fallback: Callable[[Commands], None]) -> None:
+                 fallback: Callable[[Commands], None], not_at_first: bool) -> None:
         self._gpu = gpu
+        self._dispatches, self._fallback = dispatches, fallback
         self._buffer, self._word = gave_up
-        self._record_fallback = fallback
-        self._fallback: Commands | None = None
-        self._pause, self._skip = 0, 0
-        self._reset()
-        self._commands = Commands(gpu)
-        dispatches(self._commands)
-        self._commands.readback(self._buffer)
-
-    def _reset(self) -> None:
-        self._buffer.host(np.uint32)[self._word:] = 0
-        clear = Commands(self._gpu)
-        clear.upload(self._buffer)
-        clear.execute()
+        self._pause, self._skip = 0, int(not_at_first)
+        self._recorded: dict[Callable[[Commands], None], Commands] = {}
 
     def execute(self) -> None:
         if self._skip:
             self._skip -= 1
         else:
-            self._commands.execute()
+            if self._dispatches not in self._recorded:
+                self._reset()
+            self._run(self._dispatches)
             if not self._buffer.host(np.uint32)[self._word]:
                 self._pause = 0
                 return
             self._skip = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
             self._reset()
-        if self._fallback is None:
-            self._fallback = Commands(self._gpu)
-            self._record_fallback(self._fallback)
-        self._fallback.execute()
+        self._run(self._fallback)
+
+    def _run(self, way: Callable[[Commands], None]) -> None:
+        if way not in self._recorded:
+            self._recorded[way] = Commands(self._gpu)
+            way(self._recorded[way])
+            self._recorded[way].readback(self._buffer)
+        self._recorded[way].execute()
+
+    def _reset(self) -> None:
+        """Clear the word, and those behind it by which the parts meet."""
+        self._buffer.host(np.uint32)[self._word:] = 0
+        clear = Commands(self._gpu)
+        clear.upload(self._buffer)
+        clear.execute()
 
 
 class Gpu:

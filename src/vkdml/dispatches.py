@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name
 from .problem import Problem
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, PERSISTENT, SEQUENCE, SPINS, STATE, STEPPED, Tiling
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, SEQUENCE, STATE, STEPPED, Tiling
 from .vulkan import DeviceInfo
 
 _PACK_WORKGROUP = 64
@@ -53,7 +53,7 @@ def _chunks(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Dispatch:
     rows = tiling.projection_rows
-    tiling = replace(tiling, schedule=SEQUENCE, parts=1)  # of the loop only; so a plan and its fallback share the pipeline
+    tiling = replace(tiling, schedule=SEQUENCE, parts=1, spins=0)  # the loop's; a plan and its fallback share this pipeline
     return Dispatch(
         kernel=kernel_name("input_projection", problem, tiling.lanes),
         constants=_constants(problem, tiling) | {"ROWS": rows},
@@ -88,7 +88,7 @@ def _constants(problem: Problem, tiling: Tiling) -> dict[str, int]:
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows,
         "UNITS_AT_ONCE": tiling.units_at_once, "LOADS_IN_LINE": tiling.loads_in_line,
-        "PARTS": tiling.parts, "PART_UNITS": tiling.part_units, "SPINS": SPINS if tiling.schedule == PERSISTENT else 0,
+        "PARTS": tiling.parts, "PART_UNITS": tiling.part_units, "SPINS": tiling.spins,
         "STEPS": problem.steps, "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,
         "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "ELEMENT": problem.element.shader_id, "UNITS": tiling.units,

@@ -85,7 +85,7 @@ class CompiledOperator:
         name, word = self.plan.gave_up
         commands.attempt(Attempt(
             self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal_buffers()[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, bound)))
+            lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.fallback_first))
 
     def _internal_buffers(self) -> dict[str, Buffer]:
         if not self._internal:

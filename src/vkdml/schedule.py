@@ -38,6 +38,7 @@ from .tiling import (
     loads,
     loads_per_block,
     most_iterations,
+    most_spins,
     projection_iterations,
     state_bytes,
     step_iterations,
@@ -91,8 +92,8 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Pl
         internal=internal,
     )
     if tiling.schedule == PERSISTENT:
-        alone = _in_chunks(problem, info, options, replace(tiling, schedule=SEQUENCE, parts=1))
-        built = replace(built, fallback=time_loop(problem, alone),
+        alone = _in_chunks(problem, info, options, replace(tiling, schedule=SEQUENCE, parts=1, spins=0))
+        built = replace(built, fallback=time_loop(problem, alone), fallback_first=options.schedule is None,
                         gave_up=(STATE, internal[STATE] // 4 - tiling.grid_words(problem)))
     check_limits(problem, info, built)
     return built
@@ -189,6 +190,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         input_loads=input_loads, hidden_loads=hidden_loads,
                         projection_rows=min(most_rows, problem.batch * problem.steps),
+                        spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0,
                         shared_state=fits and options.shared_state is not False)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue

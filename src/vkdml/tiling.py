@@ -14,8 +14,10 @@ SEQUENCE, STEPPED, PERSISTENT = "sequence", "stepped", "persistent"
 
 # llvmpipe ends all loops of an invocation, silently, after 65535 iterations of them together.
 _MOST_LOOP_ITERATIONS = {"llvmpipe": 60000}
+# Bound on a persistent dispatch's slow waiting (shaders/lib/grid.glsl), in its loop's iterations: tens of milliseconds
+_SPINS = {"llvmpipe": 12000}
+_OTHER_SPINS = 100_000
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
-SPINS = 12000            # bound on a persistent dispatch's slow waiting (shaders/lib/grid.glsl): some milliseconds
 _QUICK_SPINS = 32       # of a barrier there
 
 
@@ -24,9 +26,10 @@ class Tiling:
     """One way to run a problem.
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
-    parts: workgroups that share a tile's units. loads_in_line: of a block's loads, how many the code has in line.
-    chunk_steps: most time steps of a dispatch of the loop. gates_steps: of input_projection, whose result is `gates`.
-    units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or h, whole blocks of `lanes` vec4s.
+    parts: workgroups that share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's
+    loads, how many the code has in line. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
+    input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X
+    or h, whole blocks of `lanes` vec4s.
     """
 
     schedule: str
@@ -41,6 +44,7 @@ class Tiling:
     units: int
     input_loads: int
     hidden_loads: int
+    spins: int = 0
     projection_rows: int = 1
     chunk_steps: int = 1
     gates_steps: int = 0
@@ -97,6 +101,11 @@ def most_iterations(info: DeviceInfo) -> int:
     return _MOST_LOOP_ITERATIONS.get(info.driver, 2**31)
 
 
+def most_spins(info: DeviceInfo) -> int:
+    """Iterations of waiting that a persistent dispatch may spend."""
+    return _SPINS.get(info.driver, _OTHER_SPINS)
+
+
 def projection_iterations(problem: Problem, tiling: Tiling) -> int:
     return _dot_iterations(problem, tiling, tiling.input_loads)
 
@@ -119,7 +128,7 @@ def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
     padded = tiling.part_units + tiling.hidden_loads * problem.element.vecs_per_load * 4 - problem.hidden
     rows = (tiling.rows + 2) ** 2  # their order
-    return 2 * _row_iterations(tiling, padded) + rows + (SPINS if tiling.schedule == PERSISTENT else 0)
+    return 2 * _row_iterations(tiling, padded) + rows + tiling.spins
 
 
 def _row_iterations(tiling: Tiling, units: int) -> int:
