@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +27,7 @@ from vkdml.tiling import Tiling
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
+WARM_UP = 5
 
 
 def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
@@ -46,10 +47,13 @@ def forced(tiling: Tiling) -> vkdml.Options:
 def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, Any]]:
     """A row for each candidate, the model's choice first."""
     tried = candidates(case, device)
-    layers = [Layer(device, case, case.arrays(), "float32", forced(tiling)) for tiling, _ in tried]
+    chosen, *others = [forced(tiling) for tiling, _ in tried]
+    # The choice runs as it does unforced: a persistent plan times its fallback too, and takes the faster
+    layers = [Layer(device, case, case.arrays(), "float32", options) for options in (replace(chosen, schedule=None), *others)]
     for layer in layers:
         layer.zeros()
-        layer.execute()
+        for _ in range(WARM_UP):
+            layer.execute()
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
     return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
              "units at once": tiling.units_at_once, "parts": tiling.parts, "model ms": seconds * 1e3,

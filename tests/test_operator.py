@@ -1,5 +1,7 @@
 """DirectML's life cycle on a device: what repeats, what is refused, and that nothing breaks after a refusal."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,8 +40,9 @@ def case():
 class Ready:
     """An initialized operator with its buffers bound and recorded."""
 
-    def __init__(self, device, case):
-        self.compiled = device.compile_operator(device.create_operator(case.desc))
+    def __init__(self, device, case, options=vkdml.Options(), forced=True):
+        self.compiled = device.compile_operator(device.create_operator(case.desc), options=options)
+        self.compiled.plan = replace(self.compiled.plan, is_forced=forced)
         self.buffers = {field: device.upload(array) for field, array in case.arrays.items()}
         self.outputs = make_outputs(device, self.compiled)
         initialize(device, self.compiled, self.buffers)
@@ -244,40 +247,36 @@ def test_the_environment_forces_a_schedule(device, case, monkeypatch):
         device.compile_operator(operator)
 
 
+@pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("linear_before_reset", [False, True])
-def test_parts_that_cannot_meet_give_up(device, linear_before_reset):
-    """More workgroups than run at a time never meet: the operator runs without parts instead, and tries again later."""
+def test_parts_that_cannot_meet_give_up(device, linear_before_reset, forced):
+    """More workgroups than run at a time never meet: the operator runs without parts then, and its results are the same."""
     desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
-    compiled = device.compile_operator(device.create_operator(desc), options=vkdml.Options(schedule="persistent", parts=5000))
-    assert compiled.plan.fallback
-    buffers = {field: device.upload(array) for field, array in case.arrays.items()}
-    outputs = make_outputs(device, compiled)
-    initialize(device, compiled, buffers)
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([buffers.get(field) if field not in compiled.problem.initialized else None for field in compiled.input_fields])
-    table.bind_outputs(list(outputs.values()))
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(compiled, table)
-    attempt = recorder._commands._parts[-1].__self__
-    for pause in (1, 1, 3, 3, 3, 3, 7):  # after 1, 3, 7 executions
-        recorder.execute()
-        assert attempt._pause == pause
-        check(case, {field: buffer.download(compiled.problem.tensor(field).sizes) for field, buffer in outputs.items()})
+    ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000), forced)
+    alternatives = ready.recorder._commands._parts[-1].__self__
+    taken = []
+    run = alternatives._run
+    alternatives._run = lambda way: (taken.append(way is alternatives._safe), run(way))
+    for _ in range(6):
+        check(case, ready.results())
+    assert taken == [False, True] * 6 if forced else [True, False, True, True, False, True, True, True]
 
 
-def test_parts_do_not_meet_at_first(device):
-    """What the plan chose by itself to run in parts runs without them once, and the way of each execution changes nothing."""
+def test_the_faster_of_two_ways_is_taken(device):
     desc = gru_desc(20, 1, 40, 300, LinearBeforeReset=True)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(5)))
-    ready = Ready(device, case)
-    if not ready.compiled.plan.fallback:
-        pytest.skip("this device runs it in another way")
-    attempt = ready.recorder._commands._parts[-1].__self__
-    check(case, ready.results())
-    assert len(attempt._recorded) == 1
-    check(case, ready.results())
-    assert len(attempt._recorded) == 2
+    ready = Ready(device, case, vkdml.Options(schedule="persistent"), forced=False)
+    alternatives = ready.recorder._commands._parts[-1].__self__
+    safe, parts = alternatives._safe, alternatives._may_give_up
+    for _ in range(4):
+        check(case, ready.results())
+    for fast, slow in ((safe, parts), (parts, safe)):
+        alternatives._seconds[fast].append(0.0)
+        alternatives._seconds[slow].extend([9.0] * 3)
+        chosen = [alternatives._choose() for alternatives._executions in range(40, 60)]
+        assert chosen == [slow] + [fast] * 19
+        check(case, ready.results())
 
 
 def test_hazards_end_a_submission(device, monkeypatch):

@@ -30,13 +30,14 @@ class Rates:
 
 
 _RATES = {
-    "llvmpipe": Rates(load=25e-9, product=2e-9, gate_math=200e-9, meeting=1e-6, submission=60e-6),
-    "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=1e-6, submission=60e-6, in_line=True),
+    "llvmpipe": Rates(load=25e-9, product=2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6),
+    "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6, in_line=True),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
 _GPU_WORKERS = 256  # subgroups that run side by side
 _WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
+_LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 
 
@@ -54,6 +55,7 @@ def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps
     tiles = ceil_div(steps * problem.batch, tiling.projection_rows) * problem.directions
     unit_tiles = tiling.units // (tiling.workgroup * tiling.units_at_once)
     of_tile = _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.projection_rows)
+    of_tile += tiling.projection_rows * tiling.units_at_once * rates(info).load  # stores of `gates`
     return _spread(info, tiling, tiles * unit_tiles, of_tile)
 
 
@@ -64,6 +66,8 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     of_tile += tiling.rows * tiling.units_at_once * rate.gate_math
     if tiling.fused:
         of_tile += _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.rows)
+    else:
+        of_tile += tiling.rows * tiling.units_at_once * rate.load  # of `gates`
     of_part = tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
     seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
     if tiling.schedule == PERSISTENT:
@@ -80,6 +84,8 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     if not tiling.fused:
         total += projection_seconds(problem, info, tiling, problem.steps)
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
+    if tiling.schedule == PERSISTENT:
+        total += dispatches * _LATE_START
     return total + dispatches * rates(info).submission
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -25,7 +27,8 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-_LONGEST_PAUSE = 1000  # executions
+_TIMES_KEPT = 3    # of each of two alternatives; the least of them counts
+_TRIED_AGAIN = 20  # each so many executions, the slower alternative
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
@@ -163,9 +166,9 @@ class Commands:
         self._record(kp.OpTensorSyncLocal([buffer._tensor]))
         self._copied.add(buffer)
 
-    def attempt(self, attempt: Attempt) -> None:
+    def alternatives(self, alternatives: Alternatives) -> None:
         self._start_submission()
-        self._parts.append(attempt.execute)
+        self._parts.append(alternatives.execute)
 
     def execute(self) -> None:
         """Run all of it and wait."""
@@ -176,45 +179,55 @@ class Commands:
                 _driver_call(part)
 
 
-class Attempt:
-    """Dispatches that may give up, as a word of a buffer then says, and others that do their work instead.
+class Alternatives:
+    """Two ways to do the same work, with the same result: dispatches that may give up, as a word of a buffer then says, and
+    others that do not.
 
-    Giving up costs the time of both. So it is tried again only after some executions, twice as many after each failure.
-    not_at_first: threads of a driver that have not run yet often start on one core, where they cannot meet. Each way is
-    recorded, and its pipelines made, when it is first taken.
+    Which is faster depends on what else the machine does. So both are timed, the faster is taken, and the other is tried
+    again now and then. `always` takes the first, and the other only after it gave up. Each way is recorded, and its pipelines
+    made, when it is first taken.
     """
 
-    def __init__(self, gpu: Gpu, dispatches: Callable[[Commands], None], gave_up: tuple[Buffer, int],
-                 fallback: Callable[[Commands], None], not_at_first: bool) -> None:
+    def __init__(self, gpu: Gpu, may_give_up: Callable[[Commands], None], gave_up: tuple[Buffer, int],
+                 safe: Callable[[Commands], None], always: bool) -> None:
         self._gpu = gpu
-        self._dispatches, self._fallback = dispatches, fallback
+        self._may_give_up, self._safe = may_give_up, safe
         self._buffer, self._word = gave_up
-        self._pause, self._skip = 0, int(not_at_first)
+        self._always = always
+        self._executions = 0
         self._recorded: dict[Callable[[Commands], None], Commands] = {}
+        self._seconds = {way: deque([math.inf], _TIMES_KEPT) for way in (safe, may_give_up)}
 
     def execute(self) -> None:
-        if self._skip:
-            self._skip -= 1
-        else:
-            if self._dispatches not in self._recorded:
-                self._reset()
-            self._run(self._dispatches)
-            if not self._buffer.host(np.uint32)[self._word]:
-                self._pause = 0
-                return
-            self._skip = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
-            self._reset()
-        self._run(self._fallback)
+        way = self._may_give_up if self._always else self._choose()
+        self._executions += 1
+        is_new = way not in self._recorded
+        started = time.perf_counter()
+        self._run(way)
+        if way is self._may_give_up and self._buffer.host(np.uint32)[self._word]:
+            self._clear()
+            self._run(self._safe)
+        if not is_new:
+            self._seconds[way].append(time.perf_counter() - started)
+
+    def _choose(self) -> Callable[[Commands], None]:
+        """Each twice, the safe one first: compiling is not timed. Then the faster, and sometimes the other."""
+        ways = sorted(self._seconds, key=lambda way: min(self._seconds[way]))
+        if self._executions < 4:
+            return (self._safe, self._may_give_up)[self._executions % 2]
+        return ways[self._executions % _TRIED_AGAIN == 0]
 
     def _run(self, way: Callable[[Commands], None]) -> None:
         if way not in self._recorded:
+            if way is self._may_give_up:
+                self._clear()
             self._recorded[way] = Commands(self._gpu)
             way(self._recorded[way])
             self._recorded[way].readback(self._buffer)
         self._recorded[way].execute()
 
-    def _reset(self) -> None:
-        """Clear the word, and those behind it by which the parts meet."""
+    def _clear(self) -> None:
+        """Zero the word, and those behind it by which workgroups meet."""
         self._buffer.host(np.uint32)[self._word:] = 0
         clear = Commands(self._gpu)
         clear.upload(self._buffer)

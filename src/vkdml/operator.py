@@ -20,7 +20,7 @@ from . import activations, elementwise, schedule, vulkan
 from . import problem as problems
 from .checks import MAX_TENSOR_BYTES, CheckedOperator, unwrap_operator
 from .descs import DML_EXECUTION_FLAGS
-from .device import Attempt, Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .device import Alternatives, Buffer, Commands, Gpu, Kernel, open_device, select_device
 from .elementwise import ElementwiseProblem
 from .errors import InvalidArgumentError
 from .pairs import check_pairs
@@ -83,9 +83,9 @@ class CompiledOperator:
             self._record(commands, self.plan.execute, bound)
             return
         name, word = self.plan.gave_up
-        commands.attempt(Attempt(
+        commands.alternatives(Alternatives(
             self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal_buffers()[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.fallback_first))
+            lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.is_forced))
 
     def _internal_buffers(self) -> dict[str, Buffer]:
         if not self._internal:

@@ -29,8 +29,8 @@ class Dispatch:
 class Plan:
     """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
 
-    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then; and the
-    first time, with fallback_first.
+    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then, or, if not
+    is_forced, where it is faster.
     """
 
     initialize: tuple[Dispatch, ...]
@@ -38,7 +38,7 @@ class Plan:
     internal: dict[str, int]
     fallback: tuple[Dispatch, ...] = ()
     gave_up: tuple[str, int] | None = None
-    fallback_first: bool = False
+    is_forced: bool = False
 
 
 def ceil_div(value: int, divisor: int) -> int:

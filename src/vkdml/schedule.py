@@ -93,7 +93,7 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Pl
     )
     if tiling.schedule == PERSISTENT:
         alone = _in_chunks(problem, info, options, replace(tiling, schedule=SEQUENCE, parts=1, spins=0))
-        built = replace(built, fallback=time_loop(problem, alone), fallback_first=options.schedule is None,
+        built = replace(built, fallback=time_loop(problem, alone), is_forced=options.schedule is not None,
                         gave_up=(STATE, internal[STATE] // 4 - tiling.grid_words(problem)))
     check_limits(problem, info, built)
     return built
