@@ -272,8 +272,8 @@ def test_the_faster_of_two_ways_is_taken(device):
     for _ in range(4):
         check(case, ready.results())
     for fast, slow in ((safe, parts), (parts, safe)):
-        alternatives._seconds[fast].append(0.0)
-        alternatives._seconds[slow].extend([9.0] * 3)
+        alternatives._seconds[fast].extend([1.0] * 5)
+        alternatives._seconds[slow].extend([9.0] * 5)
         chosen = [alternatives._choose() for alternatives._executions in range(40, 60)]
         assert chosen == [slow] + [fast] * 19
         check(case, ready.results())

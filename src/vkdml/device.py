@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-_TIMES_KEPT = 3    # of each of two alternatives; the least of them counts
+_TIMES_KEPT = 5    # of each of two alternatives
 _TRIED_AGAIN = 20  # each so many executions, the slower alternative
 
 
@@ -196,7 +197,7 @@ class Alternatives:
         self._always = always
         self._executions = 0
         self._recorded: dict[Callable[[Commands], None], Commands] = {}
-        self._seconds = {way: deque([math.inf], _TIMES_KEPT) for way in (safe, may_give_up)}
+        self._seconds = {way: deque[float](maxlen=_TIMES_KEPT) for way in (safe, may_give_up)}
 
     def execute(self) -> None:
         way = self._may_give_up if self._always else self._choose()
@@ -212,9 +213,9 @@ class Alternatives:
 
     def _choose(self) -> Callable[[Commands], None]:
         """Each twice, the safe one first: compiling is not timed. Then the faster, and sometimes the other."""
-        ways = sorted(self._seconds, key=lambda way: min(self._seconds[way]))
         if self._executions < 4:
             return (self._safe, self._may_give_up)[self._executions % 2]
+        ways = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
         return ways[self._executions % _TRIED_AGAIN == 0]
 
     def _run(self, way: Callable[[Commands], None]) -> None:
