@@ -56,6 +56,7 @@ _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over mor
 # Where the parts of a persistent tile were seen to run side by side. Elsewhere the schedule has to be asked for.
 _RUNS_SIDE_BY_SIDE = {"llvmpipe", "SwiftShader driver"}
 _GPU_PARTS = 8
+_MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a submission, which takes some of the host's memory
 
 
 @dataclass(frozen=True)
@@ -163,16 +164,16 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
     """Workgroups that share a tile's units; 0 where the schedule is no choice."""
     if schedule == SEQUENCE:
         return 1
+    forced = options.schedule == schedule
+    few = problem.steps * problem.loop.phases <= _MOST_STEPS_RECORDED
+    if not (forced or (few if schedule == STEPPED else info.driver in _RUNS_SIDE_BY_SIDE)):
+        return 0
     if options.parts:
         return options.parts
-    forced = options.schedule == schedule
+    parts = min(_GPU_PARTS, unit_tiles)
     if info.is_cpu:  # as many as leave every core its own
         parts = min(costs.workers(info) // (problem.directions * ceil_div(problem.batch, rows)), unit_tiles)
-        allowed = forced or schedule == STEPPED or info.driver in _RUNS_SIDE_BY_SIDE
-    else:
-        parts = min(_GPU_PARTS, unit_tiles)
-        allowed = forced or schedule == STEPPED
-    return max(parts, 2) if forced else parts if parts > 1 and allowed else 0
+    return max(parts, 2) if forced else parts if parts > 1 else 0
 
 
 def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
