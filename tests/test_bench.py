@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import vkdml
 from bench import __main__ as bench
-from bench import bounds, ceilings, measure
+from bench import bounds, candidates, ceilings, measure
+from bench.adapters.ours import make_desc
 from bench.cases import CASES, GROWTH, Case
 from bench.peers import OURS, Peer, devices, peers
 from bench.processes import Process
 from bench.runner import Runner, UnavailableError, zero_arrays
+from vkdml import schedule
+from vkdml.problem import from_desc
 
 TINY = Case("gru", 3, 2, 4, 8)
 KINDS = [TINY, Case("lstm", 3, 2, 4, 8), Case("gru", 3, 2, 4, 8, directions=2), Case("gru", 5, 3, 4, 8, ragged=True),
@@ -193,3 +197,17 @@ def test_a_worker_runs_only_while_it_is_asked():
         raise AssertionError("it still runs")
     assert process.ask("prepare", TINY) == ["host"]
     process.close()
+
+
+def test_candidates_are_forced_as_they_are():
+    """The options made for each candidate leave no other, and the model's choice comes first."""
+    device = vkdml.Device()
+    case = Case("gru", 3, 2, 8, 32)
+    problem = from_desc(make_desc(case, "float32"))
+    tried = candidates.candidates(case, device)
+    assert len({tiling.schedule for tiling, _ in tried}) > 1
+    for tiling, _ in tried:
+        assert schedule.tilings(problem, device.info, candidates.forced(tiling)) == [tiling]
+    rows = candidates.measure(case, device, samples=1)
+    assert [row["schedule"] for row in rows] == [tiling.schedule for tiling, _ in tried]
+    assert min(seconds for _, seconds in tried) == tried[0][1]

@@ -66,11 +66,12 @@ class CompiledKernel:
                     value = given[places[result]]
                 else:
                     value = _OPERATIONS[rest[0]](*(values[operand] for operand in rest[1:]))
-                values[result] = value
                 if isinstance(value, bool):
                     opcode, operands = _OP_CONSTANT_TRUE if value else _OP_CONSTANT_FALSE, [type_id, result]
                 else:
-                    opcode, operands = _OP_CONSTANT, [type_id, result, value % 2**32]
+                    value %= 2**32  # as uints wrap
+                    opcode, operands = _OP_CONSTANT, [type_id, result, value]
+                values[result] = value
             specialized += [len(operands) + 1 << 16 | opcode, *operands]
         return np.array(specialized, "<u4").tobytes() + words[end:].tobytes()
 
