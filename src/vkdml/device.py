@@ -222,9 +222,10 @@ class Alternatives:
         if way not in self._recorded:
             if way is self._may_give_up:
                 self._clear()
-            self._recorded[way] = Commands(self._gpu)
-            way(self._recorded[way])
-            self._recorded[way].readback(self._buffer)
+            commands = Commands(self._gpu)
+            way(commands)
+            commands.readback(self._buffer)
+            self._recorded[way] = commands
         self._recorded[way].execute()
 
     def _clear(self) -> None:
@@ -275,5 +276,7 @@ def _driver_call(call: Callable[[], T]) -> T:
     """What kp and the driver raise, as a DriverError."""
     try:
         return call()
+    except DriverError:  # of a part that is Commands itself
+        raise
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error
