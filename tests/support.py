@@ -36,8 +36,8 @@ SCHEDULES = {
     "chunked": Options(schedule="sequence", fused=False, chunk_steps=2, workspace_bytes=20000),
     "stepped": Options(schedule="stepped", fused=False),
     "stepped, fused": Options(schedule="stepped", fused=True, parts=3),
-    "persistent": Options(schedule="persistent", fused=False, rows=32),
-    "persistent, chunked": Options(schedule="persistent", chunk_steps=2, units_at_once=1, rows=32),
+    "persistent": Options(schedule="persistent", fused=False, rows=16, units_at_once=1),
+    "persistent, chunked": Options(schedule="persistent", chunk_steps=2, rows=8),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
     "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`

@@ -77,7 +77,7 @@ def iterations(problem, constants, dispatch):
     if dispatch.kernel.startswith("input_projection"):
         return inputs
     phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
-    tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 7
+    tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
         tile += constants["ROWS"] * 150
     units = constants["PART_UNITS"] // constants["WORKGROUP"]

@@ -1,5 +1,5 @@
 // The rows of a tile and their lengths. In the *_lanes kernels the longest rows come first, so that those which still run are
-// a tile's first ones, and products are computed for all of them, half or a quarter: a finished row costs little more.
+// a tile's first ones, and once half of them have finished, products are computed for the other half only.
 uint lengths_of_tile[ROWS];
 
 #ifdef SHUFFLE
@@ -37,17 +37,10 @@ void drop_finished_rows(uint step)
 }
 
 const uint HALF_ROWS = (ROWS + 1) / 2;
-const uint QUARTER_ROWS = (ROWS + 3) / 4;
 
 #define DOT_NAME dot_hidden_of_half
 #define DOT_WEIGHTS hidden_weights
 #define DOT_ROWS HALF_ROWS
-#define DOT_LOADS HIDDEN_LOADS
-#define DOT_VECTOR HIDDEN_VECTOR
-#include "dot.glsl"
-#define DOT_NAME dot_hidden_of_quarter
-#define DOT_WEIGHTS hidden_weights
-#define DOT_ROWS QUARTER_ROWS
 #define DOT_LOADS HIDDEN_LOADS
 #define DOT_VECTOR HIDDEN_VECTOR
 #include "dot.glsl"
@@ -59,10 +52,8 @@ void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint
 {
     uint start = direction * HIDDEN_LOADS * GATES * UNITS;
     bool half_of_rows = HAS_LENGTHS != 0 && active_rows <= HALF_ROWS;
-    bool quarter_of_rows = HAS_LENGTHS != 0 && active_rows <= QUARTER_ROWS;
     ONCE_IF(!half_of_rows) dot_hidden(acc, start, first_gate, end_gate, unit);
-    ONCE_IF(half_of_rows && !quarter_of_rows) dot_hidden_of_half(acc, start, first_gate, end_gate, unit);
-    ONCE_IF(quarter_of_rows) dot_hidden_of_quarter(acc, start, first_gate, end_gate, unit);
+    ONCE_IF(half_of_rows) dot_hidden_of_half(acc, start, first_gate, end_gate, unit);
 }
 
 #else

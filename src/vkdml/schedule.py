@@ -209,9 +209,8 @@ def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int
         if options.workgroup % lanes or options.workgroup > most:
             raise InvalidArgumentError("compile_operator", "options.workgroup", options.workgroup,
                                        f"a multiple of {lanes}, at most {most}")
-        yield options.workgroup, block
-        return
-    workgroup = lanes if lanes > 1 else min(round_up(problem.hidden, 32), 128)
+        most = options.workgroup
+    workgroup = options.workgroup or (lanes if lanes > 1 else min(round_up(problem.hidden, 32), 128))
     if not costs.rates(info).in_line:
         yield workgroup, 1
     while workgroup <= most:

@@ -115,7 +115,7 @@ def step_iterations(problem: Problem, tiling: Tiling) -> int:
     of_tile = tiling.units_at_once * (tiling.rows + 1) + 1 if tiling.lanes > 1 or problem.element.pairs else 0
     if problem.element.pairs:
         of_tile += tiling.rows * _PAIR_ITERATIONS
-    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_tile + 8
+    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_tile + 6
     if tiling.fused:
         of_units += _dot_iterations(problem, tiling, tiling.input_loads)
     tiles = tiling.part_units // (tiling.workgroup * tiling.units_at_once)
