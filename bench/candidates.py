@@ -27,7 +27,7 @@ from vkdml.tiling import Tiling
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
-WARM_UP = 5
+WARM_UP = 6
 
 
 def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:

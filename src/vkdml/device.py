@@ -28,6 +28,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 
+_SETTLED = 3       # executions after which it is worth compiling an alternative
 _TIMES_KEPT = 5    # of each of two alternatives
 _TRIED_AGAIN = 20  # each so many executions, the slower alternative
 
@@ -212,9 +213,11 @@ class Alternatives:
             self._seconds[way].append(time.perf_counter() - started)
 
     def _choose(self) -> Callable[[Commands], None]:
-        """Each twice, the safe one first: compiling is not timed. Then the faster, and sometimes the other."""
-        if self._executions < 4:
-            return (self._safe, self._may_give_up)[self._executions % 2]
+        """The safe one a few times, then the other twice, as what compiles is not timed. Then the faster, and sometimes the
+        other.
+        """
+        if self._executions < _SETTLED + 2:
+            return self._safe if self._executions < _SETTLED else self._may_give_up
         ways = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
         return ways[self._executions % _TRIED_AGAIN == 0]
 
