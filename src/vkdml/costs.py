@@ -18,7 +18,8 @@ from .vulkan import DeviceInfo
 class Rates:
     """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row.
     gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
-    dispatch, with the wait for it.
+    dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
+    small problems small where drivers compile slowly.
     """
 
     load: float
@@ -26,12 +27,14 @@ class Rates:
     gate_math: float
     meeting: float
     submission: float
+    compiling: float = 0.0
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
 
 
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6),
-    "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6, in_line=True),
+    "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
+                                compiling=20e-6, in_line=True),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
@@ -86,7 +89,7 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
         total += dispatches * _LATE_START
-    return total + dispatches * rates(info).submission
+    return total + dispatches * rates(info).submission + tiling.rows * tiling.units_at_once * rates(info).compiling
 
 
 def _dot_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, loads: int, rows: int) -> float:

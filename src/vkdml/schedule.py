@@ -51,7 +51,9 @@ _SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what r
 # Rows that share each loaded weight. More rows, fewer loads; with more than these, compiling takes long.
 _MOST_ROWS = {True: 16, False: 8}
 _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs more than loads, and unrolling takes long
-_MOST_IN_LINE = 16  # rows times units, where products are compiled in line: over more, compiling takes seconds
+# Where products are compiled in line, which takes long: rows times units at most, and pairs of a step and a row for which
+# the projection's tile gets one more
+_MOST_IN_LINE, _PAIRS_FOR_A_ROW = 16, 16
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
 # Where the parts of a persistent tile were seen to run side by side. Elsewhere the schedule has to be asked for.
 _RUNS_SIDE_BY_SIDE = {"llvmpipe", "SwiftShader driver"}
@@ -178,11 +180,12 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
 
 def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
     """The tiling with the first workgroup that has loop iterations enough for a step."""
-    most_rows = _most_rows(problem, info)
+    projection_rows = min(_most_rows(problem, info), problem.batch * problem.steps)
     if costs.rates(info).in_line:
-        most_rows = min(most_rows, _MOST_IN_LINE // chosen["units_at_once"])
+        most_rows = _MOST_IN_LINE // chosen["units_at_once"]
         if chosen["rows"] > most_rows and options.rows is None:
             return None
+        projection_rows = min(most_rows, ceil_div(problem.batch * problem.steps, _PAIRS_FOR_A_ROW))
     input_loads, hidden_loads = (loads(problem, size, lanes) for size in (problem.input_size, problem.hidden))
     for workgroup, in_line in _workgroups(problem, info, options, lanes):
         units = round_up(problem.hidden, workgroup * chosen["units_at_once"])
@@ -190,7 +193,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         fits = lanes == 1 and chosen["schedule"] == SEQUENCE and state <= info.max_shared_memory
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         input_loads=input_loads, hidden_loads=hidden_loads,
-                        projection_rows=min(most_rows, problem.batch * problem.steps),
+                        projection_rows=projection_rows,
                         spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0,
                         shared_state=fits and options.shared_state is not False)
         if _steps_by_iterations(problem, info, tiling) < 1:
