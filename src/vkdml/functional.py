@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,15 +14,12 @@ from .arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe, eleme
 from .cells import Cell
 from .element_types import ElementType
 from .errors import DriverError, InvalidArgumentError
-from .operator import CommandRecorder, Device, Dispatchable, Operator, check_lengths
+from .network import Network, Step
+from .operator import Device, Operator, check_lengths
 from .pairs import RangeCheck
 from .problem import from_desc
+from .recent import Recent
 from .schedule import Options
-
-_SESSIONS_KEPT = 16
-_sessions: OrderedDict[Any, _Session] = OrderedDict()
-_lock = threading.RLock()  # of _sessions
-
 
 
 def gru(
@@ -169,46 +165,53 @@ def rnn(
     return y, y_h
 
 
-def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
-              device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-    """Run a cell on arrays by DirectML field, in ONNX's shapes.
+class Sessions:
+    """What calls made, for the next ones like them: up to `kept` compiled operators, of different shapes or attributes."""
 
-    name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
-    """
-    checked, element = convert(name, cell, arrays)
-    attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
+    def __init__(self, kept: int) -> None:
+        self._sessions: Recent[_Session] = Recent(kept)
+        self._lock = threading.RLock()
+
+    def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
+            device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
+        """Run a cell on arrays by DirectML field, in ONNX's shapes.
+
+        name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
+        """
+        checked, element = convert(name, cell, arrays)
+        attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
+        device = open_device(name, device)
+        layouts = [None if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
+                   for array in checked.values()]
+        key = (device, cell.name, element, options, *wanted, *map(_typed, attributes.values()), *layouts)
+        try:
+            hash(key)
+        except TypeError:
+            raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
+        with self._lock:
+            session = self._sessions.get(
+                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options))
+        try:
+            return session.run(name, checked)
+        except DriverError:
+            with self._lock:
+                self._sessions.drop(key)
+            raise
+
+
+_sessions = Sessions(kept=16)
+recurrent = _sessions.run
+
+
+def open_device(name: str, device: Device | int | str | None) -> Device:
+    """A Device, or the one of that index or name, or the default one for None: each opened once."""
     if not isinstance(device, Device | int | str | None):
         raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
-    device = device if isinstance(device, Device) else _device(device)
-    layouts = [None if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
-               for array in checked.values()]
-    key = (device, cell.name, element, options, *wanted, *map(_typed, attributes.values()), *layouts)
-    with _lock:
-        session = _session(name, key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options))
-    try:
-        return session.run(name, checked)
-    except DriverError:
-        with _lock:
-            _sessions.pop(key, None)
-        raise
-
-
-def _session(name: str, key: tuple[Any, ...], make: Callable[[], _Session]) -> _Session:
-    try:
-        known = key in _sessions
-    except TypeError:
-        raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
-    if not known:
-        _sessions[key] = make()
-        if len(_sessions) > _SESSIONS_KEPT:
-            _sessions.popitem(last=False)
-    _sessions.move_to_end(key)
-    return _sessions[key]
+    return device if isinstance(device, Device) else _device(device)
 
 
 @cache
 def _device(device: int | str | None) -> Device:
-    """The device of that index or name, opened once; None for the default one."""
     return Device(device)
 
 
@@ -223,65 +226,27 @@ def _typed(value: Any) -> Any:
 
 
 class _Session:
-    """A compiled operator with its buffers and recorded commands, for all calls with the same shapes and attributes."""
+    """One operator as a network, for all calls with the same shapes and attributes."""
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
                  attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options) -> None:
         desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
         self.problem = from_desc(desc, attributes["clip"], element)
-        self.compiled = device.compile_operator(Operator(self.problem), options=options)
-        self.device = device
-        self.buffers = {field: device.create_buffer(tensor.size_in_bytes)
-                        for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.packed: dict[str, np.ndarray] = {}
-        self.initialize = self._record(device.create_operator_initializer(self.compiled))
-        self.execute: CommandRecorder | None = None
-
-    def _record(self, dispatchable: Dispatchable) -> CommandRecorder:
-        """Upload what the dispatch takes, run it, and read back what it makes."""
-        recorder = self.device.create_command_recorder()
-        table = self.device.create_binding_table(dispatchable)
-        bound = {field: self.buffers[field] for field in table.missing()}
-        inputs = [bound.get(field) for field in self.compiled.input_fields]
-        outputs = [bound.get(field) for field in self.compiled.output_fields]
-        table.bind_inputs(inputs)
-        table.bind_outputs(outputs)
-        for buffer in filter(None, inputs):
-            recorder.record_upload(buffer)
-        recorder.record_dispatch(dispatchable, table)
-        for buffer in filter(None, outputs):
-            recorder.record_readback(buffer)
-        return recorder
+        self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]
+        names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
+        self.network = Network(device, [Step(Operator(self.problem), names)], self.outputs, options)
 
     def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
-        problem = self.problem
-        given = {field: flat(array) for field, array in arrays.items() if array is not None}
-        dtype = given["InputTensor"].dtype
-        lengths = arrays["SequenceLengthsTensor"]
+        given = {field: array for field, array in arrays.items() if array is not None}
+        lengths = given.get("SequenceLengthsTensor")
         if lengths is not None:
-            check_lengths(name, lengths, problem.steps)
+            check_lengths(name, lengths, self.problem.steps)
             given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
-        range_check = RangeCheck(name, problem, given) if problem.element.pairs else None
-        with self.device.lock:
-            self._pack({field: array for field, array in given.items() if field in problem.initialized})
-            for field, array in given.items():
-                if field not in problem.initialized:
-                    self.buffers[field].write(array)
-            self.execute = self.execute or self._record(self.compiled)
-            self.execute.execute()
-            results = {field: self.buffers[field].read(self.shapes[field], dtype)
-                       for field in problem.outputs if problem.has(field)}
+        range_check = None
+        if self.problem.element.pairs:
+            range_check = RangeCheck(name, self.problem, {field: flat(array) for field, array in given.items()})
+        dtype = given["InputTensor"].dtype
+        results = self.network.run(given, {field: (self.shapes[field], dtype) for field in self.outputs})
         if range_check:
             range_check.check_results(results)
         return list(results.values())
-
-    def _pack(self, weights: dict[str, np.ndarray]) -> None:
-        """Initialize the operator, unless these very weights are packed already."""
-        weights = {field: array.view(f"u{array.itemsize}") for field, array in weights.items()}
-        if self.packed and all(np.array_equal(array, self.packed[field]) for field, array in weights.items()):
-            return
-        for field, array in weights.items():
-            self.buffers[field].write(array)
-        self.packed = {}  # stays so if the driver fails
-        self.initialize.execute()
-        self.packed = {field: array.copy() for field, array in weights.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +25,7 @@ from .errors import InvalidArgumentError
 from .pairs import check_pairs
 from .plans import NONE, Dispatch
 from .problem import Problem
+from .recent import Recent
 from .schedule import Options
 from .vulkan import DeviceInfo
 
@@ -64,7 +64,7 @@ class CompiledOperator:
         self.is_initialized = not self.plan.initialize
         self.gpu = gpu
         self._internal: dict[str, Buffer] = {}
-        self._kernels: OrderedDict[tuple, Kernel] = OrderedDict()
+        self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
 
     @property
     def input_fields(self) -> tuple[str, ...]:
@@ -101,14 +101,9 @@ class CompiledOperator:
         """The chunks of a time loop differ in push constants only and share a pipeline."""
         used = [buffers[name] for name in dispatch.buffers]
         key = (dispatch.kernel, dispatch.groups, tuple(sorted(dispatch.constants.items())), tuple(map(id, used)))
-        if key not in self._kernels:
-            self._kernels[key] = self.gpu.create_kernel(dispatch.kernel, dispatch.constants, used,
-                                                         [buffers[name] for name in dispatch.writes],
-                                                         dispatch.groups, len(dispatch.push))
-            if len(self._kernels) > _KERNELS_KEPT:
-                self._kernels.popitem(last=False)
-        self._kernels.move_to_end(key)
-        return self._kernels[key]
+        return self._kernels.get(key, lambda: self.gpu.create_kernel(
+            dispatch.kernel, dispatch.constants, used, [buffers[name] for name in dispatch.writes], dispatch.groups,
+            len(dispatch.push)))
 
 
 class OperatorInitializer:
