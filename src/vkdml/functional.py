@@ -199,8 +199,8 @@ class Sessions:
             raise
 
 
-_sessions = Sessions(kept=16)
-recurrent = _sessions.run
+shared_sessions = Sessions(kept=16)
+recurrent = shared_sessions.run
 
 
 def open_device(name: str, device: Device | int | str | None) -> Device:

@@ -1,9 +1,4 @@
-"""ONNX on a Vulkan device: recurrent nodes, and models made of them. Needs the package `onnx` (pip install 'vkdml[onnx]').
-
-The module is a backend as onnx.backend.base.Backend describes: `prepare`, `run_model`, `run_node`, `supports_device`.
-
-Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
-"""
+"""Recurrent nodes: attributes and inputs checked by operator version, then the numpy functions' way."""
 
 from __future__ import annotations
 
@@ -11,20 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx.backend.base import namedtupledict
 
-try:
-    import onnx
-    from onnx.backend.base import Backend, BackendRep, namedtupledict
-    from onnx.numpy_helper import to_array
-except ImportError:
-    raise ImportError("vkdml.onnx needs the package onnx: pip install onnx") from None
-
-from . import cells, element_types
-from .cells import Cell
-from .device import select_device
-from .errors import DriverError, InvalidArgumentError
-from .functional import recurrent
-from .operator import Device
+from .. import cells, element_types, functional
+from ..cells import Cell
+from ..errors import InvalidArgumentError
+from ..functional import Sessions
+from ..operator import Device
+from ..schedule import Options
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -37,6 +27,40 @@ _ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
     "RNN": {1: _FIRST, 7: {}, 14: {"layout": 0}, 22: {}},
 }
 _REMOVED = {"output_sequence": 7}
+
+
+def is_recurrent(node: onnx.NodeProto) -> bool:
+    return node.op_type in _CELLS and node.domain in ("", "ai.onnx")
+
+
+class RecurrentNode:
+    """A GRU, LSTM or RNN node whose attributes are checked.
+
+    sessions: where what was compiled for it is kept.
+
+    Raises InvalidArgumentError for what is no such node, and for an attribute that the operator's version does not allow.
+    """
+
+    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: Sessions) -> None:
+        self.operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
+        if not is_recurrent(node):
+            raise InvalidArgumentError(self.operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
+        self._node = node
+        self._cell = _CELLS[node.op_type]
+        self._version = _version(self.operator, node, opset_version)
+        self._attributes = _attributes(self.operator, node, self._version)
+        self._hidden_size = self._attributes.pop("hidden_size")
+        self._attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
+        self._wanted = [bool(name) for name in _outputs(self.operator, self._cell, node)]
+        self._sessions = sessions
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None,
+            options: Options = Options()) -> list[np.ndarray]:
+        """The outputs that the node names. Arguments and errors: see `run_node`."""
+        arrays = _inputs(self.operator, self._cell, self._node, inputs)
+        _check_types(self.operator, self._cell, self._version, arrays)
+        _check_hidden_size(self.operator, self._hidden_size, arrays)
+        return self._sessions.run(self.operator, self._cell, arrays, self._attributes, self._wanted, device, options)
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
@@ -60,92 +84,18 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     """
     if not isinstance(node, onnx.NodeProto):
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
-    operator, cell = _cell(node)
-    version = _version(operator, node, opset_version)
-    arrays = _inputs(operator, cell, node, inputs)
-    _check_types(operator, cell, version, arrays)
-    attributes = _attributes(operator, node, version)
-    _check_hidden_size(operator, attributes.pop("hidden_size"), arrays)
-    attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
-    names = _outputs(operator, cell, node)
-    results = recurrent(operator, cell, arrays, attributes,
-                        [bool(name) for name in names], _device(device))
-    return namedtupledict("Outputs", [name for name in names if name])(*results)
+    opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+    results = RecurrentNode(node, opset, functional.shared_sessions).run(inputs, named_device(device))
+    return namedtupledict("Outputs", [name for name in node.output if name])(*results)
 
 
-def _cell(node: onnx.NodeProto) -> tuple[str, Cell]:
-    """The node's name in errors, and its cell."""
-    operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
-    if node.op_type not in _CELLS or node.domain not in ("", "ai.onnx"):
-        raise InvalidArgumentError(operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
-    return operator, _CELLS[node.op_type]
-
-
-def _device(device: Device | int | str | None) -> Device | int | str | None:
+def named_device(device: Device | int | str | None) -> Device | int | str | None:
     """onnx.backend's callers name a kind of device by default; that means nothing here."""
     return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
 
 
-class PreparedModel(BackendRep):
-    """A checked model whose nodes are all GRU, LSTM or RNN. Made by `prepare`."""
-
-    def __init__(self, model: onnx.ModelProto, device: Device | int | str | None) -> None:
-        self._graph = model.graph
-        self._opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-        self._device = device
-        self._constants = {tensor.name: to_array(tensor) for tensor in model.graph.initializer}
-
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[np.ndarray, ...]:
-        """Run on arrays in the order of the graph's inputs that are no initializers, or by name.
-
-        Returns a named tuple of the graph's outputs. Raises what `run_node` raises.
-        """
-        names = [value.name for value in self._graph.input if value.name not in self._constants]
-        if not isinstance(inputs, Mapping):
-            if len(inputs) != len(names):
-                raise InvalidArgumentError("run", "inputs", f"{len(inputs)} arrays", f"{len(names)}: {', '.join(names)}")
-            inputs = dict(zip(names, inputs))
-        values = self._constants | dict(inputs)
-        for node in self._graph.node:
-            results = run_node(node, values, self._device, opset_version=self._opset)
-            values |= dict(zip(filter(None, node.output), results))
-        outputs = [value.name for value in self._graph.output]
-        return namedtupledict("Outputs", outputs)(*[values[name] for name in outputs])
-
-
-class VulkanBackend(Backend):
-    """onnx.backend.base.Backend for models whose nodes are all GRU, LSTM or RNN."""
-
-    @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
-        """Check a model. Raises InvalidArgumentError for a node that is not recurrent, naming it."""
-        super().prepare(model, device, **kwargs)
-        for node in model.graph.node:
-            _cell(node)
-        return PreparedModel(model, device)
-
-    @classmethod
-    def run_node(cls, node: onnx.NodeProto, inputs: Any, device: Any = "CPU", outputs_info: Any = None, **kwargs: Any
-                 ) -> tuple[np.ndarray, ...]:
-        return run_node(node, inputs, device, outputs_info, **kwargs)
-
-    @classmethod
-    def supports_device(cls, device: str) -> bool:
-        """"CPU", by which onnx.backend's callers mean the default, or the index or a part of the name of a Vulkan device."""
-        try:
-            return device == "CPU" or select_device(device) is not None
-        except DriverError:
-            return False
-
-
-prepare = VulkanBackend.prepare
-run_model = VulkanBackend.run_model
-supports_device = VulkanBackend.supports_device
-
-
-def _version(operator: str, node: onnx.NodeProto, opset_version: int | None) -> int:
+def _version(operator: str, node: onnx.NodeProto, opset: int) -> int:
     """The operator version that an opset has."""
-    opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
     versions = _ATTRIBUTES[node.op_type]
     if not isinstance(opset, int) or opset < min(versions):
         raise InvalidArgumentError(operator, "opset_version", opset, f"a whole number from {min(versions)}")

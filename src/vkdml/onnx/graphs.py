@@ -1,0 +1,74 @@
+"""Questions about ONNX graphs: what a node uses, what is constant, what type a name of onnxruntime's means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import onnx
+from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
+
+from .nodes import is_recurrent
+
+# What gives another result each time, or no tensor
+_NEVER_CONSTANT = {"Bernoulli", "Dropout", "Multinomial", "Optional", "RandomNormal", "RandomNormalLike", "RandomUniform",
+                   "RandomUniformLike", "SequenceConstruct", "SequenceEmpty", "SplitToSequence"}
+
+
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def body(node: NodeProto, attribute: str) -> GraphProto:
+    return next(entry.g for entry in node.attribute if entry.name == attribute)
+
+
+def holds_recurrent(node: NodeProto) -> bool:
+    """Whether a node is recurrent, or has such a node in its bodies, however deep."""
+    return is_recurrent(node) or any(holds_recurrent(inner) for graph in bodies(node) for inner in graph.node)
+
+
+def uses(node: NodeProto) -> set[str]:
+    """The names of values that a node takes, its bodies' captures with them."""
+    return {name for name in node.input if name}.union(*map(_captures, bodies(node)))
+
+
+def _captures(graph: GraphProto) -> set[str]:
+    used = {output.name for output in graph.output}.union(*map(uses, graph.node))
+    return used - made(graph.node) - {value.name for value in (*graph.input, *graph.initializer)}
+
+
+def made(nodes: Iterable[NodeProto]) -> set[str]:
+    return {name for node in nodes for name in node.output if name}
+
+
+def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tuple[list[NodeProto], list[NodeProto]]:
+    """The nodes that make constants out of constants, and all others, in their order."""
+    known = set(constants)
+    constant, other = [], []
+    for node in nodes:
+        pure = node.domain in ("", "ai.onnx") and node.op_type not in _NEVER_CONSTANT and not any(bodies(node))
+        if pure and not is_recurrent(node) and uses(node) <= known:
+            constant.append(node)
+            known |= made([node])
+        else:
+            other.append(node)
+    return constant, other
+
+
+def parse_type(text: str) -> TypeProto:
+    """onnxruntime's name of a type, such as seq(tensor(float)), as a TypeProto without a shape."""
+    outer, _, inner = text.removesuffix(")").partition("(")
+    if outer == "seq":
+        return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
+    if outer == "optional":
+        return TypeProto(optional_type=TypeProto.Optional(elem_type=parse_type(inner)))
+    return tensor_type(onnx.TensorProto.DataType.Value(inner.upper()))
+
+
+def tensor_type(elem_type: int) -> TypeProto:
+    """A tensor of any shape."""
+    return TypeProto(tensor_type=TypeProto.Tensor(elem_type=elem_type))
