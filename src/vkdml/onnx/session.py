@@ -131,8 +131,11 @@ def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:
-    """Threads that spin between a model's pieces would take the cores from a CPU driver and from each other."""
+    """Threads that spin between a model's pieces would take the cores from a CPU driver and from each other. Warnings are
+    off, because what an optimization could not do in a piece says little of the model.
+    """
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
