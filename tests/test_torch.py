@@ -1,0 +1,265 @@
+"""Twins of PyTorch's modules, compared with PyTorch."""
+
+import copy
+import io
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
+
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+
+import vkdml
+import vkdml.torch as vt
+
+T, B, I, H = 5, 3, 7, 6
+
+SEQUENCES = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
+CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
+TOLERANCES = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-12}
+
+
+@pytest.fixture(autouse=True)
+def no_grad():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+def flat(result):
+    """The tensors of nested tuples."""
+    return [result] if isinstance(result, torch.Tensor) else [] if result is None else [t for part in result for t in flat(part)]
+
+
+def check(module, *arguments, atol=1e-5):
+    """Converted and not, on the same arguments. The twin."""
+    twin = vt.convert(module.eval())
+    results, expected = flat(twin(*arguments)), flat(module(*arguments))
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected):
+        torch.testing.assert_close(result, wanted, atol=atol, rtol=atol)
+    return twin
+
+
+def states(module, batch=B, dtype=torch.float32):
+    """Initial states as the module takes them."""
+    d = 2 if module.bidirectional else 1
+    sizes = [module.proj_size or module.hidden_size] + [module.hidden_size] * isinstance(module, nn.LSTM)
+    made = tuple(torch.randn(module.num_layers * d, batch, size, dtype=dtype) for size in sizes)
+    return made if isinstance(module, nn.LSTM) else made[0]
+
+
+GRID = list(itertools.product(SEQUENCES, (1, 3), (False, True), (False, True), (False, True)))
+
+
+@pytest.mark.parametrize(("kind", "layers", "bidirectional", "batch_first", "bias"), GRID)
+def test_grid(kind, layers, bidirectional, batch_first, bias):
+    module = SEQUENCES[kind](I, H, layers, bidirectional=bidirectional, batch_first=batch_first, bias=bias, dropout=0.5 * (layers > 1))
+    x = torch.randn((B, T, I) if batch_first else (T, B, I))
+    twin = check(module, x)
+    check(module, x, states(module))
+    y = twin(x)[0]
+    assert (y.is_contiguous(), type(twin).__name__, isinstance(twin, SEQUENCES[kind])) == (True, kind, True)
+
+
+@pytest.mark.parametrize(("kind", "bias"), list(itertools.product(CELLS, (False, True))))
+def test_cells(kind, bias):
+    module = CELLS[kind](I, H, bias=bias)
+    h = torch.randn(B, H)
+    hx = (h, torch.randn(B, H)) if kind == "LSTMCell" else h
+    check(module, torch.randn(B, I))
+    check(module, torch.randn(B, I), hx)
+    check(module, torch.randn(I), tuple(state[0] for state in hx) if kind == "LSTMCell" else h[0])
+
+
+@pytest.mark.parametrize("cell", [nn.RNN, nn.RNNCell])
+def test_relu(cell):
+    check(cell(I, H, nonlinearity="relu"), torch.randn(B, I))
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES), ids=str)
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_types(kind, dtype):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True).to(dtype)
+    check(module, torch.randn(T, B, I, dtype=dtype), states(module, dtype=dtype), atol=TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize(("bidirectional", "batch_first", "layers"), list(itertools.product((False, True), (False, True), (1, 2))))
+def test_projections(bidirectional, batch_first, layers):
+    module = nn.LSTM(I, H, layers, proj_size=4, bidirectional=bidirectional, batch_first=batch_first)
+    x = torch.randn((B, T, I) if batch_first else (T, B, I))
+    check(module, x)
+    check(module, x, states(module))
+
+
+def test_a_state_that_no_projection_makes_is_refused():
+    module = nn.LSTM(I, H, proj_size=4).eval()
+    module.weight_hr_l0[0] = 0
+    twin = check(module, torch.randn(T, B, I))
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"LSTM: hx\[0\]: found states that weight_hr cannot make"):
+        twin(torch.randn(T, B, I), states(module))
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_unbatched(kind, batch_first):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True, batch_first=batch_first)
+    hx = states(module, 1)
+    hx = tuple(state[:, 0] for state in hx) if kind == "LSTM" else hx[:, 0]
+    check(module, torch.randn(T, I))
+    check(module, torch.randn(T, I), hx)
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_packed_sequences(kind, is_sorted):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True)
+    lengths = [5, 3, 1] if is_sorted else [1, 5, 3]
+    packed = pack_sequence([torch.randn(length, I) for length in lengths], enforce_sorted=is_sorted)
+    twin = check(module, packed)
+    check(module, packed, states(module))
+    result = twin(packed)[0]
+    assert isinstance(result, PackedSequence)
+    padded, got = pad_packed_sequence(result)
+    assert (got.tolist(), tuple(padded.shape)) == (lengths, (5, 3, 2 * H))
+
+
+def test_packed_with_batch_first():
+    module = nn.GRU(I, H, batch_first=True)
+    check(module, pack_padded_sequence(torch.randn(B, T, I), torch.tensor([5, 4, 2]), batch_first=True))
+
+
+def test_views_go_in_as_they_are():
+    module = nn.GRU(I, H)
+    check(module, torch.randn(B, I, T).permute(2, 0, 1))
+    check(module, torch.randn(T, B, 2 * I)[..., ::2], torch.randn(H, B, 1).permute(2, 1, 0))
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, I)
+        self.encoders = nn.ModuleList([nn.LSTM(I, H, batch_first=True, bidirectional=True), nn.GRU(2 * H, H, batch_first=True)])
+        self.head = nn.Sequential(nn.Linear(H, 4), nn.LogSoftmax(-1))
+        self.cell = nn.GRUCell(4, 4)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for encoder in self.encoders:
+            x, _ = encoder(x)
+        return self.cell(self.head(x)[:, -1])
+
+
+def test_a_model_with_other_modules():
+    model = Tagger()
+    twin = check(model, torch.randint(0, 10, (B, T)))
+    assert [type(m) for m in model.encoders] == [nn.LSTM, nn.GRU]  # it stays as it was
+    assert [type(m) for m in (*twin.encoders, twin.cell)] == [vt.LSTM, vt.GRU, vt.GRUCell]
+    assert list(twin.state_dict()) == list(model.state_dict())
+    assert vt.convert(model, inplace=True) is model
+    assert type(model.cell) is vt.GRUCell
+
+
+def test_state_dicts_and_copies():
+    """Loading, deep copies and saved modules have what they should, not what was packed before."""
+    twin = vt.convert(nn.GRU(I, H).eval())
+    x = torch.randn(T, B, I)
+    twin(x)
+    other = nn.GRU(I, H).eval()
+    twin.load_state_dict(other.state_dict())
+    torch.testing.assert_close(twin(x)[0], other(x)[0], atol=1e-5, rtol=1e-5)
+    file = io.BytesIO()
+    torch.save(twin, file)
+    file.seek(0)
+    for again in (copy.deepcopy(twin), torch.load(file, weights_only=False)):
+        torch.testing.assert_close(again(x)[0], other(x)[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("change", [
+    lambda module: module.weight_hh_l0.mul_(0.5),
+    lambda module: module.bias_ih_l0.data.fill_(0.3),
+    lambda module: setattr(module, "weight_ih_l0", nn.Parameter(torch.randn(3 * H, I))),
+])
+def test_changed_parameters_are_seen(change):
+    twin = vt.convert(nn.GRU(I, H).eval())
+    x = torch.randn(T, B, I)
+    twin(x)
+    change(twin)
+    expected = nn.GRU(I, H).eval()
+    expected.load_state_dict(twin.state_dict())
+    torch.testing.assert_close(twin(x)[0], expected(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_layers_chain_on_the_device(monkeypatch):
+    """One execution, with one upload of x and no trip of what is between the layers."""
+    twin = vt.convert(nn.GRU(I, H, 3).eval())
+    x = torch.randn(T, B, I)
+    twin(x)
+    calls = []
+    execute = vkdml.CommandRecorder.execute
+    monkeypatch.setattr(vkdml.CommandRecorder, "execute", lambda self: (calls.append(self), execute(self)))
+    written = []
+    write = vkdml.Buffer.write
+    monkeypatch.setattr(vkdml.Buffer, "write", lambda self, array: (written.append(array.shape), write(self, array)))
+    twin(x)
+    assert (len(calls), written) == (1, [(T * B * I,)])
+
+
+def test_networks_are_bounded():
+    twin = vt.convert(nn.RNN(1, 1).eval())
+    for t in range(1, 12):
+        twin(torch.randn(t, 1, 1))
+    assert len(vt.modules._stacks[twin]) == vt.modules._STACKS_KEPT
+
+
+class Mine(nn.GRU):
+    pass
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
+    (lambda: vt.convert(3), "convert: module: found int"),
+    (lambda: vt.convert(nn.GRU(I, H))(torch.randn(T, B, I)), "GRU: training: found True; expected False: call .eval"),
+    (lambda: vt.convert(nn.GRUCell(I, H))(torch.randn(B, I)), "GRUCell: training"),
+    (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I).double()), "GRUCell: input: found torch.float64; expected torch.float32"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I), torch.randn(1, B, H).double()), r"GRU: hx\[0\]: found torch.float64"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(I)), "GRU: input: found 1 dimensions"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(0, B, I)), "GRU: input: found the shape .0, 3, 7."),
+    (lambda: vt.convert(nn.GRU(I, H).eval().to("meta"))(torch.randn(T, B, I)), "GRU: weight_ih_l0: found a tensor on meta"),
+    (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
+     r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
+    (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I + 1)), r"GRUCell: input: found the shape \(3, 8\)"),
+    (lambda: vt.convert(nn.GRU(I, H), device=[]), "convert: device"),
+])
+def test_what_is_refused(call, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        call()
+
+
+def test_pytorchs_own_checks_of_shapes():
+    twin = vt.convert(nn.LSTM(I, H).eval())
+    for arguments in ((torch.randn(T, B, I + 1),), (torch.randn(T, B, I).double(),), (torch.randn(T, B, I), (torch.randn(1, B, H), torch.randn(1, B + 1, H)))):
+        with pytest.raises((RuntimeError, ValueError), match="Expected|expected|dtype"):
+            twin(*arguments)
+    check(nn.LSTM(I, H), torch.randn(T, B, I))
+
+
+@pytest.mark.parametrize("grad_of", ["parameters", "input"])
+def test_autograd_is_refused(grad_of):
+    twin = vt.convert(nn.GRU(I, H).eval()).requires_grad_(grad_of == "parameters")
+    x = torch.randn(T, B, I, requires_grad=grad_of == "input")
+    with torch.enable_grad(), pytest.raises(vkdml.InvalidArgumentError, match="autograd: found enabled; expected torch.inference_mode"):
+        twin(x)
+    twin.requires_grad_(False)
+    with torch.inference_mode():
+        twin(x)
+    with torch.enable_grad():
+        twin(x.detach())
+
+
+def test_float64_out_of_range_is_refused():
+    twin = vt.convert(nn.GRU(I, H).double().eval())
+    with pytest.raises(vkdml.InvalidArgumentError, match="float64 is computed in pairs"):
+        twin(torch.full((T, B, I), 1e300, dtype=torch.float64))
