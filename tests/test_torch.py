@@ -231,7 +231,6 @@ class Mine(nn.GRU):
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
      r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
     (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I + 1)), r"GRUCell: input: found the shape \(3, 8\)"),
-    (lambda: vt.convert(nn.GRU(I, H), device=[]), "convert: device"),
 ])
 def test_what_is_refused(call, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
