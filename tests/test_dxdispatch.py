@@ -12,7 +12,7 @@ import vkdml
 from tests.support import CELLS, DTYPES, Case, assert_close, check, make_desc, random_arrays, tensor
 from vkdml import activations, descs, element_types, reference
 from vkdml.dxdispatch import Dispatched, Printed, Written, load
-from vkdml.dxdispatch_json import parse
+from vkdml.dxdispatch.reader import parse
 from vkdml.problem import from_desc
 
 SAMPLE = Path(__file__).parent / "models" / "dml_rnn.json"

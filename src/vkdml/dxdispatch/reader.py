@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from . import activations, cells
-from .descs import (
+from .. import activations, cells
+from ..descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
@@ -31,7 +31,7 @@ from .descs import (
     DML_TENSOR_FLAGS,
     DML_TENSOR_TYPE,
 )
-from .errors import InvalidArgumentError
+from ..errors import InvalidArgumentError
 
 Reader = Callable[[str, Any], Any]
 

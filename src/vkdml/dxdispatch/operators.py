@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from . import activations, cells, elementwise, problem
-from .descs import DML_EXECUTION_FLAGS
-from .dxdispatch_json import flags, members, operator, placed, refusal, show
-from .elementwise import ElementwiseProblem
-from .operator import CommandRecorder, Device, Dispatchable, Operator
-from .problem import Problem
+from .. import activations, cells, elementwise, problem
+from ..descs import DML_EXECUTION_FLAGS
+from ..elementwise import ElementwiseProblem
+from ..operator import CommandRecorder, Device, Dispatchable, Operator
+from ..problem import Problem
+from .reader import flags, members, operator, placed, refusal, show
 
 Checked = Problem | ElementwiseProblem
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from .dxdispatch_json import Reader, integer, list_of, members, parse, placed, refusal, show, text
-from .dxdispatch_operators import OperatorDispatchable, ReadyOperator, dispatchable
-from .dxdispatch_resources import UNKNOWN, Resource, refuse_images, resource
-from .errors import InvalidArgumentError
-from .operator import Device
-from .plans import round_up
+from ..errors import InvalidArgumentError
+from ..operator import Device
+from ..plans import round_up
+from .operators import OperatorDispatchable, ReadyOperator, dispatchable
+from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
+from .resources import UNKNOWN, Resource, refuse_images, resource
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .checks import MAX_TENSOR_BYTES
-from .descs import DML_TENSOR_DATA_TYPE
-from .dxdispatch_json import data_type, either, integer, list_of, members, number, refusal, show, text
-from .plans import round_up
+from ..checks import MAX_TENSOR_BYTES
+from ..descs import DML_TENSOR_DATA_TYPE
+from ..plans import round_up
+from .reader import data_type, either, integer, list_of, members, number, refusal, show, text
 
 UNKNOWN = DML_TENSOR_DATA_TYPE.UNKNOWN
 _MEMBERS = ("type", "initialValues", "initialValuesDataType", "sizeInBytes")

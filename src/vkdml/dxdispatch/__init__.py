@@ -1,0 +1,10 @@
+"""DxDispatch's JSON models on a Vulkan device.
+
+    load("dml_rnn.json").run(vkdml.Device(), progress=print)
+
+Source: DxDispatch's guide (microsoft/DirectML).
+"""
+
+from .models import Dispatched, Model, Printed, Result, Written, load
+
+__all__ = ["Dispatched", "Model", "Printed", "Result", "Written", "load"]
