@@ -86,11 +86,15 @@ last = np.array(output_data[1], np.float32)
 """
 
 
+@pytest.mark.parametrize("lengths_as", [np.int64, np.float32])
 @pytest.mark.parametrize("linear", [0, 1])
-def test_a_script_with_only_its_import_changed(linear):
+def test_a_script_with_only_its_import_changed(linear, lengths_as):
+    """PyDirectML itself takes lengths as float32 bits only."""
     given = {"x": numbers(T, B, I), "w": numbers(2, 3 * H, I), "r": numbers(2, 3 * H, H), "b": numbers(2, 6 * H),
              "sequence_lens": np.array([T, 0, 2])}
     run = {"T": T, "B": B, "I": I, "H": H, "linear": linear, **given}
+    if lengths_as is np.float32:
+        run["sequence_lens"] = given["sequence_lens"].astype(np.uint32).view(np.float32)
     exec(SCRIPT.replace("import pydirectml as dml", "import vkdml.pydirectml as dml"), run)
     scaled = {"activation_alpha": [0.9, 0.9], "activation_beta": [0.7, 0.7]}
     y, y_h = reference.gru(**given, direction="bidirectional", linear_before_reset=bool(linear),

@@ -154,7 +154,7 @@ def test_wrong_bindings(graph):
     wrong(lambda: dml.Binding(x, np.zeros(6, complex)), "Binding: data: found complex128; expected numbers")
     wrong(lambda: dml.Binding(None, np.zeros(6)), "Binding: expr: found NoneType")
     wrong(lambda: dml.Binding(dml.Expression(), np.zeros(6)), "Binding: expr: found an empty Expression")
-    for data in ([1, -1], [1, 1.5], [1, np.nan], [1, 2**32], np.array([1, 2], np.uint32).view(np.float32)):
+    for data in ([1, -1], [1, 1.5], [1, np.nan], [1, 2**32]):
         wrong(lambda: dml.Binding(lengths, data), "Binding: data: found .* that uint32 cannot hold; expected whole numbers")  # noqa: B023
     with pytest.raises(TypeError):
         dml.Binding(x)

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NoReturn
 
-from . import activations, cells, element_types
-from .activations import Activation
-from .cells import Cell
-from .checks import check_tensor, evaluate
-from .descs import (
+from .. import activations, cells, element_types
+from ..activations import Activation
+from ..cells import Cell
+from ..checks import check_tensor, evaluate
+from ..descs import (
     DML_EXECUTION_FLAGS,
     DML_OPERATOR_DESC,
     DML_OPERATOR_TYPE,
@@ -32,9 +32,9 @@ from .descs import (
     DML_TENSOR_DATA_TYPE,
     DML_TENSOR_FLAGS,
 )
-from .errors import InvalidArgumentError
-from .graph_tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
+from ..errors import InvalidArgumentError
 from .graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
+from .tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
 
 __all__ = [
     "Binding",

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .checks import check_tensor, integers
-from .descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
-from .errors import InvalidArgumentError
+from ..checks import check_tensor, integers
+from ..descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
+from ..errors import InvalidArgumentError
 
 Dimensions = list  # what sizes and strides are; any other sequence of whole numbers is taken too
 
@@ -132,13 +132,16 @@ class TensorDesc:
 
     def to_memory(self, call: str, data: Any) -> np.ndarray:
         """A read-only copy of data as the tensor's memory: its type, flat, from the first element to the last or to the end of
-        the total size. Floats are converted by force, as PyDirectML does; what whole numbers cannot hold is refused.
+        the total size. Floats are converted by force, as PyDirectML does; what whole numbers cannot hold is refused. But
+        float32 data for a tensor of 32-bit integers are their bits: with PyDirectML, integers.view(float32) is the only way.
         """
         dtype = _dtype(self.data_type)
         try:
             array = np.asarray(data)
         except ValueError:
             raise InvalidArgumentError(call, "data", "lists of different lengths", "an array") from None
+        if dtype.kind in "iu" and dtype.itemsize == 4 and array.dtype == np.float32:
+            array = np.ascontiguousarray(array).view(dtype)
         if not np.can_cast(array.dtype, np.float64, "same_kind"):
             raise InvalidArgumentError(call, "data", array.dtype, f"numbers, for a tensor of {self.data_type.name}")
         counts = sorted({self._tensor.size_of_elements, self.total_tensor_size_in_bytes // dtype.itemsize})

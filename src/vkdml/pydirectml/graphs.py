@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .checks import integers
-from .descs import DML_EXECUTION_FLAGS
-from .errors import DriverError, InvalidArgumentError
-from .graph_tensors import TensorData, TensorDesc
-from .network import Network, Step
-from .operator import Device as VulkanDevice
+from ..checks import integers
+from ..descs import DML_EXECUTION_FLAGS
+from ..errors import DriverError, InvalidArgumentError
+from ..network import Network, Step
+from ..operator import Device as VulkanDevice
+from .tensors import TensorData, TensorDesc
 
 T = TypeVar("T")
 
