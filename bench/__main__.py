@@ -1,6 +1,6 @@
 """Time per call of vkdml beside every other library that is here, and beside what its device can do at most.
 
-    python -m bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings]
+    python -m bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings] [--json]
 
 Each library runs in a process of its own, and all take turns. What is missing is said to be missing.
 """
@@ -8,6 +8,7 @@ Each library runs in a process of its own, and all take turns. What is missing i
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for part, what in (("growth", "time against T, B and H"), ("ceilings", "what the device can do at most"),
                        ("first-result", "from a process's start to its first result")):
         parser.add_argument(f"--{part}", action=argparse.BooleanOptionalAction, default=True, help=what)
+    parser.add_argument("--json", action="store_true", help="print the report as JSON, not Markdown")
     chosen = parser.parse_args(arguments)
     if chosen.samples < 1:
         parser.error("--samples: at least 1")
@@ -55,7 +57,8 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
     """The known names among these, in the order of the table; all if none are given."""
     unknown = set(names or ()) - set(known)
     if unknown:
-        raise SystemExit(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        print(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
+        raise SystemExit(2)
     return [name for name in known if not names or name in names]
 
 
@@ -82,8 +85,8 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
             process.close()
     written.write(chosen.output)
     pictures.draw(written, known, chosen.output)
-    print(written.markdown())
-    print(f"Written to {chosen.output}")
+    print(written.json() if chosen.json else written.markdown())
+    print(f"Written to {chosen.output}", file=sys.stderr)
     return written
 
 

@@ -78,8 +78,11 @@ class Report:
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "results.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
+        (folder / "results.json").write_text(self.json() + "\n")
         (folder / "report.md").write_text(self.markdown())
+
+    def json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
 
     def markdown(self) -> str:
         system = "{system}, Python {python}, {cores} cores; validation layers {validation_layers}.".format(**self.machine)

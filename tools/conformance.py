@@ -1,6 +1,6 @@
 """Run the conformance suite on the Vulkan devices of this machine and write one report of it, Markdown and JSON.
 
-    python -m tools.conformance [--output DIR] [--device D ...] [--long]
+    python -m tools.conformance [--output DIR] [--device D ...] [--long] [--json]
 
 SwiftShader, where `make vulkan-extras` has fetched it, is one more device. Each device has a process of its own, so that one
 that crashes or hangs is a line in the report and the others still run.
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
+from tqdm import tqdm
 
 import vkdml
 from tests.recording import largest
@@ -83,7 +84,8 @@ def select(devices: list[dict[str, Any]], wanted: list[str]) -> list[dict[str, A
         word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
     if not chosen:
         listed = "; ".join(f"{device['index']}: {device['name']}" for device in devices)
-        raise SystemExit(f"conformance: no Vulkan device {' or '.join(map(repr, wanted))}; there are {listed}")
+        print(f"conformance: no Vulkan device {' or '.join(map(repr, wanted))}; there are {listed}", file=sys.stderr)
+        raise SystemExit(2)
     return chosen
 
 
@@ -112,14 +114,17 @@ def supervise(command: list[str], environment: dict[str, str], report: Path, sil
 
 
 def wait(process: subprocess.Popen[bytes], report: Path, silence: float) -> int | None:
-    """The exit code, or None if it had to be killed because the report did not grow."""
-    size = -1
-    while report.stat().st_size > size:
-        size = report.stat().st_size
-        try:
-            return process.wait(silence)
-        except subprocess.TimeoutExpired:
-            continue
+    """The exit code, or None if it had to be killed because the report did not grow. Shows how many tests have ended."""
+    size, grew = -1, time.monotonic()
+    with tqdm(unit="test", delay=2, disable=None, leave=False) as bar:
+        while time.monotonic() - grew < silence:
+            if report.stat().st_size > size:
+                size, grew = report.stat().st_size, time.monotonic()
+                bar.update(report.read_bytes().count(b'"records"') - bar.n)
+            try:
+                return process.wait(min(silence, 1))
+            except subprocess.TimeoutExpired:
+                continue
     process.kill()
     return None
 
@@ -191,26 +196,30 @@ list of those that failed.
 def write(runs: list[Run], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "conformance.md").write_text("\n".join(["# vkdml conformance\n", NOTE, *map(section, runs)]))
-    (directory / "conformance.json").write_text(json.dumps(
-        {"vkdml": vkdml.__version__, "os": platform.platform(), "runs": [asdict(run) for run in runs]}, indent=1))
+    (directory / "conformance.json").write_text(as_json(runs))
 
 
-def main() -> int:
+def as_json(runs: list[Run]) -> str:
+    return json.dumps({"vkdml": vkdml.__version__, "os": platform.platform(), "runs": [asdict(run) for run in runs]}, indent=1)
+
+
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.conformance",
                                      description="Run the conformance suite on every Vulkan device and report.")
     parser.add_argument("--output", type=Path, default=ROOT / "conformance-report", help="a folder (conformance-report)")
     parser.add_argument("--device", nargs="+", help="only these, by index or a part of a name")
     parser.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
-    arguments = parser.parse_args()
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    given = parser.parse_args(arguments)
     devices = enumerate_devices()
-    chosen = select(devices, arguments.device) if arguments.device else devices
+    chosen = select(devices, given.device) if given.device else devices
     runs = []
     for number, device in enumerate(chosen, 1):
-        print(f"{number}/{len(chosen)} {device['name']} ({device['driver']}) ... ", end="", flush=True)
-        runs.append(run_suite(device, SUITE + ["--long"] * arguments.long))
-        print(runs[-1].outcome, flush=True)
-        write(runs, arguments.output)  # of what is there, in case the next is interrupted
-    print(f"report: {arguments.output}/conformance.md")
+        print(f"{number}/{len(chosen)} {device['name']} ({device['driver']}) ... ", end="", flush=True, file=sys.stderr)
+        runs.append(run_suite(device, SUITE + ["--long"] * given.long))
+        print(runs[-1].outcome, flush=True, file=sys.stderr)
+        write(runs, given.output)  # of what is there, in case the next is interrupted
+    print(as_json(runs) if given.json else f"report: {given.output}/conformance.md")
     return int(any(run.failed or run.ended for run in runs))
 
 

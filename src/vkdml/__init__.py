@@ -1,7 +1,8 @@
 """DirectML's recurrent operators as Vulkan compute shaders.
 
-Three ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`, `lstm`, `rnn`), and
-ONNX nodes (`vkdml.onnx.run_node`).
+Ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`, `lstm`, `rnn`), ONNX models and
+nodes (`vkdml.onnx`), PyTorch modules (`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`), DxDispatch's JSON models
+(`vkdml.dxdispatch`) and the command `vkdml`.
 """
 
 from importlib.metadata import version as _version
@@ -9,7 +10,7 @@ from importlib.metadata import version as _version
 from . import descs
 from .descs import *  # noqa: F403  (the DML_* names that it lists)
 from .device import Buffer
-from .errors import DriverError, InvalidArgumentError, VkdmlError
+from .errors import DriverError, InvalidArgumentError, OnnxRuntimeError, VkdmlError
 from .functional import gru, lstm, rnn
 from .operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
 from .schedule import Options
@@ -26,6 +27,7 @@ __all__ = [
     "DeviceInfo",
     "DriverError",
     "InvalidArgumentError",
+    "OnnxRuntimeError",
     "Operator",
     "OperatorInitializer",
     "Options",

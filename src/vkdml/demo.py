@@ -1,6 +1,6 @@
 """Words to phonemes on a Vulkan device: the trained GRU encoder-decoder of the PyPI package g2p_en 2.1.0.
 
-    python -m vkdml.demo [WORD ...]
+    vkdml demo [WORD ...]
 
 Only the checkpoint inside that package is read (Apache-2.0): pip install --no-deps g2p_en==2.1.0
 """
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from . import reference
 from .errors import VkdmlError
@@ -102,30 +105,43 @@ class Pronouncer:
         return max(self.encoder.worst, self.decoder.worst)
 
 
+def say(words: list[str], bar: tqdm[Any]) -> dict[str, Any]:
+    """Pronounce words three times: compiling, timed, and verified. What there is to tell of it."""
+    device = Device()
+    pronounce = Pronouncer(device)
+    seconds = []
+    for verify in (False, False, True):
+        started = time.perf_counter()
+        phonemes = pronounce(words, verify)
+        seconds.append(time.perf_counter() - started)
+        bar.update()
+    return {"device": f"{device.info.name} ({device.info.driver} {device.info.driver_version})",
+            "words": [{"word": word, "phonemes": said} for word, said in zip(words, phonemes)],
+            "milliseconds_per_word": seconds[1] / len(words) * 1e3, "first_seconds": seconds[0],
+            "largest_difference": pronounce.worst}
+
+
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m vkdml.demo", description="Words to phonemes on a Vulkan device.")
+    parser = argparse.ArgumentParser(prog="vkdml demo", description="Words to phonemes on a Vulkan device.")
     parser.add_argument("words", nargs="*", metavar="WORD", help="a default list if there is none")
-    words = parser.parse_args(arguments).words or WORDS
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    chosen = parser.parse_args(arguments)
     try:
-        device = Device()
-        print(f"device    {device.info.name} ({device.info.driver} {device.info.driver_version})")
-        pronounce = Pronouncer(device)
-        started = time.perf_counter()
-        phonemes = pronounce(words)
-        first = time.perf_counter() - started
-        started = time.perf_counter()
-        pronounce(words)
-        again = time.perf_counter() - started
-        pronounce(words, verify=True)
+        with tqdm(total=3, delay=2, disable=None, leave=False) as bar:
+            told = say(chosen.words or WORDS, bar)
     except VkdmlError as error:
         print(f"vkdml demo: {error}", file=sys.stderr)
         return 1
-    width = max(map(len, words))
-    for word, said in zip(words, phonemes):
-        print(f"{word:<{width}}  {' '.join(said)}")
-    print(f"time      {again / len(words) * 1e3:.2f} ms a word, all words together; {first:.2f} s the first time, "
-          "with the compilation of the shaders")
-    print(f"largest difference from the float64 reference: {pronounce.worst:.1e}")
+    if chosen.json:
+        print(json.dumps(told, indent=1))
+        return 0
+    print(f"device    {told['device']}")
+    width = max(len(row["word"]) for row in told["words"])
+    for row in told["words"]:
+        print(f"{row['word']:<{width}}  {' '.join(row['phonemes'])}")
+    print(f"time      {told['milliseconds_per_word']:.2f} ms a word, all words together; {told['first_seconds']:.2f} s the "
+          "first time, with the compilation of the shaders")
+    print(f"largest difference from the float64 reference: {told['largest_difference']:.1e}")
     return 0
 
 

@@ -18,3 +18,7 @@ class InvalidArgumentError(VkdmlError, ValueError):
 
 class DriverError(VkdmlError, RuntimeError):
     """No usable Vulkan loader, driver or device, or a failure that the driver reported."""
+
+
+class OnnxRuntimeError(VkdmlError, RuntimeError):
+    """onnxruntime could not load or run its part of an ONNX model."""

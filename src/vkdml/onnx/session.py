@@ -49,7 +49,8 @@ class InferenceSession:
 
     Raises:
         InvalidArgumentError: no model, or a recurrent node with wrong attributes or in an operator's body that is not If,
-            Loop or Scan; the message names the node. What onnxruntime cannot load raises its own exceptions.
+            Loop or Scan; the message names the node.
+        OnnxRuntimeError: what onnxruntime cannot load; its message tells the node.
         DriverError: no device.
     """
 
@@ -97,8 +98,8 @@ class InferenceSession:
             input_feed: an array (a list for a sequence, None for an empty optional) by the name of each input.
 
         Raises:
-            InvalidArgumentError: a missing or unknown name, or arrays that a recurrent node cannot take; the message names
-                it. What onnxruntime refuses raises its own exceptions.
+            InvalidArgumentError: a missing or unknown name, or arrays that a recurrent node cannot take; the message names it.
+            OnnxRuntimeError: what onnxruntime refuses.
             DriverError: the driver failed.
         """
         _expect_names("input_feed", input_feed, self._program.inputs)
@@ -122,7 +123,7 @@ def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
         return source
     found = f"{len(source)} bytes" if isinstance(source, bytes) else repr(source)
     try:
-        model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(Path(source))
+        model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(Path(source), format="protobuf")
     except (DecodeError, OSError, TypeError) as error:
         raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} ({error})", "an ONNX model") from None
     if not model.graph.node and not model.graph.output:

@@ -11,7 +11,9 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state
 
+from ..errors import OnnxRuntimeError
 from ..functional import Sessions
 from ..operator import Device
 from ..schedule import Options
@@ -76,7 +78,7 @@ class Piece:
             [onnx.ValueInfoProto(name=name) for name in self.outputs],
             [numpy_helper.from_array(scope.arrays[name], name) for name in sorted(used) if name in scope.arrays])
         model = helper.make_model(graph, opset_imports=context.opset_imports, ir_version=context.ir_version)
-        session = context.open_session(model.SerializeToString())
+        session = _of_onnxruntime(context.open_session, model.SerializeToString())
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         self._bfloat16 = {name for name in self.outputs if types[name].tensor_type.elem_type == TensorProto.BFLOAT16}
         if self._bfloat16:  # onnxruntime gives no such arrays to Python
@@ -84,16 +86,28 @@ class Piece:
                 graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
                 next(output for output in graph.output if output.name == name).name = f"{name}/float32"
             model.graph.CopyFrom(graph)
-            session = context.open_session(model.SerializeToString())
+            session = _of_onnxruntime(context.open_session, model.SerializeToString())
         self._session = session
         scope.types.update(types)
 
     def run(self, values: Values) -> None:
         names = [f"{name}/float32" if name in self._bfloat16 else name for name in self.outputs]
-        results = self._session.run(names, {name: _feed(values[name]) for name in self.inputs})
+        results = _of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs})
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)) \
                 if name in self._bfloat16 else result
+
+
+# What onnxruntime raises has no base class of its own
+_ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
+    cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
+
+
+def _of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except _ONNXRUNTIME_ERRORS as error:
+        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
 
 
 def _feed(value: Any) -> Any:

@@ -1,0 +1,5 @@
+"""python -m vkdml: the command `vkdml`."""
+
+from .cli import main
+
+raise SystemExit(main())

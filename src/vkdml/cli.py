@@ -1,0 +1,218 @@
+"""The command `vkdml`: devices, ONNX models, DxDispatch's models, benchmarks, conformance and a demo.
+
+Exit codes: 0 fine, 1 the work failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+from tqdm import tqdm
+
+from . import __version__, dxdispatch, element_types, vulkan
+from .device import select_device
+from .errors import VkdmlError
+from .operator import Device
+
+# Commands with arguments of their own, and the modules that have them
+_ELSEWHERE = {"bench": "bench.__main__", "conformance": "tools.conformance", "demo": "vkdml.demo"}
+
+# By an output's type, how far from onnxruntime's it may be: absolutely and relatively
+_TOLERANCES = {"float32": (1e-5, 1e-4), "float64": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given and given[0] in _ELSEWHERE:
+            return _elsewhere(given[0], given[1:])
+        chosen = _parser().parse_args(given)
+        result: int = chosen.command(chosen)
+        return result
+    except (VkdmlError, ImportError) as error:
+        print(f"vkdml: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vkdml", description="DirectML's recurrent operators on a Vulkan device.")
+    parser.add_argument("--version", action="version", version=f"vkdml {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    devices = commands.add_parser("devices", help="list the Vulkan devices and their limits")
+    devices.set_defaults(command=_devices)
+
+    run = commands.add_parser("run", help="run an ONNX model, its recurrent nodes on a Vulkan device")
+    run.add_argument("model", type=_file, help="a .onnx file")
+    run.add_argument("--input", action="append", default=[], type=_input, metavar="NAME=FILE.npy", help="once for each input")
+    run.add_argument("--output-dir", type=Path, metavar="DIR", help="where to write each output as NAME.npy")
+    run.add_argument("--compare", choices=["onnxruntime"], help="run it in onnxruntime alone too, and fail if they disagree")
+    run.set_defaults(command=_run, refuse=run.error)
+
+    dispatch = commands.add_parser("dispatch", help="run a DxDispatch model of recurrent and activation operators")
+    dispatch.add_argument("model", type=_file, help="a .json file")
+    dispatch.add_argument("-i", "--iterations", type=_count, default=1, metavar="N", help="of each dispatch, to time it (1)")
+    dispatch.set_defaults(command=_dispatch)
+
+    for command in (run, dispatch):
+        command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
+    for command in (devices, run, dispatch):
+        command.add_argument("--json", action="store_true", help="print JSON")
+    for name, what in (("bench", "time vkdml beside other libraries; in a source tree"),
+                       ("conformance", "check every Vulkan device, and report; in a source tree"),
+                       ("demo", "words to phonemes, with a trained model")):
+        commands.add_parser(name, help=what)
+    return parser
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"no file {text!r}")
+    return path
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return int(text)
+
+
+def _input(text: str) -> tuple[str, np.ndarray]:
+    name, equals, path = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE.npy")
+    try:
+        return name, np.load(_file(path))
+    except (ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(f"{path} is no .npy file: {error}") from None
+
+
+def _elsewhere(command: str, arguments: Sequence[str]) -> int:
+    module = _ELSEWHERE[command]
+    if not module.startswith("vkdml."):
+        root = Path(__file__).resolve().parents[2]
+        if not (root / "pyproject.toml").exists():
+            print(f"vkdml {command}: this is for a source tree of vkdml; there, run `make {command}`", file=sys.stderr)
+            return 1
+        sys.path.insert(0, str(root))
+    result: int = importlib.import_module(module).main(arguments)
+    return result
+
+
+def _print_json(data: Any) -> None:
+    print(json.dumps(_finite(data), indent=1))
+
+
+def _finite(data: Any) -> Any:
+    """JSON has no infinity and no NaN: they become strings, as DxDispatch's models spell them."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_finite(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _devices(chosen: argparse.Namespace) -> int:
+    infos = vulkan.enumerate_devices()
+    default = select_device(None)
+    rows = [{**asdict(info), "is_default": info == default} for info in infos]
+    if chosen.json:
+        _print_json(rows)
+        return 0
+    columns = {"index": "", "name": "name", "type": "type", "driver": "driver", "driver_version": "version",
+               "api_version": "Vulkan", "subgroup_size": "subgroup", "max_workgroup_invocations": "workgroup",
+               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor"}
+    table = [["*" if row["is_default"] else "", *(row[column] for column in columns)] for row in rows]
+    print(tabulate(table, ["", *columns.values()]))
+    print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes.")
+    return 0
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    from .onnx import InferenceSession
+
+    with tqdm(total=3 if chosen.compare else 2, delay=2, disable=None, leave=False) as bar:
+        started = time.perf_counter()
+        session = InferenceSession(chosen.model, device=chosen.device)
+        loaded = time.perf_counter()
+        bar.update()
+        feed = _feed(chosen, session.get_inputs())
+        results = dict(zip((output.name for output in session.get_outputs()), session.run(None, feed)))
+        seconds = {"load": loaded - started, "run": time.perf_counter() - loaded}
+        bar.update()
+        expected = _onnxruntime_alone(chosen.model, feed) if chosen.compare else {}
+    rows = [_output_row(name, value, expected.get(name), chosen.output_dir) for name, value in results.items()]
+    if chosen.json:
+        _print_json({"device": session.device.info.name, "seconds": seconds, "outputs": rows})
+    else:
+        print(f"{session.device.info.name}: loaded in {seconds['load']:.3f} s, first run in {seconds['run']:.3f} s")
+        print(tabulate(rows, headers="keys", floatfmt=".2e"))
+    return 0 if all(row.get("agrees", True) for row in rows) else 1
+
+
+def _feed(chosen: argparse.Namespace, inputs: Sequence[Any]) -> dict[str, np.ndarray]:
+    feed = dict(chosen.input)
+    wanted = {value.name: f"{value.name} {value.type} {value.shape}" for value in inputs}
+    if feed.keys() != wanted.keys() or len(chosen.input) != len(wanted):
+        given = ", ".join(name for name, _ in chosen.input) or "none"
+        chosen.refuse(f"--input: given {given}; the model takes each once: " + ("; ".join(wanted.values()) or "none"))
+    return feed
+
+
+def _onnxruntime_alone(model: Path, feed: dict[str, np.ndarray]) -> dict[str, Any]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return dict(zip((output.name for output in session.get_outputs()), session.run(None, feed)))
+
+
+def _output_row(name: str, value: Any, expected: Any, folder: Path | None) -> dict[str, Any]:
+    array = np.asarray(value)
+    row: dict[str, Any] = {"output": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name.replace('/', '_')}.npy"
+        np.save(path, array)
+        row["file"] = str(path)
+    if expected is not None:
+        row |= _compared(array, np.asarray(expected))
+    return row
+
+
+def _compared(array: np.ndarray, expected: np.ndarray) -> dict[str, Any]:
+    if array.shape != expected.shape or element_types.of(array.dtype) is None:
+        return {"largest_difference": None, "agrees": bool(np.array_equal(array, expected))}
+    atol, rtol = _TOLERANCES[array.dtype.name]
+    wide, wanted = array.astype(np.float64), expected.astype(np.float64)
+    return {"largest_difference": float(np.nanmax(np.abs(wide - wanted), initial=0)),
+            "agrees": bool(np.allclose(wide, wanted, rtol, atol, equal_nan=True))}
+
+
+def _dispatch(chosen: argparse.Namespace) -> int:
+    model = dxdispatch.load(chosen.model)
+    device = Device(chosen.device)
+    if not chosen.json:
+        print(f"Running on '{device.info.name}'")
+    with tqdm(total=len(model.commands), delay=2, disable=None, leave=False) as bar:
+        def show(result: dxdispatch.Result) -> None:
+            bar.update()
+            if not chosen.json:
+                bar.write(str(result))
+
+        results = model.run(device, iterations=chosen.iterations, progress=show)
+    if chosen.json:
+        _print_json({"device": device.info.name, "results": [
+            {"command": type(result).__name__.lower(), **asdict(result)} for result in results]})
+    return 0

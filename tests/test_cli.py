@@ -1,0 +1,151 @@
+"""The command `vkdml`: what it prints, its JSON and its exit codes."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.test_onnx_models import GRU, H, I, model, weights
+from vkdml import cli
+from vkdml.onnx import InferenceSession
+
+ACTIVATION = {
+    "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},
+                  "y": {"initialValuesDataType": "FLOAT32", "initialValues": {"valueCount": 4, "value": 0}}},
+    "dispatchables": {"relu": {"type": "ACTIVATION_RELU", "desc": {
+        "InputTensor": {"DataType": "FLOAT32", "Sizes": [4]}, "OutputTensor": {"DataType": "FLOAT32", "Sizes": [4]}}}},
+    "commands": [{"type": "dispatch", "dispatchable": "relu", "bindings": {"InputTensor": "x", "OutputTensor": "y"}},
+                 {"type": "print", "resource": "y"}]}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A folder with models and inputs, to be in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gru.onnx").write_bytes(model(GRU.format('GRU <hidden_size=4>'), weights()).SerializeToString())
+    (tmp_path / "wrong.onnx").write_bytes(model(GRU.format('GRU <hidden_size=5>'), weights()).SerializeToString())
+    (tmp_path / "unknown.onnx").write_bytes(model("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }").SerializeToString())
+    (tmp_path / "relu.json").write_text(json.dumps(ACTIVATION))
+    (tmp_path / "bad.json").write_text(json.dumps(ACTIVATION | {"commands": [{"type": "print", "resource": "z"}]}))
+    (tmp_path / "text.npy").write_text("no array")
+    np.save("x.npy", np.random.default_rng(0).standard_normal((5, 2, I)).astype(np.float32))
+    np.save("pair.npy", np.zeros(2, np.float32))
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    """The exit code, and what is printed to stdout and stderr."""
+    try:
+        code = cli.main(list(arguments))
+    except SystemExit as error:
+        code = error.code
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_devices(capsys, device):
+    code, out, _ = run(capsys, "devices")
+    assert (code, out.count(device.info.name)) == (0, 1)
+    assert any(line.startswith("*") and device.info.driver in line for line in out.splitlines())
+    code, out, _ = run(capsys, "devices", "--json")
+    rows = json.loads(out)
+    assert [row["name"] for row in rows if row["is_default"]] == [device.info.name]
+    assert rows[device.info.index]["max_storage_buffer_range"] == device.info.max_storage_buffer_range
+
+
+def test_run(capsys, files, device):
+    code, out, _ = run(capsys, "run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "out/deep", "--compare", "onnxruntime")
+    assert code == 0
+    assert device.info.name in out
+    assert "[5, 1, 2, 4]" in out
+    assert "True" in out
+    np.testing.assert_array_equal(np.load("out/deep/y.npy"), InferenceSession("gru.onnx").run(None, {"x": np.load("x.npy")})[0])
+
+
+def test_run_json(capsys, files):
+    code, out, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy", "--compare", "onnxruntime", "--json")
+    told = json.loads(out)
+    (output,) = told["outputs"]
+    assert (code, err, output["output"], output["dtype"], output["shape"], output["agrees"]) == (0, "", "y", "float32", [5, 1, 2, H], True)
+    assert 0 <= output["largest_difference"] < 1e-5
+    assert told["seconds"]["run"] > 0
+
+
+def test_run_fails_when_results_differ(capsys, files, monkeypatch):
+    monkeypatch.setattr(cli, "_onnxruntime_alone", lambda model, feed: {"y": np.full((5, 1, 2, H), 9, np.float32)})
+    code, out, _ = run(capsys, "run", "gru.onnx", "--input", "x=x.npy", "--compare", "onnxruntime")
+    assert (code, "False" in out) == (1, True)
+
+
+def test_dispatch(capsys, files, device):
+    code, out, _ = run(capsys, "dispatch", "relu.json", "-i", "3")
+    first, second, third = out.splitlines()
+    assert (code, first, third) == (0, f"Running on '{device.info.name}'", "Resource 'y': 1, 0, nan, inf")
+    assert second.startswith("Dispatch 'relu': 3 iterations, ")
+    code, out, _ = run(capsys, "dispatch", "relu.json", "--json")
+    dispatched, printed = json.loads(out, parse_constant=pytest.fail)["results"]
+    assert (code, len(dispatched["milliseconds"]), printed) == (
+        0, 1, {"command": "printed", "resource": "y", "values": [1, 0, "nan", "inf"]})
+
+
+def test_demo(capsys):
+    code, out, _ = run(capsys, "demo", "hello", "--json")
+    assert (code, json.loads(out)["words"]) == (0, [{"word": "hello", "phonemes": "HH EH1 L OW0".split()}])
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((), "the following arguments are required: COMMAND"),
+    (("fly",), "invalid choice: 'fly'"),
+    (("run",), "required: model"),
+    (("run", "none.onnx"), "no file 'none.onnx'"),
+    (("run", "gru.onnx", "--input", "x"), "'x' is not NAME=FILE.npy"),
+    (("run", "gru.onnx", "--input", "x=text.npy"), "text.npy is no .npy file"),
+    (("run", "gru.onnx"), r"--input: given none; the model takes each once: x tensor\(float\) \['T', 'B', 3\]"),
+    (("run", "gru.onnx", "--input", "z=x.npy"), "--input: given z; the model takes"),
+    (("run", "gru.onnx", "--input", "x=x.npy", "--input", "x=x.npy"), "--input: given x, x; the model takes"),
+    (("run", "gru.onnx", "--compare", "torch"), "invalid choice: 'torch'"),
+    (("dispatch", "relu.json", "-i", "0"), "'0' is no number from 1 up"),
+    (("demo", "--wrong"), "unrecognized arguments: --wrong"),
+    (("bench", "--samples", "0"), "--samples: at least 1"),
+    (("bench", "--cases", "none"), "--cases: no none; there are"),
+    (("conformance", "--device", "no such"), "no Vulkan device 'no such'"),
+])
+def test_wrong_usage(capsys, files, arguments, message):
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert re.search(message, err)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("run", "wrong.onnx", "--input", "x=x.npy"), "vkdml: GRU node: hidden_size: found 5"),
+    (("run", "unknown.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*NoSuchOperator"),
+    (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: GRU node: X: found the shape"),
+    (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
+    (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
+    (("dispatch", "bad.json"), "vkdml: model: commands.0..resource"),
+    (("dispatch", "relu.json", "--device", "9"), "vkdml: no Vulkan device '9'"),
+])
+def test_failed_work(capsys, files, arguments, message):
+    code, _, err = run(capsys, *arguments)
+    assert code == 1
+    assert re.search(message, err)
+
+
+def test_a_missing_package_is_one_line(capsys, files, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("vkdml.onnx")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delattr(vkdml, "onnx", raising=False)
+    code, _, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy")
+    assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: pip install 'vkdml[onnx]'\n")
+
+
+def test_as_a_module_and_a_command():
+    for command in ([sys.executable, "-m", "vkdml"], [Path(sys.executable).parent / "vkdml"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout == f"vkdml {vkdml.__version__}\n"
