@@ -193,14 +193,14 @@ void end()
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             uint row = row_of(r);
             if (row < BATCH) {
-                if (chunk.last_step < STEPS) keep_state(slot_at(chunk.last_step, r), r, unit);
+                if (chunk.last_step < chunk.steps) keep_state(slot_at(chunk.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
-                    real h = lengths_of_tile[r] == 0 ? number(0.0) : load_state(slot_at(STEPS, r), r, unit);
+                    real h = lengths_of_tile[r] == 0 ? number(0.0) : load_state(slot_at(chunk.steps, r), r, unit);
                     uint i = direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H;
                     STORE_ELEMENT(output_single, i, h);
                 }
 #ifdef CELL_STATE
-                end_cell_state(chunk.last_step == STEPS, lengths_of_tile[r] == 0, r, row, unit);
+                end_cell_state(chunk.last_step == chunk.steps, lengths_of_tile[r] == 0, r, row, unit);
 #endif
             }
         }

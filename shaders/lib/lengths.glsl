@@ -6,5 +6,5 @@ layout(binding = LENGTHS_BINDING) readonly buffer SequenceLengths { uint lengths
 uint row_length(uint row)
 {
     if (row >= BATCH) return 0;
-    return HAS_LENGTHS != 0 ? min(lengths[row * LENGTHS_STRIDE_B], STEPS) : STEPS;
+    return HAS_LENGTHS != 0 ? min(lengths[row * LENGTHS_STRIDE_B], chunk.steps) : chunk.steps;
 }

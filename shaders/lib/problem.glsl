@@ -4,7 +4,6 @@
 layout(constant_id = 0) const uint WORKGROUP = 1;      // invocations in a workgroup
 layout(constant_id = 2) const uint ROWS = 1;           // rows that one invocation computes for each weight it loads
 layout(constant_id = 1) const uint UNITS_AT_ONCE = 1;  // units that one invocation computes for each h or x it loads
-layout(constant_id = 3) const uint STEPS = 1;          // the time dimension, T
 layout(constant_id = 4) const uint BATCH = 1;
 layout(constant_id = 5) const uint INPUTS = 1;         // input size, I
 layout(constant_id = 6) const uint HIDDEN = 1;         // hidden size, H
@@ -28,8 +27,8 @@ const uint TILE = UNITS_AT_ONCE * ROWS;
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 
 // This dispatch runs the steps [first_step, last_step) of the time loop; stepped, one phase of a step.
-// `gates` starts with gates_step.
-layout(push_constant) uniform Chunk { uint first_step; uint last_step; uint phase; uint gates_step; } chunk;
+// `gates` starts with gates_step. steps: the time dimension, T; not specialized, so that all T share a pipeline.
+layout(push_constant) uniform Chunk { uint first_step; uint last_step; uint phase; uint gates_step; uint steps; } chunk;
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 

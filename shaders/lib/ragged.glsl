@@ -11,7 +11,7 @@ uint row_of(uint r) { return HAS_LENGTHS != 0 ? rows_of_tile[r] : first_row + r;
 // steps: of the longest row; shortest: steps of the shortest, of those that are in the batch
 void begin_rows(out uint steps, out uint shortest)
 {
-    steps = shortest = STEPS;
+    steps = shortest = chunk.steps;
     ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
         uint length = row_length(first_row + r);
         uint place = r;
@@ -63,7 +63,7 @@ uint row_of(uint r) { return first_row + r; }
 void begin_rows(out uint steps, out uint shortest)
 {
     steps = 0;
-    shortest = STEPS;
+    shortest = chunk.steps;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint length = row_length(first_row + r);
         lengths_of_tile[r] = length;

@@ -61,12 +61,12 @@ def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Disp
         writes=(GATES,),
         groups=(tiling.units // (tiling.workgroup * tiling.units_at_once), ceil_div((last - first) * problem.batch, rows),
                 problem.directions),
-        push=(first, last, 0, first),
+        push=(first, last, 0, first, problem.steps),
     )
 
 
 def _sequence(problem: Problem, tiling: Tiling) -> Callable[..., Dispatch]:
-    """A dispatch of the time loop for push constants: first and last step, phase, the step that `gates` starts with."""
+    """A dispatch of the time loop for the first and last step, the phase, and the step that `gates` starts with."""
     lengths, hidden_init, *outputs = (_given(problem, field) for field in (
         "SequenceLengthsTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"))
     cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor")
@@ -79,7 +79,7 @@ def _sequence(problem: Problem, tiling: Tiling) -> Callable[..., Dispatch]:
                  hidden_init, *outputs, STATE, *cell_state),
         writes=(*outputs, STATE, *cell_state[1:]),
         groups=(tiling.tiles(problem), problem.directions, tiling.parts),
-        push=push,
+        push=(*push, problem.steps),
     )
 
 
@@ -89,7 +89,7 @@ def _constants(problem: Problem, tiling: Tiling) -> dict[str, int]:
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows,
         "UNITS_AT_ONCE": tiling.units_at_once, "LOADS_IN_LINE": tiling.loads_in_line,
         "PARTS": tiling.parts, "PART_UNITS": tiling.part_units, "SPINS": tiling.spins,
-        "STEPS": problem.steps, "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,
+        "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,
         "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "ELEMENT": problem.element.shader_id, "UNITS": tiling.units,
         "INPUT_LOADS": tiling.input_loads, "HIDDEN_LOADS": tiling.hidden_loads,

