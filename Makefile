@@ -3,37 +3,46 @@
 # make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
+# make docs                 an API reference of the docstrings in build/docs/
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
 VENV_PYTHON = .venv/bin/python
 WORDS =
 
-.PHONY: setup demo test conformance bench bench-peers vulkan-extras validate clean
+.PHONY: setup test-setup demo test conformance bench bench-peers docs vulkan-extras validate clean
 
 setup:
 	@tools/setup
 
+test-setup:
+	@tools/setup test
+
 demo: setup
 	@$(VENV_PYTHON) -m vkdml.demo $(WORDS)
 
-test: setup
+test: test-setup
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@$(VENV_PYTHON) -m pytest
 
-conformance: setup
+conformance: test-setup
 	@$(VENV_PYTHON) -m tools.conformance
 
-bench: setup
+bench: test-setup
 	@$(VENV_PYTHON) -m bench
 
-bench-peers: setup
+bench-peers: test-setup
 	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
+
+docs: test-setup
+	@$(VENV_PYTHON) -m pdoc --docformat google --output-directory build/docs \
+	  vkdml vkdml.onnx vkdml.torch vkdml.pydirectml vkdml.dxdispatch vkdml.errors vkdml.reference
+	@echo "the reference is in build/docs/index.html"
 
 vulkan-extras:
 	@tools/get_vulkan_extras
 
-validate: setup
+validate: test-setup
 	@$(VENV_PYTHON) -m tools.validate
 
 clean:
