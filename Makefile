@@ -3,7 +3,7 @@
 # make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
-# make docs                 an API reference of the docstrings in build/docs/
+# make docs                 an API reference of the docstrings in docs/api/
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
 VENV_PYTHON = .venv/bin/python
@@ -35,9 +35,9 @@ bench-peers: test-setup
 	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
 
 docs: test-setup
-	@$(VENV_PYTHON) -m pdoc --docformat google --output-directory build/docs \
+	@$(VENV_PYTHON) -m pdoc --docformat google --output-directory docs/api \
 	  vkdml vkdml.onnx vkdml.torch vkdml.pydirectml vkdml.dxdispatch vkdml.errors vkdml.reference
-	@echo "the reference is in build/docs/index.html"
+	@echo "the reference is in docs/api/index.html"
 
 vulkan-extras:
 	@tools/get_vulkan_extras

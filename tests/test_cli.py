@@ -90,7 +90,7 @@ def test_dispatch(capsys, files, device):
     code, out, _ = run(capsys, "dispatch", "relu.json", "--json")
     dispatched, printed = json.loads(out, parse_constant=pytest.fail)["results"]
     assert (code, len(dispatched["milliseconds"]), printed) == (
-        0, 1, {"command": "printed", "resource": "y", "values": [1, 0, "nan", "inf"]})
+        0, 1, {"type": "print", "resource": "y", "values": [1, 0, "nan", "inf"]})
 
 
 def test_demo(capsys):

@@ -28,6 +28,9 @@ from .operator import Device
 # Commands with arguments of their own, and the modules that have them
 _ELSEWHERE = {"bench": "bench.__main__", "conformance": "tools.conformance", "demo": "vkdml.demo"}
 
+# DxDispatch's names of the commands, by what comes of them
+_COMMANDS = {dxdispatch.Dispatched: "dispatch", dxdispatch.Printed: "print", dxdispatch.Written: "writeFile"}
+
 # By an output's type, how far from onnxruntime's it may be: absolutely and relatively
 _TOLERANCES = {"float32": (1e-5, 1e-4), "float64": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
 
@@ -214,5 +217,5 @@ def _dispatch(chosen: argparse.Namespace) -> int:
         results = model.run(device, iterations=chosen.iterations, progress=show)
     if chosen.json:
         _print_json({"device": device.info.name, "results": [
-            {"command": type(result).__name__.lower(), **asdict(result)} for result in results]})
+            {"type": _COMMANDS[type(result)], **asdict(result)} for result in results]})
     return 0
