@@ -58,13 +58,39 @@ def test_weights_that_a_step_makes_are_packed_each_time(device, values):
         np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
 
 
-def test_read_only_weights_are_not_compared(device, values, monkeypatch):
+def test_frozen_weights_are_not_compared(device, values, monkeypatch):
     single = Network(device, [rnn_step(device, ("x", "w0", "r0", "y"), I)], ["y"])
     for name in ("w0", "r0"):
         values[name].flags.writeable = False
     first = run(single, values)
     monkeypatch.setattr(network.np, "array_equal", lambda *_: pytest.fail("compared"))
     np.testing.assert_array_equal(run(single, values), first)
+
+
+def test_read_only_views_of_what_can_be_written_are_compared(device, values):
+    single = Network(device, [rnn_step(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    base = values["w0"]
+    values["w0"] = base.view()
+    values["w0"].flags.writeable = False
+    first = run(single, values)
+    base *= 2
+    assert np.abs(run(single, values) - first).max() > 0.01
+
+
+def test_networks_share_weights(device, values, monkeypatch):
+    """Packed by the first, used by the second, and packed again by whoever is given others."""
+    shared = {}
+    chains = [Network(device, [rnn_step(device, ("x", "w0", "r0", "y"), I)], ["y"], shared=shared) for _ in range(2)]
+    packed = []
+    update = network.Weights._is_packed
+    monkeypatch.setattr(network.Weights, "_is_packed", lambda *a: (packed.append(update(*a)), packed[-1])[1])
+    first = run(chains[0], values)
+    np.testing.assert_array_equal(run(chains[1], values), first)
+    assert (len(shared), packed) == (1, [True, True])
+    values["r0"] = values["r0"] * 2
+    expected = reference.rnn(values["x"], values["w0"], values["r0"])[0]
+    for chain in (chains[1], chains[0]):
+        np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
 
 
 def test_recent_drops_what_was_not_asked_for_the_longest():

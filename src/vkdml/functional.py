@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from .arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe, eleme
 from .cells import Cell
 from .element_types import ElementType
 from .errors import DriverError, InvalidArgumentError
-from .network import Network, Step
+from .network import Network, Step, Weights
 from .operator import Device, Operator, check_lengths
 from .pairs import RangeCheck
 from .problem import from_desc
@@ -166,10 +167,14 @@ def rnn(
 
 
 class Sessions:
-    """What calls made, for the next ones like them: up to `kept` compiled operators, of different shapes or attributes."""
+    """What calls made, for the next ones like them: up to `kept` compiled operators, of different shapes or attributes.
 
-    def __init__(self, kept: int) -> None:
+    shares_weights: for calls that differ in T and B only, whose weights are then packed once for all.
+    """
+
+    def __init__(self, kept: int, shares_weights: bool = False) -> None:
         self._sessions: Recent[_Session] = Recent(kept)
+        self._weights: WeakValueDictionary[Any, Weights] | None = WeakValueDictionary() if shares_weights else None
         self._lock = threading.RLock()
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
@@ -190,7 +195,7 @@ class Sessions:
             raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
         with self._lock:
             session = self._sessions.get(
-                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options))
+                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._weights))
         try:
             return session.run(name, checked)
         except DriverError:
@@ -229,12 +234,13 @@ class _Session:
     """One operator as a network, for all calls with the same shapes and attributes."""
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
-                 attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options) -> None:
+                 attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,
+                 shared: MutableMapping[Any, Weights] | None) -> None:
         desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
         self.problem = from_desc(desc, attributes["clip"], element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.network = Network(device, [Step(Operator(self.problem), names)], self.outputs, options)
+        self.network = Network(device, [Step(Operator(self.problem), names)], self.outputs, options, shared)
 
     def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
         given = {field: array for field, array in arrays.items() if array is not None}

@@ -4,13 +4,14 @@ graphs run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .arguments import flat
+from .device import Buffer
 from .operator import CommandRecorder, CompiledOperator, Device, Dispatchable, Operator
 from .schedule import Options
 
@@ -23,91 +24,127 @@ class Step:
     names: Mapping[str, str]
 
 
-class Network:
-    """Compiled steps in the order of their execution, with buffers for all values, the packed weights and recorded commands.
+class Weights:
+    """A step's weights, packed when they change. Networks whose steps pack them alike may share one."""
 
-    A value that no step makes is an input. Weights that are inputs are packed when they change, and others, which a step
-    makes, at each execution.
+    def __init__(self, device: Device, compiled: CompiledOperator) -> None:
+        self.packed = compiled.packed
+        self._buffers = {field: device.create_buffer(compiled.problem.tensor(field).size_in_bytes)
+                         for field in _initialized(compiled)}
+        self._contents: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray] = {}
+        self._recorder = device.create_command_recorder()
+        for buffer in self._buffers.values():
+            self._recorder.record_upload(buffer)
+        _record(device, self._recorder, compiled, device.create_operator_initializer(compiled), self._buffers)
+
+    def update(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Pack arrays by field, unless these very weights are packed already."""
+        if self._contents and all(self._is_packed(field, arrays[field]) for field in self._buffers):
+            return
+        for field, buffer in self._buffers.items():
+            buffer.write(flat(arrays[field]))
+        self._contents = {}  # stays so if the driver fails
+        self._recorder.execute()
+        self._contents = {field: _words(arrays[field]).copy() for field in self._buffers}
+        self._arrays = {field: arrays[field] for field in self._buffers}
+
+    def _is_packed(self, field: str, array: np.ndarray) -> bool:
+        if array is self._arrays[field] and _is_frozen(array):
+            return True
+        return np.array_equal(_words(array), self._contents[field])
+
+
+class Network:
+    """Compiled steps in the order of their execution, with buffers for all values and recorded commands.
+
+    A value that no step makes is an input. A step's weights are packed when they change, or, where a step makes one of them,
+    at each execution.
+
+    shared: networks that are given one mapping, and in which equal steps have equal weights, pack them once for all.
     """
 
-    def __init__(self, device: Device, steps: Sequence[Step], outputs: Iterable[str], options: Options = Options()) -> None:
+    def __init__(self, device: Device, steps: Sequence[Step], outputs: Iterable[str], options: Options = Options(),
+                 shared: MutableMapping[Any, Weights] | None = None) -> None:
         self.device = device
-        self._steps = [(device.compile_operator(step.operator, options=options), step.names) for step in steps]
-        tensors = [(compiled, field, name) for compiled, names in self._steps for field, name in names.items()]
-        sizes: dict[str, int] = {}
-        for compiled, field, name in tensors:
-            sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
-        self._buffers = {name: device.create_buffer(size) for name, size in sizes.items()}
-        made = {name for compiled, field, name in tensors if field in compiled.output_fields}
-        weights = {name for compiled, field, name in tensors if field in compiled.problem.initialized}
-        taken = {name for compiled, field, name in tensors
-                 if field in compiled.input_fields and field not in compiled.problem.initialized}
-        self._packs_anew = not made.isdisjoint(weights)
-        self._weights = weights - made
-        self._inputs = (taken | weights if self._packs_anew else taken) - made
         self._outputs = tuple(outputs)
-        self._packed: dict[str, np.ndarray] = {}
-        self._given: dict[str, np.ndarray] = {}
-        self._initialize = self._record_initialization()
+        self._steps = [(device.compile_operator(step.operator, options=options), step.names) for step in steps]
+        made = {names[field] for compiled, names in self._steps for field in compiled.output_fields if field in names}
+        self._weights = {k: self._share(k, compiled, {} if shared is None else shared)
+                         for k, (compiled, names) in enumerate(self._steps)
+                         if (fields := _initialized(compiled)) and made.isdisjoint(names[field] for field in fields)}
+        sizes: dict[str, int] = {}
+        for k, (compiled, names) in enumerate(self._steps):
+            for field, name in names.items():
+                if k not in self._weights or field not in compiled.problem.initialized:
+                    sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
+        self._buffers = {name: device.create_buffer(size) for name, size in sizes.items()}
+        self._inputs = sorted(sizes.keys() - made)
         self._execute: CommandRecorder | None = None
+
+    def _share(self, k: int, compiled: CompiledOperator, shared: MutableMapping[Any, Weights]) -> Weights:
+        key = (self.device, k, repr(compiled.plan.initialize))
+        if key not in shared:
+            shared[key] = weights = Weights(self.device, compiled)  # a variable, as the mapping may hold it weakly
+        else:
+            weights = shared[key]
+            compiled.packed = weights.packed
+        return weights
 
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Execute on the inputs' arrays, each contiguous or with its descriptor's strides.
 
-        A read-only array that was given before is taken to be unchanged. results: shapes and dtypes of the outputs to return.
+        Weights that nobody can write to, and that were given before, are taken to be unchanged. results: shapes and dtypes of
+        the outputs to return.
 
         Raises DriverError when the driver fails.
         """
         with self.device.lock:
-            if not self._packs_anew:
-                self._pack({name: values[name] for name in self._weights})
+            for k, weights in self._weights.items():
+                compiled, names = self._steps[k]
+                weights.update({field: values[names[field]] for field in _initialized(compiled)})
             for name in self._inputs:
                 self._buffers[name].write(flat(values[name]))
             self._execute = self._execute or self._record_execution()
             self._execute.execute()
             return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
 
-    def _pack(self, weights: dict[str, np.ndarray]) -> None:
-        """Initialize the operators, unless these very weights are packed already."""
-        if self._packed and all((array is self._given[name] and not array.flags.writeable)
-                                or np.array_equal(_words(array), self._packed[name]) for name, array in weights.items()):
-            return
-        for name, array in weights.items():
-            self._buffers[name].write(flat(array))
-        self._packed = {}  # stays so if the driver fails
-        self._initialize.execute()
-        self._packed = {name: _words(array).copy() for name, array in weights.items()}
-        self._given = weights
-
-    def _record_initialization(self) -> CommandRecorder:
-        recorder = self.device.create_command_recorder()
-        for name in sorted(self._weights):
-            recorder.record_upload(self._buffers[name])
-        if not self._packs_anew:
-            for compiled, names in self._steps:
-                self._dispatch(recorder, compiled, self.device.create_operator_initializer(compiled), names)
-        return recorder
-
     def _record_execution(self) -> CommandRecorder:
         """Upload the inputs, run all steps, and read back the outputs."""
         recorder = self.device.create_command_recorder()
-        for name in sorted(self._inputs):
+        for name in self._inputs:
             recorder.record_upload(self._buffers[name])
-        for compiled, names in self._steps:
-            if self._packs_anew:
-                self._dispatch(recorder, compiled, self.device.create_operator_initializer(compiled), names)
-            self._dispatch(recorder, compiled, compiled, names)
+        for k, (compiled, names) in enumerate(self._steps):
+            buffers = {field: self._buffers[name] for field, name in names.items() if name in self._buffers}
+            if _initialized(compiled) and k not in self._weights:
+                _record(self.device, recorder, compiled, self.device.create_operator_initializer(compiled), buffers)
+            _record(self.device, recorder, compiled, compiled, buffers)
         for name in self._outputs:
             recorder.record_readback(self._buffers[name])
         return recorder
 
-    def _dispatch(self, recorder: CommandRecorder, compiled: CompiledOperator, dispatchable: Dispatchable,
-                  names: Mapping[str, str]) -> None:
-        table = self.device.create_binding_table(dispatchable)
-        bound = {field: self._buffers[names[field]] for field in table.missing()}
-        table.bind_inputs([bound.get(field) for field in compiled.input_fields])
-        table.bind_outputs([bound.get(field) for field in compiled.output_fields])
-        recorder.record_dispatch(dispatchable, table)
+
+def _initialized(compiled: CompiledOperator) -> list[str]:
+    return [field for field in compiled.problem.initialized if compiled.problem.has(field)]
+
+
+def _record(device: Device, recorder: CommandRecorder, compiled: CompiledOperator, dispatchable: Dispatchable,
+            buffers: Mapping[str, Buffer]) -> None:
+    """A dispatch with what it takes of the buffers by field."""
+    table = device.create_binding_table(dispatchable)
+    bound = {field: buffers[field] for field in table.missing()}
+    table.bind_inputs([bound.get(field) for field in compiled.input_fields])
+    table.bind_outputs([bound.get(field) for field in compiled.output_fields])
+    recorder.record_dispatch(dispatchable, table)
+
+
+def _is_frozen(array: Any) -> bool:
+    """Whether nobody can write to an array, nor to one whose memory it shows."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None
 
 
 def _words(array: np.ndarray) -> np.ndarray:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,19 @@ class Operator:
         self.problem = problem
 
 
+class PackedWeights:
+    """The buffers that an initialization fills. Compiled operators whose plans fill them alike may share them."""
+
+    def __init__(self, gpu: Gpu, sizes: Mapping[str, int]) -> None:
+        self._gpu = gpu
+        self._sizes = sizes
+        self.is_initialized = not sizes
+
+    @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        return {name: Buffer(self._gpu, size) for name, size in self._sizes.items()}
+
+
 class CompiledOperator:
     """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator)."""
 
@@ -61,9 +75,9 @@ class CompiledOperator:
             self.plan = elementwise.plan(problem, gpu.info)
         else:
             self.plan = schedule.plan(problem, gpu.info, options)
-        self.is_initialized = not self.plan.initialize
         self.gpu = gpu
-        self._internal: dict[str, Buffer] = {}
+        self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
+        self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
         self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
 
     @property
@@ -79,21 +93,21 @@ class CompiledOperator:
         self._record(commands, self.plan.initialize, bound)
 
     def record_execution(self, commands: Commands, bound: dict[str, Buffer]) -> None:
+        bound = bound | self._internal
         if self.plan.gave_up is None:
             self._record(commands, self.plan.execute, bound)
             return
         name, word = self.plan.gave_up
         commands.alternatives(Alternatives(
-            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal_buffers()[name], word),
+            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal[name], word),
             lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.is_forced))
 
-    def _internal_buffers(self) -> dict[str, Buffer]:
-        if not self._internal:
-            self._internal = {name: Buffer(self.gpu, size) for name, size in self.plan.internal.items()}
-        return self._internal
+    @cached_property
+    def _internal(self) -> dict[str, Buffer]:
+        return {name: Buffer(self.gpu, size) for name, size in self.plan.internal.items() if name not in self._packed_names}
 
     def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
-        buffers = bound | self._internal_buffers() | {NONE: self.gpu.placeholder}
+        buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
         for dispatch in dispatches:
             commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
 
@@ -187,7 +201,7 @@ class CommandRecorder:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._commands = gpu.create_commands()
-        self._initialized: list[CompiledOperator] = []
+        self._initialized: list[PackedWeights] = []
 
     def record_upload(self, buffer: Buffer) -> None:
         """Bring the host's copy of a buffer to the device."""
@@ -215,9 +229,9 @@ class CommandRecorder:
         _check_aliases(problem, table.bound)
         if isinstance(dispatchable, OperatorInitializer):
             dispatchable.compiled.record_initialization(self._commands, table.bound)
-            self._initialized.append(dispatchable.compiled)
+            self._initialized.append(dispatchable.compiled.packed)
             return
-        if not dispatchable.is_initialized and dispatchable not in self._initialized:
+        if not dispatchable.packed.is_initialized and dispatchable.packed not in self._initialized:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
                                        "its initializer recorded first")
         if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
@@ -226,11 +240,11 @@ class CommandRecorder:
 
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers."""
-        for compiled in self._initialized:
-            compiled.is_initialized = False  # stays so if the driver fails
+        for packed in self._initialized:
+            packed.is_initialized = False  # stays so if the driver fails
         self._commands.execute()
-        for compiled in self._initialized:
-            compiled.is_initialized = True
+        for packed in self._initialized:
+            packed.is_initialized = True
 
     def _check_device(self, call: str, buffer: Buffer) -> None:
         if not isinstance(buffer, Buffer):
