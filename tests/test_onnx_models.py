@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import vkdml
 from vkdml import network
-from vkdml.onnx import InferenceSession, steps
+from vkdml.onnx import InferenceSession, graphs, steps
 
 T, B, I, H = 5, 2, 3, 4
 
@@ -267,7 +267,8 @@ def test_what_was_compiled_is_bounded():
     session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
-    assert len(session._program._steps[0]._node._sessions._sessions) == steps._SESSIONS_KEPT
+    sessions = session._program._steps[0]._node._sessions
+    assert (len(sessions._sessions), len(sessions._weights)) == (steps._SESSIONS_KEPT, 1)
 
 
 GRU = "g (float[T,B,3] x) => (float[T,D,B,4] y) {{ y = {} (x, W, R, B) }}"
@@ -285,6 +286,26 @@ def test_wrong_attributes(text, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message) as error:
         InferenceSession(proto).run(None, {"x": np.ones((T, B, I), np.float32)})
     assert "GRU node 'mine'" in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, nothing) }",
+     "GRU node '': input: found 'nothing'; expected a value that"),
+    ("g (float[T,B,3] x) => (float[T,B,3] y) { y = Add (x, nothing) }", "Add node '': input: found 'nothing'"),
+    ("g (float[T,B,3] x) => (float[T,B,3] y) { z = Neg (x) }", "graph 'g': output: found 'y'; expected a value that the graph has"),
+    ("g (float[1,2,3] x, bool c) => (float[1,2,4] y) { y = If (c) < then_branch = t () => (float[1,2,4] a) "
+     "{ e, a = GRU <hidden_size=4> (x, W, R) } > }", "If node '': else_branch: found nothing; expected a graph"),
+    ("g (float[6,6,3] x) => (float[6,6,4] y) { y = Scan < body = b (float[6,3] s) => (float[6,4] r) "
+     "{ e, r = GRU <hidden_size=4> (s, W, R) } > (x) }", "Scan node '': num_scan_inputs: found nothing"),
+])
+def test_broken_models(text, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        InferenceSession(model(text, weights()))
+
+
+@pytest.mark.parametrize("name", ["tensor(float)", "seq(tensor(int64))", "optional(seq(tensor(bfloat16)))", "tensor(string)"])
+def test_names_of_types(name):
+    assert graphs.type_name(graphs.parse_type(name)) == name
 
 
 def test_a_body_of_another_operator_is_refused():

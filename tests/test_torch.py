@@ -131,7 +131,7 @@ def test_packed_with_batch_first():
     check(module, pack_padded_sequence(torch.randn(B, T, I), torch.tensor([5, 4, 2]), batch_first=True))
 
 
-def test_views_go_in_as_they_are():
+def test_views():
     module = nn.GRU(I, H)
     check(module, torch.randn(B, I, T).permute(2, 0, 1))
     check(module, torch.randn(T, B, 2 * I)[..., ::2], torch.randn(H, B, 1).permute(2, 1, 0))
@@ -211,7 +211,8 @@ def test_networks_are_bounded():
     twin = vt.convert(nn.RNN(1, 1).eval())
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
-    assert len(vt.modules._stacks[twin]) == vt.modules._STACKS_KEPT
+    compiled = vt.modules._compiled[twin]
+    assert (len(compiled.stacks), len(compiled.parameters.weights)) == (vt.modules._STACKS_KEPT, 1)
 
 
 class Mine(nn.GRU):
@@ -230,6 +231,7 @@ class Mine(nn.GRU):
     (lambda: vt.convert(nn.GRU(I, H).eval().to("meta"))(torch.randn(T, B, I)), "GRU: weight_ih_l0: found a tensor on meta"),
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
      r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
+    (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H),)), "LSTMCell: hx: found Tensor; expected 2 Tensors"),
     (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I + 1)), r"GRUCell: input: found the shape \(3, 8\)"),
 ])
 def test_what_is_refused(call, message):
@@ -237,12 +239,21 @@ def test_what_is_refused(call, message):
         call()
 
 
-def test_pytorchs_own_checks_of_shapes():
-    twin = vt.convert(nn.LSTM(I, H).eval())
-    for arguments in ((torch.randn(T, B, I + 1),), (torch.randn(T, B, I).double(),), (torch.randn(T, B, I), (torch.randn(1, B, H), torch.randn(1, B + 1, H)))):
-        with pytest.raises((RuntimeError, ValueError), match="Expected|expected|dtype"):
-            twin(*arguments)
-    check(nn.LSTM(I, H), torch.randn(T, B, I))
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((torch.zeros(T, B, I + 1),), "LSTM: input or hx: found .*must be equal to input_size.*; expected what PyTorch takes"),
+    ((torch.zeros(T, B, I).double(),), "LSTM: input or hx: found .*dtype"),
+    ((torch.zeros(T, B, I), (torch.zeros(1, B, H), torch.zeros(1, B + 1, H))), r"LSTM: input or hx: found Expected hidden\[1\] size"),
+    ((torch.zeros(T, B, I), torch.zeros(1, B, H)), "LSTM: hx: found Tensor; expected 2 Tensors"),
+    ((torch.zeros(T, B, I), (torch.zeros(1, B, H),) * 3), "LSTM: hx: found Tensor, Tensor, Tensor; expected 2 Tensors"),
+    ((torch.zeros(T, B, I), (torch.zeros(1, B, H), None)), "LSTM: hx: found Tensor, NoneType; expected 2 Tensors"),
+])
+def test_wrong_shapes_and_states_leave_a_twin_usable(arguments, message):
+    module = nn.LSTM(I, H).eval()
+    twin = vt.convert(module)
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        twin(*arguments)
+    x = torch.randn(T, B, I)
+    torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("grad_of", ["parameters", "input"])

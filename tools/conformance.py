@@ -1,6 +1,6 @@
 """Run the conformance suite on the Vulkan devices of this machine and write one report of it, Markdown and JSON.
 
-    python -m tools.conformance [--output DIR] [--device D ...] [--long] [--json]
+    vkdml conformance [--output DIR] [--device D ...] [--long] [--json]
 
 SwiftShader, where `make vulkan-extras` has fetched it, is one more device. Each device has a process of its own, so that one
 that crashes or hangs is a line in the report and the others still run.
@@ -84,8 +84,7 @@ def select(devices: list[dict[str, Any]], wanted: list[str]) -> list[dict[str, A
         word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
     if not chosen:
         listed = "; ".join(f"{device['index']}: {device['name']}" for device in devices)
-        print(f"conformance: no Vulkan device {' or '.join(map(repr, wanted))}; there are {listed}", file=sys.stderr)
-        raise SystemExit(2)
+        raise SystemExit(f"conformance: no Vulkan device {' or '.join(map(repr, wanted))}; there are {listed}")
     return chosen
 
 
@@ -204,7 +203,7 @@ def as_json(runs: list[Run]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.conformance",
+    parser = argparse.ArgumentParser(prog="vkdml conformance",
                                      description="Run the conformance suite on every Vulkan device and report.")
     parser.add_argument("--output", type=Path, default=ROOT / "conformance-report", help="a folder (conformance-report)")
     parser.add_argument("--device", nargs="+", help="only these, by index or a part of a name")

@@ -10,7 +10,7 @@ from importlib.metadata import version as _version
 from . import descs
 from .descs import *  # noqa: F403  (the DML_* names that it lists)
 from .device import Buffer
-from .errors import DriverError, InvalidArgumentError, OnnxRuntimeError, VkdmlError
+from .errors import DriverError, InvalidArgumentError, MissingPackageError, OnnxRuntimeError, VkdmlError
 from .functional import gru, lstm, rnn
 from .operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
 from .schedule import Options
@@ -27,6 +27,7 @@ __all__ = [
     "DeviceInfo",
     "DriverError",
     "InvalidArgumentError",
+    "MissingPackageError",
     "OnnxRuntimeError",
     "Operator",
     "OperatorInitializer",

@@ -7,10 +7,7 @@ Only the checkpoint inside that package is read (Apache-2.0): pip install --no-d
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from . import reference
-from .errors import VkdmlError
+from .errors import MissingPackageError
 from .functional import gru
 from .operator import Device
 
@@ -32,13 +29,15 @@ START, STOP = PHONEMES.index("<s>"), PHONEMES.index("</s>")
 MOST_PHONEMES = 20
 
 
-def load_checkpoint() -> dict[str, np.ndarray]:
-    """The arrays of g2p_en's checkpoint; the package itself is not imported (it would need nltk and its corpora)."""
-    spec = importlib.util.find_spec("g2p_en")
+def file_in_package(package: str, version: str, name: str) -> Path:
+    """A file of a PyPI package, which is not imported: it would need more packages.
+
+    Raises MissingPackageError.
+    """
+    spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the demo reads g2p_en's checkpoint: pip install --no-deps g2p_en==2.1.0")
-    with np.load(Path(spec.submodule_search_locations[0]) / "checkpoint20.npz") as checkpoint:
-        return dict(checkpoint)
+        raise MissingPackageError(f"{name} is in a package: pip install --no-deps {package.replace('_', '-')}=={version}")
+    return Path(spec.submodule_search_locations[0]) / name
 
 
 class Layer:
@@ -71,7 +70,8 @@ class Pronouncer:
     """The encoder reads the letters of all words together; the decoder says their phonemes one by one."""
 
     def __init__(self, device: Device) -> None:
-        checkpoint = load_checkpoint()
+        with np.load(file_in_package("g2p_en", "2.1.0", "checkpoint20.npz")) as file:
+            checkpoint = dict(file)
         self.encoder, self.decoder = Layer(checkpoint, "enc", device), Layer(checkpoint, "dec", device)
         self.fc_w, self.fc_b = checkpoint["fc_w"], checkpoint["fc_b"]
 
@@ -105,9 +105,8 @@ class Pronouncer:
         return max(self.encoder.worst, self.decoder.worst)
 
 
-def say(words: list[str], bar: tqdm[Any]) -> dict[str, Any]:
+def say(words: list[str], device: Device, bar: tqdm[Any]) -> dict[str, Any]:
     """Pronounce words three times: compiling, timed, and verified. What there is to tell of it."""
-    device = Device()
     pronounce = Pronouncer(device)
     seconds = []
     for verify in (False, False, True):
@@ -121,20 +120,8 @@ def say(words: list[str], bar: tqdm[Any]) -> dict[str, Any]:
             "largest_difference": pronounce.worst}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="vkdml demo", description="Words to phonemes on a Vulkan device.")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="a default list if there is none")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    chosen = parser.parse_args(arguments)
-    try:
-        with tqdm(total=3, delay=2, disable=None, leave=False) as bar:
-            told = say(chosen.words or WORDS, bar)
-    except VkdmlError as error:
-        print(f"vkdml demo: {error}", file=sys.stderr)
-        return 1
-    if chosen.json:
-        print(json.dumps(told, indent=1))
-        return 0
+def tell(told: dict[str, Any]) -> None:
+    """Print what `say` gives."""
     print(f"device    {told['device']}")
     width = max(len(row["word"]) for row in told["words"])
     for row in told["words"]:
@@ -142,8 +129,3 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"time      {told['milliseconds_per_word']:.2f} ms a word, all words together; {told['first_seconds']:.2f} s the "
           "first time, with the compilation of the shaders")
     print(f"largest difference from the float64 reference: {told['largest_difference']:.1e}")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -22,3 +22,7 @@ class DriverError(VkdmlError, RuntimeError):
 
 class OnnxRuntimeError(VkdmlError, RuntimeError):
     """onnxruntime could not load or run its part of an ONNX model."""
+
+
+class MissingPackageError(VkdmlError, ImportError):
+    """A face that needs a package that is not installed."""

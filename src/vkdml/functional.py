@@ -250,7 +250,7 @@ class _Session:
             given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
         range_check = None
         if self.problem.element.pairs:
-            range_check = RangeCheck(name, self.problem, {field: flat(array) for field, array in given.items()})
+            range_check = RangeCheck(name, self.problem.cell.arguments, {field: flat(array) for field, array in given.items()})
         dtype = given["InputTensor"].dtype
         results = self.network.run(given, {field: (self.shapes[field], dtype) for field in self.outputs})
         if range_check:

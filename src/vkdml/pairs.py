@@ -16,7 +16,7 @@ from .descs import (
 from .device import Buffer, Gpu
 from .element_types import FLOAT64
 from .errors import DriverError, InvalidArgumentError
-from .problem import MAX_FLOAT32, Problem
+from .problem import MAX_FLOAT32
 
 _TOLERANCE = 1e-12
 _checked: dict[Gpu, bool] = {}
@@ -59,9 +59,10 @@ def _try(gpu: Gpu) -> bool:
 class RangeCheck:
     """Refuses inputs, and results of finite inputs, that are too large for a float32 and so for a pair of them."""
 
-    def __init__(self, name: str, problem: Problem, arrays: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, name: str, arguments: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
+        """arguments: what the arrays and the results are called in errors."""
         self._name = name
-        self._arguments = problem.cell.arguments
+        self._arguments = arguments
         self._is_finite = True
         for field, array in arrays.items():
             finite = np.isfinite(array)

@@ -7,11 +7,13 @@ backend as onnx.backend.base.Backend describes.
 Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
 """
 
+from ..errors import MissingPackageError
+
 try:
     import onnx as _onnx  # noqa: F401
     import onnxruntime as _onnxruntime  # noqa: F401
 except ImportError as _error:
-    raise ImportError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
+    raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
 
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
 from .nodes import run_node

@@ -51,10 +51,13 @@ class VulkanBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """"CPU", by which onnx.backend's callers mean the default, or the index or a part of the name of a Vulkan device."""
+        if device.startswith("CUDA"):
+            return False
         try:
-            return device == "CPU" or select_device(device) is not None
+            select_device(None if device.startswith("CPU") else device)
         except DriverError:
             return False
+        return True
 
 
 prepare = VulkanBackend.prepare

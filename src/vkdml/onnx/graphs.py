@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-import onnx
-from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
 
+from ..errors import InvalidArgumentError
 from .nodes import is_recurrent
 
 # What gives another result each time, or no tensor
@@ -23,7 +23,28 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def body(node: NodeProto, attribute: str) -> GraphProto:
-    return next(entry.g for entry in node.attribute if entry.name == attribute)
+    for entry in node.attribute:
+        if entry.name == attribute:
+            return entry.g
+    raise InvalidArgumentError(describe(node), attribute, "nothing", "a graph")
+
+
+def describe(node: NodeProto) -> str:
+    """A node in errors."""
+    return f"{node.op_type} node {node.name!r}"
+
+
+def check_order(graph: GraphProto, known: Collection[str]) -> None:
+    """Refuse a graph in which a node or an output takes a value that is not there before."""
+    names = set(known)
+    for node in graph.node:
+        if missing := sorted(uses(node) - names):
+            raise InvalidArgumentError(describe(node), "input", repr(missing[0]), "a value that an input, an initializer or a "
+                                       "node before it has")
+        names |= made([node])
+    for output in graph.output:
+        if output.name not in names:
+            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value that the graph has")
 
 
 def holds_recurrent(node: NodeProto) -> bool:
@@ -66,7 +87,16 @@ def parse_type(text: str) -> TypeProto:
         return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
     if outer == "optional":
         return TypeProto(optional_type=TypeProto.Optional(elem_type=parse_type(inner)))
-    return tensor_type(onnx.TensorProto.DataType.Value(inner.upper()))
+    return tensor_type(TensorProto.DataType.Value(inner.upper()))
+
+
+def type_name(kind: TypeProto) -> str:
+    """What onnxruntime calls a type."""
+    if kind.HasField("sequence_type"):
+        return f"seq({type_name(kind.sequence_type.elem_type)})"
+    if kind.HasField("optional_type"):
+        return f"optional({type_name(kind.optional_type.elem_type)})"
+    return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
 
 
 def tensor_type(elem_type: int) -> TypeProto:

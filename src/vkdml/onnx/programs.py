@@ -8,7 +8,7 @@ Sources: ONNX If 1 to 25, Loop 1 to 25, Scan 9 to 25.
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +30,7 @@ class Program:
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
         self._scope.arrays.update({tensor.name: _read_only(numpy_helper.to_array(tensor)) for tensor in graph.initializer})
+        graphs.check_order(graph, {*self._scope.arrays, *self._scope.types})
         nodes = self._fold(graph.node, context)
         self._steps = self._cut(nodes, context)
 
@@ -46,26 +47,29 @@ class Program:
     def _cut(self, nodes: Sequence[NodeProto], context: Context) -> list[Step]:
         """A node's stage is the number of recurrent steps that must come before it, one after the other."""
         stage_of: dict[str, int] = {}
-        stages: dict[int, list[NodeProto]] = {}
+        stages: defaultdict[int, tuple[list[NodeProto], list[NodeProto]]] = defaultdict(lambda: ([], []))  # plain, recurrent
+        users: defaultdict[str, set[int | None]] = defaultdict(set)  # of a value: stages of plain nodes, None for others
         for node in nodes:
-            stage = max((stage_of.get(name, 0) for name in graphs.uses(node)), default=0)
-            stages.setdefault(stage, []).append(node)
-            stage_of.update(dict.fromkeys(node.output, stage + graphs.holds_recurrent(node)))
+            is_special = graphs.holds_recurrent(node)
+            used = graphs.uses(node)
+            stage = max((stage_of.get(name, 0) for name in used), default=0)
+            stages[stage][is_special].append(node)
+            stage_of.update(dict.fromkeys(node.output, stage + is_special))
+            for name in used:
+                users[name].add(None if is_special else stage)
         steps: list[Step] = []
-        for _, members in sorted(stages.items()):
-            plain = [node for node in members if not graphs.holds_recurrent(node)]
-            others = [node for node in nodes if all(node is not member for member in plain)]
-            wanted = graphs.made(plain) & set(self.outputs).union(*map(graphs.uses, others))
+        for stage, (plain, special) in sorted(stages.items()):
+            wanted = {name for name in graphs.made(plain) if name in self.outputs or users[name] - {stage}}
             if wanted:
                 steps.append(Piece(plain, wanted, context, self._scope))
-            steps += [self._special(node, context) for node in members if graphs.holds_recurrent(node)]
+            steps += [self._special(node, context) for node in special]
         return steps
 
     def _special(self, node: NodeProto, context: Context) -> Step:
         if is_recurrent(node):
             return RecurrentStep(node, context, self._scope)
         if node.op_type not in CONTROL_FLOW:
-            raise InvalidArgumentError(f"{node.op_type} node {node.name!r}", "a body with recurrent nodes", node.op_type,
+            raise InvalidArgumentError(graphs.describe(node), "a body with recurrent nodes", node.op_type,
                                        "one of " + ", ".join(CONTROL_FLOW))
         return CONTROL_FLOW[node.op_type](node, context, self._scope)
 
@@ -112,14 +116,13 @@ class LoopStep:
     def run(self, values: Values) -> None:
         count, condition, *state = [values[name] if name else None for name in self._node.input]
         going = condition is None or bool(np.asarray(condition).item())
-        stacks: list[list[np.ndarray]] = []
-        while going and (count is None or len(stacks) < np.asarray(count).item()):
-            again, *outputs = self._program.run([np.array(len(stacks)), np.array(True), *state], values)
+        rows: list[list[np.ndarray]] = []
+        while going and (count is None or len(rows) < np.asarray(count).item()):
+            again, *outputs = self._program.run([np.array(len(rows)), np.array(True), *state], values)
             going = bool(np.asarray(again).item())
             state = outputs[:self._carried]
-            stacks.append(outputs[self._carried:])
-        scanned = [stack.join([row[index] for row in stacks]) for index, stack in enumerate(self._stacks)]
-        values.update(_named(self._node, [*state, *scanned]))
+            rows.append(outputs[self._carried:])
+        values.update(_named(self._node, [*state, *_joined(self._stacks, rows)]))
 
 
 class ScanStep:
@@ -127,10 +130,12 @@ class ScanStep:
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         if context.opset_version < 9:
-            raise InvalidArgumentError(f"Scan node {node.name!r}", "opset_version", context.opset_version, "9 or newer")
+            raise InvalidArgumentError(graphs.describe(node), "opset_version", context.opset_version, "9 or newer")
         self._node = node
         body = graphs.body(node, "body")
         attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+        if "num_scan_inputs" not in attributes:
+            raise InvalidArgumentError(graphs.describe(node), "num_scan_inputs", "nothing", "a number")
         scanned = attributes["num_scan_inputs"]
         self._states = len(node.input) - scanned
         self._axes = attributes.get("scan_input_axes") or [0] * scanned
@@ -148,15 +153,14 @@ class ScanStep:
     def run(self, values: Values) -> None:
         given = [values[name] for name in self._node.input]
         state = given[:self._states]
-        rows = [np.moveaxis(array, axis, 0)[::-1 if backward else 1]
-                for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
-        stacks: list[list[np.ndarray]] = []
-        for slices in zip(*rows):
+        scanned = [np.moveaxis(array, axis, 0)[::-1 if backward else 1]
+                   for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
+        rows: list[list[np.ndarray]] = []
+        for slices in zip(*scanned):
             outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], values)
             state = outputs[:self._states]
-            stacks.append(outputs[self._states:])
-        scanned = [stack.join([row[index] for row in stacks]) for index, stack in enumerate(self._stacks)]
-        values.update(_named(self._node, [*state, *scanned]))
+            rows.append(outputs[self._states:])
+        values.update(_named(self._node, [*state, *_joined(self._stacks, rows)]))
 
 
 class _Stack:
@@ -174,6 +178,11 @@ class _Stack:
         else:
             joined = np.zeros((0, *self._declared), helper.tensor_dtype_to_np_dtype(self.type.tensor_type.elem_type))
         return np.ascontiguousarray(np.moveaxis(joined, 0, self._axis))
+
+
+def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """rows: what each iteration made."""
+    return [stack.join([row[index] for row in rows]) for index, stack in enumerate(stacks)]
 
 
 def _named(node: NodeProto, outputs: Sequence[Any]) -> dict[str, Any]:

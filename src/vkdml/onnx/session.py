@@ -17,6 +17,7 @@ from .. import functional
 from ..errors import InvalidArgumentError
 from ..operator import Device
 from ..schedule import Options
+from . import graphs
 from .programs import Program
 from .steps import Context, Scope
 
@@ -126,7 +127,7 @@ def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
         model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(Path(source), format="protobuf")
     except (DecodeError, OSError, TypeError) as error:
         raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} ({error})", "an ONNX model") from None
-    if not model.graph.node and not model.graph.output:
+    if not model.graph.output:
         raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} without a graph", "an ONNX model")
     return model
 
@@ -145,12 +146,4 @@ def _node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
     """The declared shape, and a type that may have been found out."""
     tensor = value.type.tensor_type
     shape = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
-    return NodeArg(value.name, _type_name(kind), shape)
-
-
-def _type_name(kind: TypeProto) -> str:
-    field = kind.WhichOneof("value")
-    if field == "tensor_type":
-        return f"tensor({onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
-    names = {"sequence_type": "seq", "optional_type": "optional"}
-    return f"{names[field]}({_type_name(getattr(kind, field).elem_type)})" if field in names else str(field)
+    return NodeArg(value.name, graphs.type_name(kind), shape)

@@ -148,7 +148,7 @@ class TensorDesc:
         if array.size not in counts:
             raise InvalidArgumentError(call, "data", f"{array.size} elements", f"{' or '.join(map(str, counts))}, for {self!r}")
         with np.errstate(invalid="ignore"):
-            memory = array.astype(dtype).reshape(-1)
+            memory = array.reshape(-1).astype(dtype)  # no view of another array, so that nobody can write to it
         if dtype.kind in "iu" and not np.array_equal(memory, array.reshape(-1)):
             raise InvalidArgumentError(call, "data", f"{array.dtype} that {dtype} cannot hold", f"whole numbers of {dtype}")
         memory.flags.writeable = False

@@ -5,10 +5,12 @@
 Sources: torch.nn.GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell.
 """
 
+from ..errors import MissingPackageError
+
 try:
     import torch as _torch  # noqa: F401
 except ImportError:
-    raise ImportError("vkdml.torch needs the package torch: pip install 'vkdml[torch]'") from None
+    raise MissingPackageError("vkdml.torch needs the package torch: pip install 'vkdml[torch]'") from None
 
 from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from ..errors import InvalidArgumentError
 from ..functional import open_device
 from ..operator import Device
 from ..recent import Recent
-from .stacks import KINDS, Layer, Shape, Stack, numpy_dtype, to_numpy, to_torch
+from .stacks import KINDS, Layer, Parameters, Shape, Stack, numpy_dtype, to_numpy, to_torch
 
 _STACKS_KEPT = 8  # of each module: for so many combinations of T and B
 
@@ -74,11 +75,22 @@ class _Twin(nn.Module):
         if 0 in input.shape:
             raise InvalidArgumentError(name, "input", f"the shape {tuple(input.shape)}", "no dimension of 0")
         shape = Shape(t, b, self.input_size, self.hidden_size, element, bool(states), lengths is not None, batch_first)
-        stack = _stacks.setdefault(self, Recent(_STACKS_KEPT)).get(
-            (shape, self.vulkan_device), lambda: Stack(layers, shape, open_device(name, self.vulkan_device)))
-        y, last = stack.run(name, layers, to_numpy(input), [to_numpy(state) for state in states],
-                            None if lengths is None else lengths.numpy())
+        compiled = _compiled.setdefault(self, _Compiled())
+        with compiled.lock:
+            compiled.parameters.update(layers)
+            stack = compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
+                layers, shape, open_device(name, self.vulkan_device), compiled.parameters.weights))
+            y, last = stack.run(name, compiled.parameters, to_numpy(input), [to_numpy(state) for state in states],
+                                None if lengths is None else lengths.numpy())
         return to_torch(y), tuple(map(to_torch, last))
+
+    def _states(self, hx: Any, count: int) -> States:
+        """The initial states that a caller gives, count of them or none."""
+        states = () if hx is None else (hx,) if isinstance(hx, Tensor) else tuple(hx)
+        if states and (len(states) != count or not all(isinstance(state, Tensor) for state in states)):
+            found = ", ".join(type(state).__name__ for state in states)
+            raise InvalidArgumentError(type(self).__name__, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
+        return states
 
     def _check_tensors(self, tensors: Mapping[str, Tensor]) -> ElementType:
         """The type that all share. Refuses what is not inference on the CPU's tensors."""
@@ -102,7 +114,16 @@ class _Twin(nn.Module):
         return element
 
 
-_stacks: weakref.WeakKeyDictionary[_Twin, Recent[Stack]] = weakref.WeakKeyDictionary()
+class _Compiled:
+    """What a twin's calls made for the next ones. Beside the twin, so that it can be copied and saved."""
+
+    def __init__(self) -> None:
+        self.parameters = Parameters()
+        self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
+        self.lock = threading.RLock()
+
+
+_compiled: weakref.WeakKeyDictionary[_Twin, _Compiled] = weakref.WeakKeyDictionary()
 
 
 class _Sequence(_Twin, nn.RNNBase):
@@ -131,10 +152,13 @@ class _Sequence(_Twin, nn.RNNBase):
 
     def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
         """By PyTorch's own checks."""
-        if states:
-            self.check_forward_args(input, states if isinstance(self, nn.LSTM) else states[0], batch_sizes)
-        else:
-            self.check_input(input, batch_sizes)
+        try:
+            if states:
+                self.check_forward_args(input, states if len(states) > 1 else states[0], batch_sizes)
+            else:
+                self.check_input(input, batch_sizes)
+        except (RuntimeError, ValueError) as error:
+            raise InvalidArgumentError(type(self).__name__, "input or hx", str(error), "what PyTorch takes") from None
 
     def _layers(self) -> list[Layer]:
         suffixes = ["", "_reverse"] if self.bidirectional else [""]
@@ -149,7 +173,7 @@ class GRU(_Sequence, nn.GRU):
     """torch.nn.GRU on a Vulkan device. Made by `convert`."""
 
     def forward(self, input: Any, hx: Tensor | None = None) -> Any:
-        y, (h,) = self._forward(input, () if hx is None else (hx,))
+        y, (h,) = self._forward(input, self._states(hx, 1))
         return y, h
 
 
@@ -157,14 +181,14 @@ class LSTM(_Sequence, nn.LSTM):
     """torch.nn.LSTM on a Vulkan device. Made by `convert`."""
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
-        return self._forward(input, hx or ())
+        return self._forward(input, self._states(hx, 2))
 
 
 class RNN(_Sequence, nn.RNN):
     """torch.nn.RNN on a Vulkan device. Made by `convert`."""
 
     def forward(self, input: Any, hx: Tensor | None = None) -> Any:
-        y, (h,) = self._forward(input, () if hx is None else (hx,))
+        y, (h,) = self._forward(input, self._states(hx, 1))
         return y, h
 
 
@@ -188,21 +212,21 @@ class GRUCell(_Single, nn.GRUCell):
     """torch.nn.GRUCell on a Vulkan device. Made by `convert`."""
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._forward("GRU", input, () if hx is None else (hx,))[0]
+        return self._forward("GRU", input, self._states(hx, 1))[0]
 
 
 class LSTMCell(_Single, nn.LSTMCell):
     """torch.nn.LSTMCell on a Vulkan device. Made by `convert`."""
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> Any:
-        return self._forward("LSTM", input, hx or ())
+        return self._forward("LSTM", input, self._states(hx, 2))
 
 
 class RNNCell(_Single, nn.RNNCell):
     """torch.nn.RNNCell on a Vulkan device. Made by `convert`."""
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._forward(f"RNN_{self.nonlinearity.upper()}", input, () if hx is None else (hx,))[0]
+        return self._forward(f"RNN_{self.nonlinearity.upper()}", input, self._states(hx, 1))[0]
 
 
 _TWINS: dict[type[nn.Module], type[nn.Module]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -24,10 +25,10 @@ from ..descs import (
 )
 from ..element_types import ElementType
 from ..errors import InvalidArgumentError
-from ..network import Network, Step
+from ..network import Network, Step, Weights
 from ..operator import Device, Operator
 from ..pairs import RangeCheck
-from ..problem import Problem, from_desc
+from ..problem import from_desc
 
 
 @dataclass(frozen=True)
@@ -105,16 +106,12 @@ class Layer:
         gates = np.split(array, len(self.kind.gates))
         return np.concatenate([gates[index] for index in self.kind.gates])
 
-    def unprojected(self, name: str, h: np.ndarray) -> np.ndarray:
-        """m of the given states h [D, B, P], such that P m is h."""
-        states = []
-        for direction, parameter in zip(h, self.parameters[-1]):
-            p = to_numpy(parameter).astype(np.float64)
-            m = direction @ np.linalg.pinv(p).T
-            if not np.allclose(m @ p.T, direction, atol=1e-6):
-                raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make", "none, or others")
-            states.append(m)
-        return np.stack(states).astype(h.dtype)
+    def projections(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """P of each direction, and its inverse as far as it has one: both to multiply rows by, in float64."""
+        if not self.projected:
+            return []
+        matrices = [to_numpy(tensor).astype(np.float64) for tensor in self.parameters[-1]]
+        return [(matrix.T, np.linalg.pinv(matrix).T) for matrix in matrices]
 
 
 def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
@@ -129,23 +126,22 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 class Stack:
     """Layers as one network, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device,
+                 weights: WeakValueDictionary[Any, Weights]) -> None:
         self._shape = shape
+        self._layers = len(layers)
         steps: list[Step] = []
         width = shape.i
         for k, layer in enumerate(layers):
             steps += self._layer(layer, k, width)
             width = layer.width
-        self._problems: list[Problem] = [step.operator.problem for step in steps]  # type: ignore[misc]
         t, b, d = shape.t, shape.b, layers[0].directions
         self._sequence = f"y{len(layers) - 1}"
         self._results = {self._sequence: (b, t, width) if shape.batch_first else (t, b, width)}
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results)
-        self._parameters: list[Tensor] = []
-        self._arrays: dict[str, np.ndarray] = {}
+        self._network = Network(device, steps, self._results, shared=weights)
 
     def _layer(self, layer: Layer, k: int, width: int) -> list[Step]:
         """A recurrent step, with its sequences as PyTorch has them: the directions of a row side by side; and projections."""
@@ -181,41 +177,57 @@ class Stack:
                               Direction=directions[sizes["D"] - 1])
         return Step(Operator(from_desc(desc, None, self._shape.element)), names)
 
-    def run(self, name: str, layers: Sequence[Layer], x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
+    def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:
         """y, and each of the last states [layers D, B, H]. name: the module's in errors."""
-        values = self._weights(layers) | {"y-1": np.ascontiguousarray(x)}
-        for k, layer in enumerate(layers):
-            for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
-                part = np.ascontiguousarray(np.split(state, len(layers))[k])
-                project = layer.projected and tensor == "HiddenInitTensor"
-                values[f"{tensor}{k}"] = layer.unprojected(name, part) if project else part
+        values = parameters.arrays | {"y-1": np.ascontiguousarray(x)}
+        for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
+            for k, part in enumerate(np.split(state, self._layers)):
+                projections = parameters.projections[k] if tensor == "HiddenInitTensor" else []
+                values[f"{tensor}{k}"] = _unprojected(name, part, projections) if projections else np.ascontiguousarray(part)
+        names = {key: key for key in (*values, *self._results)}
+        check = RangeCheck(name, names, values) if self._shape.element.pairs else None
         if lengths is not None:
             values["lengths"] = lengths.astype(np.uint32)
-        check = self._range_check(name, values) if self._shape.element.pairs else None
         results = self._network.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
-        y = results.pop(self._sequence)
         if check:
-            check.check_results({"OutputSequenceTensor": y})
+            check.check_results(results)
+        y = results.pop(self._sequence)
         last = [np.ascontiguousarray(state.swapaxes(0, 1)) for state in results.values()]
-        return y, [np.concatenate(last[start:start + len(layers)]) for start in range(0, len(last), len(layers))]
+        return y, [np.concatenate(last[start:start + self._layers]) for start in range(0, len(last), self._layers)]
 
-    def _range_check(self, name: str, values: Mapping[str, np.ndarray]) -> RangeCheck:
-        everything = np.concatenate([values[key].ravel() for key in values if key != "lengths"])
-        return RangeCheck(name, self._problems[0], {"InputTensor": everything})
 
-    def _weights(self, layers: Sequence[Layer]) -> dict[str, np.ndarray]:
-        """The same read-only arrays as before, unless a parameter has changed, in whatever way."""
+def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """m of the given states h [D, B, P], such that P m is h."""
+    states = []
+    for state, (projection, inverse) in zip(h.astype(np.float64), projections):
+        states.append(state @ inverse)
+        if not np.allclose(states[-1] @ projection, state, atol=1e-6):
+            raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make", "none, or others")
+    return np.stack(states).astype(h.dtype)
+
+
+class Parameters:
+    """What a module's parameters hold, in the form that its stacks take. weights: what the stacks' networks have packed."""
+
+    def __init__(self) -> None:
+        self.weights: WeakValueDictionary[Any, Weights] = WeakValueDictionary()
+        self.arrays: dict[str, np.ndarray] = {}
+        self.projections: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        self._seen: list[Tensor] = []
+
+    def update(self, layers: Sequence[Layer]) -> None:
+        """Keep the arrays, which are read-only, unless a parameter has changed, in whatever way."""
         parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
-        if not self._parameters or not all(map(torch.equal, parameters, self._parameters)):
-            arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
-            if layers[0].projected:
-                arrays["zeros"] = np.zeros((layers[0].width, layers[0].width), arrays["P0"].dtype)
-            for array in arrays.values():
-                array.flags.writeable = False
-            self._arrays = arrays
-            self._parameters = [tensor.clone() for tensor in parameters]
-        return self._arrays
+        if self._seen and all(map(torch.equal, parameters, self._seen)):
+            return
+        self.arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
+        if layers[0].projected:
+            self.arrays["zeros"] = np.zeros((layers[0].width, layers[0].width), self.arrays["P0"].dtype)
+        for array in self.arrays.values():
+            array.flags.writeable = False
+        self.projections = [layer.projections() for layer in layers]
+        self._seen = [tensor.clone() for tensor in parameters]
 
 
 def numpy_dtype(dtype: torch.dtype) -> Any:
