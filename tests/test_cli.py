@@ -139,7 +139,7 @@ def test_wrong_usage(capsys, files, arguments, message):
 @pytest.mark.parametrize(("arguments", "message"), [
     (("run", "wrong.onnx", "--input", "x=x.npy"), "vkdml: GRU node: hidden_size: found 5"),
     (("run", "unknown.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*NoSuchOperator"),
-    (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: GRU node: X: found the shape"),
+    (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: run: input_feed: x: found the shape"),
     (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
     (("run", "sequence.onnx", "--input", "x=pair.npy"), "vkdml: run: output s: found list; expected an array"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),

@@ -40,8 +40,11 @@ def inputs_of(session, rng, sizes):
 def check(proto, feeds=None, sizes=None, atol=1e-5, **given):
     """Ours and ONNX Runtime's results on the same arrays, those in `given` and random ones. Our session, for more questions."""
     ours, theirs = InferenceSession(proto.SerializeToString()), onnxruntime.InferenceSession(proto.SerializeToString())
-    assert [(arg.name, arg.type) for arg in ours.get_inputs()] == [(arg.name, arg.type) for arg in theirs.get_inputs()]
-    assert [(arg.name, arg.type) for arg in ours.get_outputs()] == [(arg.name, arg.type) for arg in theirs.get_outputs()]
+    for our_args, their_args in ((ours.get_inputs(), theirs.get_inputs()), (ours.get_outputs(), theirs.get_outputs())):
+        assert [(arg.name, arg.type) for arg in our_args] == [(arg.name, arg.type) for arg in their_args]
+        for our_arg, their_arg in zip(our_args, their_args, strict=True):  # each may know sizes that the other has not found out
+            both = list(zip(our_arg.shape, their_arg.shape, strict=True))
+            assert all(ours == theirs for ours, theirs in both if isinstance(ours, int) and isinstance(theirs, int)), both
     feed = inputs_of(ours, np.random.default_rng(0), sizes or {"T": T, "B": B}) | given
     for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=atol)
@@ -69,6 +72,7 @@ def test_a_stack_with_lengths_and_dynamic_shapes(sizes):
                     sizes={"T": t, "B": b}, lengths=np.arange(b, dtype=np.int32) % t + 1)
     assert kinds(session) == ["RecurrentStep", "Piece", "RecurrentStep", "Piece"]  # shapes and weights are no piece
     assert session.get_inputs()[0].shape == ["T", "B", 3]
+    assert session.get_outputs()[1].shape == [2, "B", 4]
 
 
 @pytest.mark.parametrize("opset", [7, 8, 9, 11, 13, 14, 16, 21, 22])
@@ -172,6 +176,59 @@ def test_scan(attributes):
     assert kinds(check(model(text, weights()))) == ["ScanStep"]
 
 
+def test_names_of_a_body_hide_those_around_it():
+    """Also where these are constants, and in a body inside of the body."""
+    text = """g (float[5,2,3] x, int64 n, float[1,2,4] h) => (float[1,2,4] last, float[N] z) {
+        k = Constant <value_float=9.0> ()
+        last, z = Loop (n, , h) <
+            body = body (int64 i, bool c, float[1,2,4] k) => (bool again, float[1,2,4] s2, float j) {
+                again = Identity (c)
+                j = Cast <to=1> (i)
+                kn = Neg (k)
+                s2 = If (c) < then_branch = t () => (float[1,2,4] e) { d, e = GRU <hidden_size=4> (x, W, R, B, , kn) },
+                              else_branch = f () => (float[1,2,4] k2) { k2 = Identity (k) } > } > }"""
+    check(model(text, weights() | {"i": np.array(7)}),
+          n=np.array(3), h=np.ones((1, B, H), np.float32))
+
+
+@pytest.mark.parametrize("text", [
+    # a state that grows from a declared shape
+    """g (float[1,2,3] x, int64 n) => (float[X,2,3] last, float[1,2,4] y) {
+        z = Constant <value = float[1,2,4] {0,0,0,0,0,0,0,0}> ()
+        last, y = Loop (n, , x, z) < body = body (int64 i, bool c, float[K,2,3] s, float[1,2,4] h) => (bool d, float[L,2,3] s2, float[1,2,4] h2) {
+            d = Identity (c) s2 = Concat <axis=0> (s, s) e, h2 = GRU <hidden_size=4> (s2, W, R, B, , h) } > }""",
+    # a state that is stacked as it comes in, and used behind the loop
+    """g (float[1,2,4] x, int64 n) => (float[A,1,2,4] y) {
+        last, all = Loop (n, , x) < body = body (int64 i, bool c, float[1,2,4] s) => (bool d, float[1,2,4] s2, float[1,2,4] s) {
+            d = Identity (c) e, s2 = GRU <hidden_size=4> (s, W4, R, B) } >
+        y = Neg (all) }""",
+    # counters of one dimension
+    """g (float[1,2,4] x, int64 n) => (float[1,2,4] last, int64[A,2] y) {
+        last, y = Loop (n, , x) < body = body (int64[1] i, bool[1] c, float[1,2,4] s) => (bool[1] d, float[1,2,4] s2, int64[2] j) {
+            d = Identity (c) j = Concat <axis=0> (i, i) e, s2 = GRU <hidden_size=4> (s, W4, R, B) } > }""",
+])
+def test_loops_of_all_sorts(text):
+    check(model(text, weights() | {"W4": weights(inputs=4, suffix="4")["W4"]}), n=np.array(3))
+
+
+def test_a_scan_of_inputs_of_different_lengths_is_refused():
+    text = """g (float[N,2,3] x, float[M,2,3] z) => (float[K,2,4] y) {
+        y = Scan <num_scan_inputs=2, body = b (float[2,3] s, float[2,3] t) => (float[2,4] r) {
+            u = Add (s, t) axis = Constant <value_ints=[0]> () v = Unsqueeze (u, axis)
+            e, h = GRU <hidden_size=4> (v, W, R, B) r = Squeeze (h, axis) }> (x, z) }"""
+    session = check(model(text, weights()), sizes={"N": 4, "M": 4})
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"Scan node '': scanned inputs: found lengths of \[4, 3\]"):
+        session.run(None, {"x": np.ones((4, 2, 3), np.float32), "z": np.ones((3, 2, 3), np.float32)})
+
+
+def test_nodes_in_any_order():
+    proto = model("g (float[T,B,3] x) => (float[T,D,B,4] z) { a = Tanh(x) y = GRU <hidden_size=4> (a, W, R, B) z = Neg(y) }", weights())
+    nodes = list(proto.graph.node)
+    del proto.graph.node[:]
+    proto.graph.node.extend(reversed(nodes))
+    check(proto)
+
+
 def test_control_flow_without_recurrent_nodes_stays_in_one_piece():
     text = """g (float[T,B,3] x, bool c) => (float[T,D,B,4] y) {
         a = If (c) < then_branch = then () => (float[T,B,3] p) { p = Neg(x) }, else_branch = else () => (float[T,B,3] q) { q = Abs(x) } >
@@ -214,6 +271,35 @@ def test_functions():
     assert kinds(check(parsed)) == ["Piece", "RecurrentStep"]
 
 
+def test_defaults_and_opsets_of_functions():
+    parsed = parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "mine" : 1]>
+        g (float[T,B,3] x, bool c) => (float[T,D,B,4] y) {
+            y = If (c) < then_branch = t () => (float[T,D,B,4] p) { p = mine.outer (x, W, R) },
+                         else_branch = e () => (float[T,D,B,4] q) { q = mine.layer <lbr=0> (x, W, R) } > }
+        <opset_import: ["" : 17], domain: "mine"> layer <lbr:int=1> (p, q, r) => (z) {
+            z = GRU <hidden_size=4, linear_before_reset:int=@lbr> (p, q, r) }
+        <opset_import: ["" : 17, "mine" : 1], domain: "mine"> outer (p, q, r) => (z) {
+            a = LeakyRelu <alpha=0.5> (p) z = mine.layer (a, q, r) }""")
+    for name in ("W", "R"):
+        parsed.graph.initializer.append(numpy_helper.from_array(weights()[name], name))
+    for condition in (True, False):
+        check(parsed, c=np.array(condition))
+
+
+def test_maps_cross_pieces():
+    text = """g (float[2,2,3] x) => (seq(map(int64,float)) z, float[2,1,2,4] y) {
+        y = GRU <hidden_size=4> (x, W, R)
+        shape = Constant <value_ints=[2,8]> ()
+        flat = Reshape (y, shape)
+        z = ai.onnx.ml.ZipMap <classlabels_int64s=[0,1,2,3,4,5,6,7]> (flat) }"""
+    proto = model(text, weights())
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    session = InferenceSession(proto)
+    assert session.get_outputs()[0].type == "seq(map(int64,tensor(float)))"
+    rows, y = session.run(None, {"x": np.ones((2, 2, I), np.float32)})
+    np.testing.assert_array_equal([list(row.values()) for row in rows], y.reshape(2, 8))
+
+
 def test_float16():
     """ONNX Runtime has no GRU in float16 on all machines: its float32 model on the same numbers."""
     text = "g ({0}[T,B,3] x) => ({0}[T,D,B,4] y) {{ a = Tanh(x) h = GRU <hidden_size=4> (a, W, R, B) y = Neg(h) }}"
@@ -251,6 +337,16 @@ def test_constants_and_inputs_as_outputs():
     results = InferenceSession(model(text, weights())).run(None, feed)
     np.testing.assert_array_equal(results[0], feed["x"])
     np.testing.assert_array_equal(results[1], weights()["W"])
+    for result in results:
+        result[...] = 0  # the caller's own
+    assert feed["x"].all()
+
+
+def test_the_model_may_change_after_loading():
+    proto = model(GRU.format("GRU <hidden_size=4>"), weights())
+    session = InferenceSession(proto)
+    proto.graph.node[0].input[0] = "nothing"
+    session.run(None, {"x": np.ones((T, B, I), np.float32)})
 
 
 def test_from_a_file_with_external_data(tmp_path):
@@ -261,6 +357,11 @@ def test_from_a_file_with_external_data(tmp_path):
     feed = inputs_of(session, np.random.default_rng(0), {"T": T, "B": B}) | {"lengths": np.array([5, 2], np.int32)}
     for output in ("last", "y"):
         np.testing.assert_allclose(session.run([output], feed)[0], expected.run([output], feed)[0], atol=1e-5)
+    for path in tmp_path.iterdir():
+        if path.name != "model.onnx":
+            path.unlink()
+    with pytest.raises(vkdml.InvalidArgumentError, match="path_or_bytes: .*model.onnx"):
+        InferenceSession(tmp_path / "model.onnx")
 
 
 def test_what_was_compiled_is_bounded():
@@ -336,9 +437,14 @@ def test_errors_of_a_run_leave_the_session_usable():
     session = InferenceSession(model(GRU.format("GRU <hidden_size=4>"), weights()))
     good = {"x": np.ones((T, B, I), np.float32)}
     first = session.run(None, good)[0]
-    for wrong in (np.ones((T, B, I + 1), np.float32), np.ones((T, B, I)), np.ones((0, B, I), np.float32)):
-        with pytest.raises(vkdml.InvalidArgumentError, match="GRU node"):
+    for wrong, message in ((np.ones((T, B, I + 1), np.float32), r"input_feed: x: found the shape \(5, 2, 4\); expected"),
+                           (np.ones((B, I), np.float32), "input_feed: x: found the shape"),
+                           (np.ones((T, B, I)), "input_feed: x: found float64; expected float32"),
+                           (np.ones((0, B, I), np.float32), "GRU node: X: found the shape")):
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
             session.run(None, {"x": wrong})
+    with pytest.raises(vkdml.InvalidArgumentError, match="input_feed: found list; expected a dictionary"):
+        session.run(None, [good["x"]])
     np.testing.assert_array_equal(session.run(None, good)[0], first)
 
 
@@ -350,4 +456,4 @@ def test_types_and_shapes_of_inputs_and_outputs():
                               [numpy_helper.from_array(weights()[name], name) for name in ("W", "R")])
     session = InferenceSession(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
     assert session.get_inputs()[0].shape == ["T", None, I]
-    assert session.get_outputs()[0].type == "tensor(float)"
+    assert (session.get_outputs()[0].type, session.get_outputs()[0].shape) == ("tensor(float)", ["T", 1, None, H])

@@ -228,6 +228,9 @@ class Mine(nn.GRU):
     (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I), torch.randn(1, B, H).double()), r"GRU: hx\[0\]: found torch.float64"),
     (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(I)), "GRU: input: found 1 dimensions"),
     (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(0, B, I)), "GRU: input: found the shape .0, 3, 7."),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I).to_sparse()), "GRU: input: found a Tensor, torch.sparse_coo"),
+    (lambda: vt.convert(nn.GRU(I, H).eval().to(torch.float8_e5m2))(torch.zeros(T, B, I).to(torch.float8_e5m2)),
+     "GRU: parameters: found torch.float8_e5m2; expected one of torch.float32"),
     (lambda: vt.convert(nn.GRU(I, H).eval().to("meta"))(torch.randn(T, B, I)), "GRU: weight_ih_l0: found a tensor on meta"),
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
      r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
@@ -267,6 +270,39 @@ def test_autograd_is_refused(grad_of):
         twin(x)
     with torch.enable_grad():
         twin(x.detach())
+
+
+def test_tracing_is_refused():
+    """The device's work would not be in what is traced."""
+    twin = vt.convert(nn.Sequential(nn.Linear(I, I), nn.GRU(I, H)).eval())
+    with pytest.raises(vkdml.InvalidArgumentError, match="GRU: torch.jit.trace: found tracing; expected none: trace or export"):
+        torch.jit.trace(twin, torch.randn(T, B, I))
+
+
+def test_compiled_models():
+    """torch.compile leaves twins as they are."""
+    module = nn.Sequential(nn.GRU(I, H)).eval()
+    compiled = torch.compile(vt.convert(module), backend="eager")
+    x = torch.randn(T, B, I)
+    torch.testing.assert_close(compiled(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_parametrized_weights():
+    twin = vt.convert(nn.GRU(I, H, bias=False).eval())
+    for name in ("weight_ih_l0", "weight_hh_l0"):
+        nn.utils.parametrizations.weight_norm(twin, name)
+    module = nn.GRU(I, H, bias=False).eval()
+    module.weight_ih_l0[...], module.weight_hh_l0[...] = twin.weight_ih_l0, twin.weight_hh_l0
+    x = torch.randn(T, B, I)
+    torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_nan_goes_through_projections():
+    module = nn.LSTM(I, H, proj_size=4).eval()
+    hx = states(module)
+    hx[0][0, 1, 2] = float("nan")
+    y = vt.convert(module)(torch.randn(T, B, I), hx)[0]
+    assert y.isnan().any(2).tolist() == [[False, True, False]] * T
 
 
 def test_float64_out_of_range_is_refused():

@@ -40,7 +40,10 @@ class VulkanBackend(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
         """Check a model and cut it for the device. Raises what `InferenceSession` raises."""
-        super().prepare(model, device, **kwargs)
+        try:
+            super().prepare(model, device, **kwargs)
+        except (onnx.checker.ValidationError, TypeError) as error:
+            raise InvalidArgumentError("prepare", "model", str(error), "a valid onnx.ModelProto") from None
         return PreparedModel(InferenceSession(model, device=named_device(device)))
 
     @classmethod

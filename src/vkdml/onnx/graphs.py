@@ -34,17 +34,26 @@ def describe(node: NodeProto) -> str:
     return f"{node.op_type} node {node.name!r}"
 
 
-def check_order(graph: GraphProto, known: Collection[str]) -> None:
-    """Refuse a graph in which a node or an output takes a value that is not there before."""
+def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
+    """The nodes, each behind those whose values it takes. Refuses a graph with values that are nowhere."""
     names = set(known)
-    for node in graph.node:
-        if missing := sorted(uses(node) - names):
-            raise InvalidArgumentError(describe(node), "input", repr(missing[0]), "a value that an input, an initializer or a "
-                                       "node before it has")
-        names |= made([node])
+    waiting, result = list(graph.node), []
+    while waiting:
+        still = []
+        for node in waiting:
+            if uses(node) <= names:
+                result.append(node)
+                names |= made([node])
+            else:
+                still.append(node)
+        if len(still) == len(waiting):
+            raise InvalidArgumentError(describe(still[0]), "input", repr(min(uses(still[0]) - names)),
+                                       "a value that an input, an initializer or a node before it has")
+        waiting = still
     for output in graph.output:
         if output.name not in names:
             raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value that the graph has")
+    return result
 
 
 def holds_recurrent(node: NodeProto) -> bool:
@@ -87,6 +96,9 @@ def parse_type(text: str) -> TypeProto:
         return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
     if outer == "optional":
         return TypeProto(optional_type=TypeProto.Optional(elem_type=parse_type(inner)))
+    if outer == "map":
+        key, _, value = inner.partition(",")
+        return TypeProto(map_type=TypeProto.Map(key_type=TensorProto.DataType.Value(key.upper()), value_type=parse_type(value)))
     return tensor_type(TensorProto.DataType.Value(inner.upper()))
 
 
@@ -96,7 +108,13 @@ def type_name(kind: TypeProto) -> str:
         return f"seq({type_name(kind.sequence_type.elem_type)})"
     if kind.HasField("optional_type"):
         return f"optional({type_name(kind.optional_type.elem_type)})"
+    if kind.HasField("map_type"):
+        return f"map({TensorProto.DataType.Name(kind.map_type.key_type).lower()},{type_name(kind.map_type.value_type)})"
     return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
+
+
+def without_shape(kind: TypeProto) -> TypeProto:
+    return parse_type(type_name(kind))
 
 
 def tensor_type(elem_type: int) -> TypeProto:

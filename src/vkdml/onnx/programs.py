@@ -25,13 +25,15 @@ class Program:
     """A graph's steps in order. A body's program takes what it captures from the values around it."""
 
     def __init__(self, graph: GraphProto, context: Context, outer: Scope, input_types: Mapping[str, TypeProto]) -> None:
-        self._scope = outer.inner()
+        if graph.sparse_initializer:
+            raise InvalidArgumentError(f"graph {graph.name!r}", "sparse_initializer", graph.sparse_initializer[0].values.name,
+                                       "none: dense initializers")
+        self._scope = outer.without({*input_types, *graphs.made(graph.node)})
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
         self._scope.arrays.update({tensor.name: _read_only(numpy_helper.to_array(tensor)) for tensor in graph.initializer})
-        graphs.check_order(graph, {*self._scope.arrays, *self._scope.types})
-        nodes = self._fold(graph.node, context)
+        nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
         self._steps = self._cut(nodes, context)
 
     def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
@@ -40,7 +42,7 @@ class Program:
         wanted = graphs.made(constant) & set(self.outputs).union(*map(graphs.uses, other))
         if wanted:
             values: dict[str, Any] = {}
-            Piece(constant, wanted, context, Scope(self._scope.arrays, ChainMap())).run(values)
+            Piece(constant, wanted, context, Scope(self._scope.arrays, {})).run(values)
             self._scope.arrays.update({name: _read_only(array) for name, array in values.items()})
         return other
 
@@ -95,7 +97,7 @@ class IfStep:
         scope.types.update(_named(node, self._branches[True].output_types))
 
     def run(self, values: Values) -> None:
-        condition = bool(np.asarray(values[self._node.input[0]]).item())
+        condition = bool(_scalar(self._node, "cond", values[self._node.input[0]]))
         values.update(_named(self._node, self._branches[condition].run([], values)))
 
 
@@ -106,20 +108,23 @@ class LoopStep:
         self._node = node
         body = graphs.body(node, "body")
         types = [graphs.tensor_type(TensorProto.INT64), graphs.tensor_type(TensorProto.BOOL),
-                 *(scope.type_of(name) for name in node.input[2:])]
+                 *(graphs.without_shape(scope.type_of(name)) for name in node.input[2:])]
         self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
+        self._ranks = [len(value.type.tensor_type.shape.dim) for value in body.input[:2]]  # 0, or by some exporters 1
         self._carried = len(node.input) - 2
         types = self._program.output_types[1:]
-        self._stacks = [_Stack(output, kind) for output, kind in zip(body.output[1:], types)][self._carried:]
-        scope.types.update(_named(node, types))
+        self._stacks = [_Stack(node, output, kind) for output, kind in zip(body.output[1:], types)][self._carried:]
+        scope.types.update(_named(node, types[:self._carried] + [stack.type for stack in self._stacks]))
 
     def run(self, values: Values) -> None:
         count, condition, *state = [values[name] if name else None for name in self._node.input]
-        going = condition is None or bool(np.asarray(condition).item())
+        most = None if count is None else _scalar(self._node, "M", count)
+        going = condition is None or bool(_scalar(self._node, "cond", condition))
         rows: list[list[np.ndarray]] = []
-        while going and (count is None or len(rows) < np.asarray(count).item()):
-            again, *outputs = self._program.run([np.array(len(rows)), np.array(True), *state], values)
-            going = bool(np.asarray(again).item())
+        while going and (most is None or len(rows) < most):
+            counters = [np.full((1,) * rank, value) for rank, value in zip(self._ranks, (len(rows), True))]
+            again, *outputs = self._program.run([*counters, *state], values)
+            going = bool(_scalar(self._node, "the body's condition", again))
             state = outputs[:self._carried]
             rows.append(outputs[self._carried:])
         values.update(_named(self._node, [*state, *_joined(self._stacks, rows)]))
@@ -145,7 +150,7 @@ class ScanStep:
         self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
         types = self._program.output_types
         made = len(types) - self._states
-        self._stacks = [_Stack(output, kind, axis, backward) for output, kind, axis, backward in zip(
+        self._stacks = [_Stack(node, output, kind, axis, backward) for output, kind, axis, backward in zip(
             body.output[self._states:], types[self._states:], attributes.get("scan_output_axes") or [0] * made,
             attributes.get("scan_output_directions") or [0] * made)]
         scope.types.update(_named(node, types[:self._states] + [stack.type for stack in self._stacks]))
@@ -155,6 +160,9 @@ class ScanStep:
         state = given[:self._states]
         scanned = [np.moveaxis(array, axis, 0)[::-1 if backward else 1]
                    for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
+        lengths = [len(array) for array in scanned]
+        if len(set(lengths)) > 1:
+            raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "one length")
         rows: list[list[np.ndarray]] = []
         for slices in zip(*scanned):
             outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], values)
@@ -166,14 +174,17 @@ class ScanStep:
 class _Stack:
     """How an output of a body becomes one of its loop."""
 
-    def __init__(self, output: ValueInfoProto, kind: TypeProto, axis: int = 0, backward: int = 0) -> None:
+    def __init__(self, node: NodeProto, output: ValueInfoProto, kind: TypeProto, axis: int = 0, backward: int = 0) -> None:
+        self._node = node
         self._declared = [dim.dim_value for dim in output.type.tensor_type.shape.dim]
         self.type = graphs.tensor_type(kind.tensor_type.elem_type)
         self._axis, self._backward = axis, backward
 
     def join(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """One more dimension. Of no arrays, those that the model does not tell are 0, as in onnxruntime."""
-        if arrays:
+        if shapes := {array.shape for array in arrays}:
+            if len(shapes) > 1:
+                raise InvalidArgumentError(graphs.describe(self._node), "scan output", f"shapes {sorted(shapes)}", "one shape")
             joined = np.stack(arrays[::-1] if self._backward else arrays)
         else:
             joined = np.zeros((0, *self._declared), helper.tensor_dtype_to_np_dtype(self.type.tensor_type.elem_type))
@@ -183,6 +194,13 @@ class _Stack:
 def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """rows: what each iteration made."""
     return [stack.join([row[index] for row in rows]) for index, stack in enumerate(stacks)]
+
+
+def _scalar(node: NodeProto, what: str, value: Any) -> Any:
+    array = np.asarray(value)
+    if array.size != 1:
+        raise InvalidArgumentError(graphs.describe(node), what, f"the shape {array.shape}", "a single value")
+    return array.item()
 
 
 def _named(node: NodeProto, outputs: Sequence[Any]) -> dict[str, Any]:

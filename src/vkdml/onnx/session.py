@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.shape_inference
 import onnxruntime
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, TypeProto, ValueInfoProto, inliner
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, inliner
 
 from .. import functional
 from ..errors import InvalidArgumentError
@@ -59,12 +61,7 @@ class InferenceSession:
                  sess_options: onnxruntime.SessionOptions | None = None, providers: Sequence[Any] | None = None,
                  provider_options: Sequence[dict[Any, Any]] | None = None, *, device: Device | int | str | None = None,
                  options: Options = Options()) -> None:
-        model = _load(path_or_bytes)
-        if model.functions:
-            model = inliner.inline_local_functions(model)
-        if model.graph.sparse_initializer:
-            raise InvalidArgumentError("InferenceSession", "sparse_initializer", model.graph.sparse_initializer[0].values.name,
-                                       "none: dense initializers")
+        model = _inferred(_inlined(_load(path_or_bytes)))
         sess_options = sess_options or _quiet_options()
         providers = providers or ["CPUExecutionProvider"]
 
@@ -75,8 +72,9 @@ class InferenceSession:
         context = Context(model.opset_import, model.ir_version, self._device, options, open_session)
         constants = {tensor.name for tensor in model.graph.initializer}
         inputs = {value.name: value for value in model.graph.input if value.name not in constants}
+        self._declared = list(inputs.values())
         self._inputs = [_node_arg(value, value.type) for value in inputs.values()]
-        self._program = Program(model.graph, context, Scope.empty(), {name: value.type for name, value in inputs.items()})
+        self._program = Program(model.graph, context, Scope({}, {}), {name: value.type for name, value in inputs.items()})
         self._outputs = [_node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
 
     @property
@@ -103,14 +101,22 @@ class InferenceSession:
             OnnxRuntimeError: what onnxruntime refuses.
             DriverError: the driver failed.
         """
-        _expect_names("input_feed", input_feed, self._program.inputs)
-        inputs, outputs = self._program.inputs, self._program.outputs
-        missing = [name for name in inputs if name not in input_feed]
-        if missing:
-            raise InvalidArgumentError("run", "input_feed", f"nothing for {missing[0]!r}", "all of " + ", ".join(inputs))
+        outputs = self._program.outputs
         _expect_names("output_names", output_names or (), outputs)
-        results = dict(zip(outputs, self._program.run([input_feed[name] for name in inputs])))
-        return [results[name] for name in output_names or outputs]
+        fed = self._feed(input_feed)
+        results = dict(zip(outputs, self._program.run(fed)))
+        return [_own(results[name], fed) for name in output_names or outputs]
+
+    def _feed(self, input_feed: Mapping[str, Any]) -> list[Any]:
+        """The inputs in order, of the types and sizes that the model declares."""
+        if not isinstance(input_feed, Mapping):
+            raise InvalidArgumentError("run", "input_feed", type(input_feed).__name__, "a dictionary of arrays by name")
+        names = self._program.inputs
+        _expect_names("input_feed", input_feed, names)
+        missing = [name for name in names if name not in input_feed]
+        if missing:
+            raise InvalidArgumentError("run", "input_feed", f"nothing for {missing[0]!r}", "all of " + ", ".join(names))
+        return [_checked(value, input_feed[value.name]) for value in self._declared]
 
 
 def _expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:
@@ -125,11 +131,65 @@ def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
     found = f"{len(source)} bytes" if isinstance(source, bytes) else repr(source)
     try:
         model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(Path(source), format="protobuf")
-    except (DecodeError, OSError, TypeError) as error:
+    except (DecodeError, OSError, TypeError, ValueError, onnx.checker.ValidationError) as error:
         raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} ({error})", "an ONNX model") from None
     if not model.graph.output:
         raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} without a graph", "an ONNX model")
     return model
+
+
+def _inlined(model: ModelProto) -> ModelProto:
+    """Functions as the nodes that they stand for. Their attributes' defaults go to the calls first: the inliner drops them."""
+    if not model.functions:
+        return model
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    defaults = {(function.domain, function.name): function.attribute_proto for function in copied.functions}
+    for nodes in (copied.graph.node, *(function.node for function in copied.functions)):
+        _give_defaults(nodes, defaults)
+    return inliner.inline_local_functions(copied, convert_version=True)
+
+
+def _give_defaults(nodes: Iterable[NodeProto], defaults: Mapping[tuple[str, str], Sequence[AttributeProto]]) -> None:
+    for node in nodes:
+        given = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(attribute for attribute in defaults.get((node.domain, node.op_type), ())
+                              if attribute.name not in given)
+        for body in graphs.bodies(node):
+            _give_defaults(body.node, defaults)
+
+
+def _inferred(model: ModelProto) -> ModelProto:
+    """A copy with the shapes that onnx finds out, also in bodies; without them where it cannot."""
+    try:
+        return onnx.shape_inference.infer_shapes(model)
+    except (onnx.shape_inference.InferenceError, ValueError):  # ValueError: above protobuf's 2 GiB
+        return model
+
+
+def _checked(declared: ValueInfoProto, value: Any) -> Any:
+    """What is fed for an input: a tensor of the declared type and sizes. onnxruntime checks what is no tensor."""
+    if not declared.type.HasField("tensor_type"):
+        return value
+    if isinstance(value, onnxruntime.OrtValue):
+        value = value.numpy()
+    array = np.asarray(value)
+    tensor = declared.type.tensor_type
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
+        raise InvalidArgumentError("run", f"input_feed: {declared.name}", array.dtype, str(dtype))
+    sizes = _sizes(declared)
+    fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
+    if tensor.HasField("shape") and not fits:
+        raise InvalidArgumentError("run", f"input_feed: {declared.name}", f"the shape {array.shape}",
+                                   str(["any" if size is None else size for size in sizes]))
+    return array
+
+
+def _own(result: Any, fed: Sequence[Any]) -> Any:
+    """A result that the caller may write to: no constant of the model, and not what was fed."""
+    is_shared = isinstance(result, np.ndarray) and (not result.flags.writeable or any(result is value for value in fed))
+    return result.copy() if is_shared else result
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:
@@ -143,7 +203,13 @@ def _quiet_options() -> onnxruntime.SessionOptions:
 
 
 def _node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
-    """The declared shape, and a type that may have been found out."""
-    tensor = value.type.tensor_type
-    shape = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
-    return NodeArg(value.name, graphs.type_name(kind), shape)
+    """The shape that is declared or inferred, and a type that may have been found out."""
+    names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
+    return NodeArg(value.name, graphs.type_name(kind),
+                   [name if size is None else size for name, size in zip(names, _sizes(value))])
+
+
+def _sizes(value: ValueInfoProto) -> list[int | None]:
+    """The dimensions, None for those that may vary."""
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+            for dim in value.type.tensor_type.shape.dim]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,17 +41,15 @@ class Context:
 
 @dataclass(frozen=True)
 class Scope:
-    """What is known of names, a body's own first. arrays: constants, read-only; types: of all other values."""
+    """What is known of the names that a graph can see. arrays: constants, read-only; types: of all other values."""
 
-    arrays: ChainMap[str, np.ndarray]
-    types: ChainMap[str, TypeProto]
+    arrays: dict[str, np.ndarray]
+    types: dict[str, TypeProto]
 
-    @classmethod
-    def empty(cls) -> Scope:
-        return cls(ChainMap(), ChainMap())
-
-    def inner(self) -> Scope:
-        return Scope(self.arrays.new_child(), self.types.new_child())
+    def without(self, names: Collection[str]) -> Scope:
+        """For a body that gives these names to values of its own."""
+        return Scope({name: array for name, array in self.arrays.items() if name not in names},
+                     {name: kind for name, kind in self.types.items() if name not in names})
 
     def type_of(self, name: str) -> TypeProto:
         if name in self.arrays:

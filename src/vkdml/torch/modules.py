@@ -8,18 +8,16 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from .. import element_types
 from ..element_types import ElementType
 from ..errors import InvalidArgumentError
 from ..functional import open_device
 from ..operator import Device
 from ..recent import Recent
-from .stacks import KINDS, Layer, Parameters, Shape, Stack, numpy_dtype, to_numpy, to_torch
+from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
 
 _STACKS_KEPT = 8  # of each module: for so many combinations of T and B
 
@@ -66,11 +64,13 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 class _Twin(nn.Module):
     vulkan_device: int
 
+    @torch.compiler.disable
     def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None, batch_first: bool
              ) -> tuple[Tensor, States]:
         """y [T, B, D H], or [B, T, D H] with batch_first, and the last states [layers D, B, H]. lengths: [B]."""
         name = type(self).__name__
-        element = self._check_tensors({"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)})
+        tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)}
+        element = self._check_tensors(tensors, {key: tensor for layer in layers for key, tensor in layer.named_parameters()})
         t, b = input.shape[:2][::-1] if batch_first else input.shape[:2]
         if 0 in input.shape:
             raise InvalidArgumentError(name, "input", f"the shape {tuple(input.shape)}", "no dimension of 0")
@@ -92,25 +92,28 @@ class _Twin(nn.Module):
             raise InvalidArgumentError(type(self).__name__, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
         return states
 
-    def _check_tensors(self, tensors: Mapping[str, Tensor]) -> ElementType:
+    def _check_tensors(self, tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> ElementType:
         """The type that all share. Refuses what is not inference on the CPU's tensors."""
         name = type(self).__name__
         if self.training:
             raise InvalidArgumentError(name, "training", True, "False: call .eval() first; twins are for inference")
-        parameters = dict(self.named_parameters(recurse=False))
+        if torch.jit.is_tracing():
+            raise InvalidArgumentError(name, "torch.jit.trace", "tracing", "none: trace or export the module before convert")
         everything = {**tensors, **parameters}
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in everything.values()):
             raise InvalidArgumentError(name, "autograd", "enabled", "torch.inference_mode() or torch.no_grad() around the "
                                        "call; twins are for inference")
         dtype = next(iter(parameters.values())).dtype
-        element = element_types.of(np.dtype(numpy_dtype(dtype)))
         for argument, tensor in everything.items():
+            if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
+                raise InvalidArgumentError(name, argument, f"a {type(tensor).__name__}, {tensor.layout}", "a dense Tensor")
             if tensor.device.type != "cpu":
                 raise InvalidArgumentError(name, argument, f"a tensor on {tensor.device}", "one on the CPU")
             if tensor.dtype is not dtype:
                 raise InvalidArgumentError(name, argument, tensor.dtype, f"{dtype}, as the parameters")
+        element = ELEMENTS.get(dtype)
         if element is None:
-            raise InvalidArgumentError(name, "parameters", dtype, "one of " + ", ".join(row.name for row in element_types.ALL))
+            raise InvalidArgumentError(name, "parameters", dtype, "one of " + ", ".join(map(str, ELEMENTS)))
         return element
 
 

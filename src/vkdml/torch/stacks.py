@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .. import cells
+from .. import cells, element_types
 from ..cells import Cell
 from ..checks import evaluate
 from ..descs import (
@@ -29,6 +29,8 @@ from ..network import Network, Step, Weights
 from ..operator import Device, Operator
 from ..pairs import RangeCheck
 from ..problem import from_desc
+
+ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,17 @@ class Layer:
 
     def __init__(self, kind: Kind, module: nn.Module, suffixes: Sequence[str]) -> None:
         names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(module.bias)
+        self._suffixes = suffixes
         self.kind = kind
         self.directions = len(suffixes)
         self.projected = int(getattr(module, "proj_size", 0))
         self.has_bias = bool(module.bias)
-        self.parameters = [[getattr(module, name + suffix) for suffix in suffixes]
-                           for name in names + ["weight_hr"] * bool(self.projected)]
+        self._names = names + ["weight_hr"] * bool(self.projected)
+        self.parameters = [[getattr(module, name + suffix) for suffix in suffixes] for name in self._names]
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        for name, tensors in zip(self._names, self.parameters):
+            yield from ((name + suffix, tensor) for suffix, tensor in zip(self._suffixes, tensors))
 
     @property
     def width(self) -> int:
@@ -202,7 +209,7 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
     states = []
     for state, (projection, inverse) in zip(h.astype(np.float64), projections):
         states.append(state @ inverse)
-        if not np.allclose(states[-1] @ projection, state, atol=1e-6):
+        if np.isfinite(state).all() and not np.allclose(states[-1] @ projection, state, atol=1e-6):
             raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make", "none, or others")
     return np.stack(states).astype(h.dtype)
 
@@ -230,18 +237,12 @@ class Parameters:
         self._seen = [tensor.clone() for tensor in parameters]
 
 
-def numpy_dtype(dtype: torch.dtype) -> Any:
-    if dtype is torch.bfloat16:
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    tensor = tensor.detach().resolve_neg()
+    if tensor.dtype is torch.bfloat16:
         import ml_dtypes
 
-        return ml_dtypes.bfloat16
-    return torch.empty(0, dtype=dtype).numpy().dtype
-
-
-def to_numpy(tensor: Tensor) -> np.ndarray:
-    tensor = tensor.detach()
-    if tensor.dtype is torch.bfloat16:
-        return tensor.contiguous().view(torch.uint16).numpy().view(numpy_dtype(tensor.dtype))
+        return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()
 
 
