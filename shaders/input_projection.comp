@@ -1,7 +1,7 @@
 // The input's part of every gate for the time steps of a chunk, before the time loop: gates = X W^T + biases.
 // gates is packed [step][direction][row][unit], a real4 with one component a gate. A step of a row that runs backward takes
 // the input of the position it works on.
-// Workgroups: x over units, y over tiles of ROWS (step, row) pairs, z over directions.
+// Workgroups: x over units, y over tiles of ROWS (step, row) pairs, and some more, z over directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lib/problem.glsl"
@@ -21,6 +21,7 @@ void main()
     uint direction = gl_WorkGroupID.z;
     uint pairs = (chunk.last_step - chunk.first_step) * BATCH;
     uint first_pair = gl_WorkGroupID.y * ROWS;
+    if (first_pair >= pairs) return;
 
     bool any_valid = false;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {

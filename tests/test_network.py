@@ -79,7 +79,7 @@ def test_read_only_views_of_what_can_be_written_are_compared(device, values):
 
 def test_networks_share_weights(device, values, monkeypatch):
     """Packed by the first, used by the second, and packed again by whoever is given others."""
-    shared = {}
+    shared = network.Shared()
     chains = [Network(device, [rnn_step(device, ("x", "w0", "r0", "y"), I)], ["y"], shared=shared) for _ in range(2)]
     packed = []
     update = network.Weights._is_packed

@@ -369,7 +369,30 @@ def test_what_was_compiled_is_bounded():
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
     sessions = session._program._steps[0]._node._sessions
-    assert (len(sessions._sessions), len(sessions._weights)) == (steps._SESSIONS_KEPT, 1)
+    assert (len(sessions._sessions), len(sessions._shared)) == (steps._SESSIONS_KEPT, 1)
+
+
+@pytest.mark.parametrize("schedule", ["sequence", "stepped", "persistent"])
+def test_shapes_in_turn(schedule):
+    """Networks of other lengths use the same buffers, one after the other."""
+    proto = model(STACK, weights(directions=2) | weights(directions=2, inputs=2 * H, suffix="1"))
+    ours = InferenceSession(proto, options=vkdml.Options(schedule=schedule))
+    theirs = onnxruntime.InferenceSession(proto.SerializeToString())
+    rng = np.random.default_rng(0)
+    for t, b in [(9, 2), (12, 2), (5, 2), (9, 2), (40, 1), (3, 5), (12, 2), (64, 1), (40, 1), (9, 2)]:
+        feed = inputs_of(ours, rng, {"T": t, "B": b}) | {"lengths": rng.integers(1, t + 1, b).astype(np.int32)}
+        for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            np.testing.assert_allclose(result, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_like_lengths_share_kernels(monkeypatch):
+    session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
+    theirs = onnxruntime.InferenceSession(
+        model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()).SerializeToString())
+    for t in (42, 36, 40):
+        feed = {"x": np.random.default_rng(t).standard_normal((t, 1, I)).astype(np.float32)}
+        np.testing.assert_allclose(session.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
+        monkeypatch.setattr("vkdml.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
 
 
 GRU = "g (float[T,B,3] x) => (float[T,D,B,4] y) {{ y = {} (x, W, R, B) }}"

@@ -212,7 +212,7 @@ def test_networks_are_bounded():
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
     compiled = vt.modules._compiled[twin]
-    assert (len(compiled.stacks), len(compiled.parameters.weights)) == (vt.modules._STACKS_KEPT, 1)
+    assert (len(compiled.stacks), len(compiled.shared)) == (vt.modules._STACKS_KEPT, 1)
 
 
 class Mine(nn.GRU):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import kernels, vulkan
+from .checks import MAX_TENSOR_BYTES
 from .errors import DriverError, InvalidArgumentError
 from .vulkan import DeviceInfo
 
@@ -248,6 +249,11 @@ class Gpu:
         self.lock = threading.RLock()  # nothing in kp is thread-safe
         self._manager = _driver_call(lambda: kp.Manager(info.index))
         self.placeholder = Buffer(self, 16)
+
+    @property
+    def largest_buffer(self) -> int:
+        """Bytes that a buffer may have."""
+        return min(MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
 
     def create_commands(self) -> Commands:
         return Commands(self)

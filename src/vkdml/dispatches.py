@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name
+from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name, power_of_two
 from .problem import Problem
 from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, SEQUENCE, STATE, STEPPED, Tiling
 from .vulkan import DeviceInfo
 
+_WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _PACK_WORKGROUP = 64
 
 
@@ -53,14 +54,16 @@ def _chunks(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Dispatch:
     rows = tiling.projection_rows
+    tiles = ceil_div((last - first) * problem.batch, rows)
+    if power_of_two(tiles) <= _WORKGROUPS_EVERYWHERE:
+        tiles = power_of_two(tiles)  # so that sequences of like lengths can share a pipeline; those too many end at once
     tiling = replace(tiling, schedule=SEQUENCE, parts=1, spins=0)  # the loop's; a plan and its fallback share this pipeline
     return Dispatch(
         kernel=kernel_name("input_projection", problem, tiling.lanes),
         constants=_constants(problem, tiling) | {"ROWS": rows},
         buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
         writes=(GATES,),
-        groups=(tiling.units // (tiling.workgroup * tiling.units_at_once), ceil_div((last - first) * problem.batch, rows),
-                problem.directions),
+        groups=(tiling.units // (tiling.workgroup * tiling.units_at_once), tiles, problem.directions),
         push=(first, last, 0, first, problem.steps),
     )
 

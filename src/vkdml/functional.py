@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from .arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe, eleme
 from .cells import Cell
 from .element_types import ElementType
 from .errors import DriverError, InvalidArgumentError
-from .network import Network, Step, Weights
+from .network import Network, Shared, Step
 from .operator import Device, Operator, check_lengths
 from .pairs import RangeCheck
 from .problem import from_desc
@@ -169,12 +168,12 @@ def rnn(
 class Sessions:
     """What calls made, for the next ones like them: up to `kept` compiled operators, of different shapes or attributes.
 
-    shares_weights: for calls that differ in T and B only, whose weights are then packed once for all.
+    shares: for calls that differ in T and B only, whose weights are then packed once for all.
     """
 
-    def __init__(self, kept: int, shares_weights: bool = False) -> None:
+    def __init__(self, kept: int, shares: bool = False) -> None:
         self._sessions: Recent[_Session] = Recent(kept)
-        self._weights: WeakValueDictionary[Any, Weights] | None = WeakValueDictionary() if shares_weights else None
+        self._shared = Shared() if shares else None
         self._lock = threading.RLock()
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
@@ -195,7 +194,7 @@ class Sessions:
             raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
         with self._lock:
             session = self._sessions.get(
-                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._weights))
+                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._shared))
         try:
             return session.run(name, checked)
         except DriverError:
@@ -235,7 +234,7 @@ class _Session:
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
                  attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,
-                 shared: MutableMapping[Any, Weights] | None) -> None:
+                 shared: Shared | None) -> None:
         desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
         self.problem = from_desc(desc, attributes["clip"], element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]

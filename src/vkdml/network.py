@@ -4,15 +4,16 @@ graphs run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from .arguments import flat
 from .device import Buffer
-from .operator import CommandRecorder, CompiledOperator, Device, Dispatchable, Operator
+from .operator import CommandRecorder, CompiledOperator, Device, Dispatchable, Operator, Resources
 from .schedule import Options
 
 
@@ -25,7 +26,7 @@ class Step:
 
 
 class Weights:
-    """A step's weights, packed when they change. Networks whose steps pack them alike may share one."""
+    """A step's weights, packed when they change."""
 
     def __init__(self, device: Device, compiled: CompiledOperator) -> None:
         self.packed = compiled.packed
@@ -55,41 +56,57 @@ class Weights:
         return np.array_equal(_words(array), self._contents[field])
 
 
+class Shared:
+    """What networks that differ in T and B only have in common: packed weights, and buffers and kernels for use in turn."""
+
+    def __init__(self) -> None:
+        self._weights: WeakValueDictionary[Any, Weights] = WeakValueDictionary()
+        self._resources: dict[tuple[Device, int], Resources] = {}
+
+    def weights(self, device: Device, k: int, compiled: CompiledOperator) -> Weights:
+        """Of step k, whose operator gets its share of everything."""
+        key = (device, k, repr(compiled.plan.initialize))
+        weights = self._weights.get(key) or Weights(device, compiled)
+        self._weights[key] = weights
+        compiled.share(weights.packed, self.resources(device, k))
+        return weights
+
+    def resources(self, device: Device, k: int) -> Resources:
+        """Of step k; of the values between the steps, -1."""
+        return self._resources.setdefault((device, k), Resources(device))
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
 class Network:
     """Compiled steps in the order of their execution, with buffers for all values and recorded commands.
 
     A value that no step makes is an input. A step's weights are packed when they change, or, where a step makes one of them,
     at each execution.
 
-    shared: networks that are given one mapping, and in which equal steps have equal weights, pack them once for all.
+    shared: of networks with the same steps and equal weights, but for T and B.
     """
 
     def __init__(self, device: Device, steps: Sequence[Step], outputs: Iterable[str], options: Options = Options(),
-                 shared: MutableMapping[Any, Weights] | None = None) -> None:
+                 shared: Shared | None = None) -> None:
         self.device = device
         self._outputs = tuple(outputs)
         self._steps = [(device.compile_operator(step.operator, options=options), step.names) for step in steps]
         made = {names[field] for compiled, names in self._steps for field in compiled.output_fields if field in names}
-        self._weights = {k: self._share(k, compiled, {} if shared is None else shared)
-                         for k, (compiled, names) in enumerate(self._steps)
-                         if (fields := _initialized(compiled)) and made.isdisjoint(names[field] for field in fields)}
+        self._weights: dict[int, Weights] = {}
         sizes: dict[str, int] = {}
         for k, (compiled, names) in enumerate(self._steps):
+            weights = _initialized(compiled)
+            if weights and made.isdisjoint(names[field] for field in weights):
+                self._weights[k] = Weights(device, compiled) if shared is None else shared.weights(device, k, compiled)
+                names = {field: name for field, name in names.items() if field not in weights}
             for field, name in names.items():
-                if k not in self._weights or field not in compiled.problem.initialized:
-                    sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
-        self._buffers = {name: device.create_buffer(size) for name, size in sizes.items()}
+                sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
+        self._buffers = {name: device.create_buffer(size) if shared is None else shared.resources(device, -1).buffer(name, size)
+                         for name, size in sizes.items()}
         self._inputs = sorted(sizes.keys() - made)
         self._execute: CommandRecorder | None = None
-
-    def _share(self, k: int, compiled: CompiledOperator, shared: MutableMapping[Any, Weights]) -> Weights:
-        key = (self.device, k, repr(compiled.plan.initialize))
-        if key not in shared:
-            shared[key] = weights = Weights(self.device, compiled)  # a variable, as the mapping may hold it weakly
-        else:
-            weights = shared[key]
-            compiled.packed = weights.packed
-        return weights
 
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Execute on the inputs' arrays, each contiguous or with its descriptor's strides.

@@ -13,24 +13,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from . import activations, elementwise, schedule, vulkan
 from . import problem as problems
-from .checks import MAX_TENSOR_BYTES, CheckedOperator, unwrap_operator
+from .checks import CheckedOperator, unwrap_operator
 from .descs import DML_EXECUTION_FLAGS
 from .device import Alternatives, Buffer, Commands, Gpu, Kernel, open_device, select_device
 from .elementwise import ElementwiseProblem
 from .errors import InvalidArgumentError
 from .pairs import check_pairs
-from .plans import NONE, Dispatch
+from .plans import NONE, Dispatch, power_of_two
 from .problem import Problem
 from .recent import Recent
 from .schedule import Options
+from .tiling import STATE
 from .vulkan import DeviceInfo
 
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
+_SHARED_KERNELS_KEPT = 64  # by several
 
 
 def _schedule_of_environment() -> str | None:
@@ -66,6 +69,27 @@ class PackedWeights:
         return {name: Buffer(self._gpu, size) for name, size in self._sizes.items()}
 
 
+class Resources:
+    """Buffers and kernels that compiled operators of one device share: such as differ in T and B, and run one at a time.
+
+    Buffers are shared by name and by size rounded up to a power of two; those whose size tells how they are laid out, by that
+    size. Then sequences of like lengths use the same buffers, and so the same kernels, which take long to make.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._gpu = device._gpu
+        self._buffers: WeakValueDictionary[Any, Buffer] = WeakValueDictionary()
+        self.kernels: Recent[Kernel] = Recent(_SHARED_KERNELS_KEPT)
+
+    def buffer(self, name: str, size: int, layout: Any = None) -> Buffer:
+        if layout is None:
+            size = min(power_of_two(size), self._gpu.largest_buffer)
+        key = (name, size, layout)
+        buffer = self._buffers.get(key) or Buffer(self._gpu, size)
+        self._buffers[key] = buffer
+        return buffer
+
+
 class CompiledOperator:
     """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator)."""
 
@@ -78,6 +102,7 @@ class CompiledOperator:
         self.gpu = gpu
         self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
         self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
+        self._resources: Resources | None = None
         self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
 
     @property
@@ -88,6 +113,12 @@ class CompiledOperator:
     @property
     def output_fields(self) -> tuple[str, ...]:
         return self.problem.outputs
+
+    def share(self, packed: PackedWeights, resources: Resources) -> None:
+        """Use another operator's packed weights, which this one's plan would pack alike, and buffers and kernels of several."""
+        self.packed = packed
+        self._resources = resources
+        self._kernels = resources.kernels
 
     def record_initialization(self, commands: Commands, bound: dict[str, Buffer]) -> None:
         self._record(commands, self.plan.initialize, bound)
@@ -104,7 +135,12 @@ class CompiledOperator:
 
     @cached_property
     def _internal(self) -> dict[str, Buffer]:
-        return {name: Buffer(self.gpu, size) for name, size in self.plan.internal.items() if name not in self._packed_names}
+        sizes = {name: size for name, size in self.plan.internal.items() if name not in self._packed_names}
+        if self._resources is None:
+            return {name: Buffer(self.gpu, size) for name, size in sizes.items()}
+        # by their words, workgroups meet: in a state of another layout they would be overwritten
+        layouts = {STATE: (self.plan.gave_up,)}
+        return {name: self._resources.buffer(name, size, layouts.get(name)) for name, size in sizes.items()}
 
     def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
         buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
@@ -355,7 +391,7 @@ class Device:
 
         The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
         """
-        limit = min(MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
+        limit = self._gpu.largest_buffer
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")

@@ -117,7 +117,7 @@ class RecurrentStep:
     """A recurrent node, with what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT, shares_weights=True))
+        self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT, shares=True))
         self._outputs = [name for name in node.output if name]
         self._context = context
         scope.types.update(dict.fromkeys(

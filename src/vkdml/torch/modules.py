@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from ..element_types import ElementType
 from ..errors import InvalidArgumentError
 from ..functional import open_device
+from ..network import Shared
 from ..operator import Device
 from ..recent import Recent
 from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
@@ -79,7 +80,7 @@ class _Twin(nn.Module):
         with compiled.lock:
             compiled.parameters.update(layers)
             stack = compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
-                layers, shape, open_device(name, self.vulkan_device), compiled.parameters.weights))
+                layers, shape, open_device(name, self.vulkan_device), compiled.shared))
             y, last = stack.run(name, compiled.parameters, to_numpy(input), [to_numpy(state) for state in states],
                                 None if lengths is None else lengths.numpy())
         return to_torch(y), tuple(map(to_torch, last))
@@ -122,6 +123,7 @@ class _Compiled:
 
     def __init__(self) -> None:
         self.parameters = Parameters()
+        self.shared = Shared()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
         self.lock = threading.RLock()
 

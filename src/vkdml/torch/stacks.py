@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from ..descs import (
 )
 from ..element_types import ElementType
 from ..errors import InvalidArgumentError
-from ..network import Network, Step, Weights
+from ..network import Network, Shared, Step
 from ..operator import Device, Operator
 from ..pairs import RangeCheck
 from ..problem import from_desc
@@ -134,7 +133,7 @@ class Stack:
     """Layers as one network, for calls of one shape."""
 
     def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device,
-                 weights: WeakValueDictionary[Any, Weights]) -> None:
+                 shared: Shared) -> None:
         self._shape = shape
         self._layers = len(layers)
         steps: list[Step] = []
@@ -148,7 +147,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results, shared=weights)
+        self._network = Network(device, steps, self._results, shared=shared)
 
     def _layer(self, layer: Layer, k: int, width: int) -> list[Step]:
         """A recurrent step, with its sequences as PyTorch has them: the directions of a row side by side; and projections."""
@@ -215,10 +214,9 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
 
 
 class Parameters:
-    """What a module's parameters hold, in the form that its stacks take. weights: what the stacks' networks have packed."""
+    """What a module's parameters hold, in the form that its stacks take."""
 
     def __init__(self) -> None:
-        self.weights: WeakValueDictionary[Any, Weights] = WeakValueDictionary()
         self.arrays: dict[str, np.ndarray] = {}
         self.projections: list[list[tuple[np.ndarray, np.ndarray]]] = []
         self._seen: list[Tensor] = []
