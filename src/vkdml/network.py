@@ -12,8 +12,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .arguments import flat
-from .device import Buffer
-from .operator import CommandRecorder, CompiledOperator, Device, Dispatchable, Operator, Resources
+from .device import Buffer, Gpu
+from .operator import CommandRecorder, CompiledOperator, Device, Dispatchable, Operator
+from .resources import Resources
 from .schedule import Options
 
 
@@ -61,19 +62,22 @@ class Shared:
 
     def __init__(self) -> None:
         self._weights: WeakValueDictionary[Any, Weights] = WeakValueDictionary()
-        self._resources: dict[tuple[Device, int], Resources] = {}
+        self._resources: dict[tuple[Gpu, int], Resources] = {}
 
     def weights(self, device: Device, k: int, compiled: CompiledOperator) -> Weights:
         """Of step k, whose operator gets its share of everything."""
         key = (device, k, repr(compiled.plan.initialize))
         weights = self._weights.get(key) or Weights(device, compiled)
         self._weights[key] = weights
-        compiled.share(weights.packed, self.resources(device, k))
+        compiled.share(weights.packed, self._of(compiled.gpu, k))
         return weights
 
-    def resources(self, device: Device, k: int) -> Resources:
-        """Of step k; of the values between the steps, -1."""
-        return self._resources.setdefault((device, k), Resources(device))
+    def buffer(self, gpu: Gpu, name: str, size: int) -> Buffer:
+        """Of a value between the steps."""
+        return self._of(gpu, -1).buffer(name, size)
+
+    def _of(self, gpu: Gpu, k: int) -> Resources:
+        return self._resources.setdefault((gpu, k), Resources(gpu))
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -103,7 +107,8 @@ class Network:
                 names = {field: name for field, name in names.items() if field not in weights}
             for field, name in names.items():
                 sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
-        self._buffers = {name: device.create_buffer(size) if shared is None else shared.resources(device, -1).buffer(name, size)
+        gpu = self._steps[0][0].gpu
+        self._buffers = {name: device.create_buffer(size) if shared is None else shared.buffer(gpu, name, size)
                          for name, size in sizes.items()}
         self._inputs = sorted(sizes.keys() - made)
         self._execute: CommandRecorder | None = None

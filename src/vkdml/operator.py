@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,15 +24,15 @@ from .device import Alternatives, Buffer, Commands, Gpu, Kernel, open_device, se
 from .elementwise import ElementwiseProblem
 from .errors import InvalidArgumentError
 from .pairs import check_pairs
-from .plans import NONE, Dispatch, power_of_two
+from .plans import NONE, Dispatch
 from .problem import Problem
 from .recent import Recent
+from .resources import PackedWeights, Resources
 from .schedule import Options
 from .tiling import STATE
 from .vulkan import DeviceInfo
 
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
-_SHARED_KERNELS_KEPT = 64  # by several
 
 
 def _schedule_of_environment() -> str | None:
@@ -56,40 +55,6 @@ class Operator:
         self.problem = problem
 
 
-class PackedWeights:
-    """The buffers that an initialization fills. Compiled operators whose plans fill them alike may share them."""
-
-    def __init__(self, gpu: Gpu, sizes: Mapping[str, int]) -> None:
-        self._gpu = gpu
-        self._sizes = sizes
-        self.is_initialized = not sizes
-
-    @cached_property
-    def buffers(self) -> dict[str, Buffer]:
-        return {name: Buffer(self._gpu, size) for name, size in self._sizes.items()}
-
-
-class Resources:
-    """Buffers and kernels that compiled operators of one device share: such as differ in T and B, and run one at a time.
-
-    Buffers are shared by name and by size rounded up to a power of two; those whose size tells how they are laid out, by that
-    size. Then sequences of like lengths use the same buffers, and so the same kernels, which take long to make.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self._gpu = device._gpu
-        self._buffers: WeakValueDictionary[Any, Buffer] = WeakValueDictionary()
-        self.kernels: Recent[Kernel] = Recent(_SHARED_KERNELS_KEPT)
-
-    def buffer(self, name: str, size: int, layout: Any = None) -> Buffer:
-        if layout is None:
-            size = min(power_of_two(size), self._gpu.largest_buffer)
-        key = (name, size, layout)
-        buffer = self._buffers.get(key) or Buffer(self._gpu, size)
-        self._buffers[key] = buffer
-        return buffer
-
-
 class CompiledOperator:
     """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator)."""
 
@@ -102,6 +67,7 @@ class CompiledOperator:
         self.gpu = gpu
         self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
         self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
+        self._workspace_bytes = options.workspace_bytes
         self._resources: Resources | None = None
         self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
 
@@ -138,9 +104,8 @@ class CompiledOperator:
         sizes = {name: size for name, size in self.plan.internal.items() if name not in self._packed_names}
         if self._resources is None:
             return {name: Buffer(self.gpu, size) for name, size in sizes.items()}
-        # by their words, workgroups meet: in a state of another layout they would be overwritten
-        layouts = {STATE: (self.plan.gave_up,)}
-        return {name: self._resources.buffer(name, size, layouts.get(name)) for name, size in sizes.items()}
+        return {name: self._resources.buffer(name, size, size, self.plan.gave_up) if name == STATE  # in which workgroups meet
+                else self._resources.buffer(name, size, self._workspace_bytes) for name, size in sizes.items()}
 
     def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
         buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
