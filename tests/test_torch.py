@@ -60,8 +60,7 @@ def test_grid(kind, layers, bidirectional, batch_first, bias):
     x = torch.randn((B, T, I) if batch_first else (T, B, I))
     twin = check(module, x)
     check(module, x, states(module))
-    y = twin(x)[0]
-    assert (y.is_contiguous(), type(twin).__name__, isinstance(twin, SEQUENCES[kind])) == (True, kind, True)
+    assert (type(twin).__name__, isinstance(twin, SEQUENCES[kind])) == (kind, True)
 
 
 @pytest.mark.parametrize(("kind", "bias"), list(itertools.product(CELLS, (False, True))))
@@ -205,6 +204,16 @@ def test_layers_chain_on_the_device(monkeypatch):
     monkeypatch.setattr(vkdml.Buffer, "write", lambda self, array: (written.append(array.shape), write(self, array)))
     twin(x)
     assert (len(calls), written) == (1, [(T * B * I,)])
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_like_lengths_share_kernels(monkeypatch, batch_first):
+    module = nn.GRU(I, H, 2, bidirectional=True, batch_first=batch_first).eval()
+    twin = vt.convert(module)
+    for t in (60, 50, 56):
+        x = torch.randn((1, t, I) if batch_first else (t, 1, I))
+        torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+        monkeypatch.setattr("vkdml.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
 
 
 def test_networks_are_bounded():

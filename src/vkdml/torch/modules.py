@@ -66,16 +66,16 @@ class _Twin(nn.Module):
     vulkan_device: int
 
     @torch.compiler.disable
-    def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None, batch_first: bool
+    def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None = None
              ) -> tuple[Tensor, States]:
-        """y [T, B, D H], or [B, T, D H] with batch_first, and the last states [layers D, B, H]. lengths: [B]."""
+        """y [T, B, D H] and the last states [layers D, B, H], of input [T, B, I]. lengths: [B]."""
         name = type(self).__name__
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)}
         element = self._check_tensors(tensors, {key: tensor for layer in layers for key, tensor in layer.named_parameters()})
-        t, b = input.shape[:2][::-1] if batch_first else input.shape[:2]
+        t, b = input.shape[:2]
         if 0 in input.shape:
             raise InvalidArgumentError(name, "input", f"the shape {tuple(input.shape)}", "no dimension of 0")
-        shape = Shape(t, b, self.input_size, self.hidden_size, element, bool(states), lengths is not None, batch_first)
+        shape = Shape(t, b, self.input_size, self.hidden_size, element, bool(states), lengths is not None)
         compiled = _compiled.setdefault(self, _Compiled())
         with compiled.lock:
             compiled.parameters.update(layers)
@@ -141,7 +141,10 @@ class _Sequence(_Twin, nn.RNNBase):
             raise InvalidArgumentError(type(self).__name__, "input", f"{input.dim()} dimensions", "2 or 3")
         if input.dim() == 3:
             self._check_shapes(input, states, None)
-            return self._run(self._layers(), input, states, None, self.batch_first)
+            if not self.batch_first:
+                return self._run(self._layers(), input, states)
+            y, last = self._run(self._layers(), input.transpose(0, 1), states)
+            return y.transpose(0, 1), last
         batch = 0 if self.batch_first else 1
         y, last = self._forward(input.unsqueeze(batch), tuple(state.unsqueeze(1) for state in states))
         return y.squeeze(batch), tuple(state.squeeze(1) for state in last)
@@ -152,7 +155,7 @@ class _Sequence(_Twin, nn.RNNBase):
         states = _permuted(states, order)
         self._check_shapes(data, states, batch_sizes)
         padded, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))
-        y, last = self._run(self._layers(), padded, states, lengths, False)
+        y, last = self._run(self._layers(), padded, states, lengths)
         return PackedSequence(pack_padded_sequence(y, lengths).data, batch_sizes, order, back), _permuted(last, back)
 
     def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
@@ -209,7 +212,7 @@ class _Single(_Twin, nn.RNNCellBase):
             if tensor.shape != shape:
                 raise InvalidArgumentError(type(self).__name__, argument, f"the shape {tuple(tensor.shape)}", str(shape))
         _, last = self._run([Layer(KINDS[mode], self, [""])], input.reshape(1, -1, self.input_size),
-                            tuple(state.reshape(1, -1, self.hidden_size) for state in states), None, False)
+                            tuple(state.reshape(1, -1, self.hidden_size) for state in states))
         return tuple(state.reshape(*input.shape[:-1], self.hidden_size) for state in last)
 
 

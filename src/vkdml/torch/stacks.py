@@ -65,7 +65,6 @@ class Shape:
     element: ElementType
     states: bool
     lengths: bool
-    batch_first: bool
 
 
 class Layer:
@@ -143,7 +142,7 @@ class Stack:
             width = layer.width
         t, b, d = shape.t, shape.b, layers[0].directions
         self._sequence = f"y{len(layers) - 1}"
-        self._results = {self._sequence: (b, t, width) if shape.batch_first else (t, b, width)}
+        self._results = {self._sequence: (t, b, width)}
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
@@ -153,10 +152,8 @@ class Stack:
         """A recurrent step, with its sequences as PyTorch has them: the directions of a row side by side; and projections."""
         shape, d = self._shape, layer.directions
         sizes = {"T": shape.t, "B": shape.b, "I": width, "H": shape.h, "D": d}
-        step, row = (1, shape.t) if shape.batch_first else (shape.b, 1)  # how far apart steps and rows lie
         states = (0, shape.h, d * shape.h, 1)
-        strides = {"InputTensor": (0, step * width, row * width, 1),
-                   "OutputSequenceTensor": (step * d * shape.h, shape.h, row * d * shape.h, 1),
+        strides = {"OutputSequenceTensor": (shape.b * d * shape.h, shape.h, d * shape.h, 1),
                    "OutputSingleTensor": states, "OutputCellSingleTensor": states}
         made = "m" if layer.projected else ""
         names = {"InputTensor": f"y{k - 1}", "OutputSequenceTensor": f"{made}y{k}", "OutputSingleTensor": f"{made}h{k}",
@@ -185,7 +182,7 @@ class Stack:
 
     def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """y, and each of the last states [layers D, B, H]. name: the module's in errors."""
+        """y [T, B, D H] and each of the last states [layers D, B, H], of x [T, B, I]. name: the module's in errors."""
         values = parameters.arrays | {"y-1": np.ascontiguousarray(x)}
         for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
             for k, part in enumerate(np.split(state, self._layers)):
