@@ -4,10 +4,11 @@
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
 # make docs                 an API reference of the docstrings in docs/api/
+# make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
 VENV_PYTHON = .venv/bin/python
-WORDS =
+export WORDS =
 
 .PHONY: setup demo test conformance bench bench-peers docs vulkan-extras validate clean
 
@@ -18,7 +19,7 @@ setup-%:
 	@tools/setup $*
 
 demo: setup
-	@$(VENV_PYTHON) -m vkdml demo $(WORDS)
+	@$(VENV_PYTHON) -m vkdml demo $$WORDS
 
 test: setup-test
 	@.venv/bin/ruff check .
@@ -34,7 +35,7 @@ bench: setup-bench
 bench-peers: setup-bench
 	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
 
-docs: setup-test
+docs: setup-docs
 	@$(VENV_PYTHON) -m pdoc --docformat google --output-directory docs/api \
 	  vkdml vkdml.onnx vkdml.torch vkdml.pydirectml vkdml.dxdispatch vkdml.errors vkdml.reference
 	@echo "the reference is in docs/api/index.html"

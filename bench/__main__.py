@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="vkdml bench", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="vkdml bench", description=(__doc__ or "").splitlines()[0],
+                                     epilog="cases: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
     parser.add_argument("--samples", type=int, default=9, help="of each worker and case, fewer where one is slow (9)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="workers to run beside vkdml (all)")

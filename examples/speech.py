@@ -17,7 +17,10 @@ SENTENCE = "Recurrent networks run on every graphics card now."
 def load(path: Path | None) -> np.ndarray:
     """Samples from -1 to 1 at 16 kHz, one channel. Without a path, half a second of silence, a sentence, and silence again."""
     if path is not None:
-        return read(path.read_bytes())
+        try:
+            return read(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"{path}: {error}") from None
     if shutil.which("espeak-ng") is None:
         raise SystemExit("give a WAV file, or let espeak-ng speak: apt-get install espeak-ng")
     said = read(subprocess.run(["espeak-ng", "--stdout", SENTENCE], capture_output=True, check=True).stdout)
@@ -26,15 +29,16 @@ def load(path: Path | None) -> np.ndarray:
 
 
 def read(data: bytes) -> np.ndarray:
-    """A 16-bit WAV file's first channel, brought to 16 kHz."""
+    """A 16-bit WAV file's first channel, brought to 16 kHz. Raises ValueError for other data."""
     try:
         with wave.open(io.BytesIO(data)) as file:
-            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")[::channels] / np.float32(32768)
-    except (wave.Error, EOFError, ValueError) as error:
-        raise SystemExit(f"that is no WAV file: {error}") from None
-    if width != 2 or len(samples) < RATE / 10:
-        raise SystemExit("the WAV file must have 16 bits a sample, and a tenth of a second or more")
+            channels, width, rate, frames = file.getnchannels(), file.getsampwidth(), file.getframerate(), file.getnframes()
+            content = file.readframes(frames)
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"no WAV file of whole numbers ({str(error) or 'it ends too early'})") from None
+    if width != 2 or frames < rate / 10:
+        raise ValueError(f"{8 * width} bits a sample, {frames} samples; expected 16 bits, and a tenth of a second or more")
+    samples = np.frombuffer(content, "<i2")[::channels] / np.float32(32768)
     times = np.arange(int(len(samples) * RATE / rate)) * (rate / RATE)
     return np.interp(times, np.arange(len(samples)), samples).astype(np.float32)
 

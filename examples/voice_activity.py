@@ -54,6 +54,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     difference = np.abs(found - probabilities(onnxruntime.InferenceSession(path), samples)).max()
     for start, end in segments(found):
         print(f"speech from {start:.2f} s to {end:.2f} s")
+    if not segments(found):
+        print("no speech")
     print(f"{session.device.info.name}: {milliseconds:.2f} ms for a chunk of {CHUNK / speech.RATE * 1e3:.0f} ms; "
           f"largest difference from onnxruntime alone: {difference:.1e}")
     return {"segments": segments(found), "difference": difference, "seconds": len(samples) / speech.RATE}

@@ -32,7 +32,7 @@ def test_environment_variable(monkeypatch):
     monkeypatch.setenv("VKDML_DEVICE", info.name)
     assert vkdml.Device().info == info
     monkeypatch.setenv("VKDML_DEVICE", "no such device")
-    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'no such device'; there are 0: .*Choose one by index or name"):
+    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'no such device'; the devices are \[0\] .*Choose one by index or name"):
         vkdml.Device()
     assert vkdml.Device(info.index).info == info
 

@@ -42,17 +42,36 @@ def test_denoise(example, tmp_path):
     assert again["segments"]
 
 
+def test_the_sound_that_is_given_stays_as_it_is(example, tmp_path):
+    path = tmp_path / "noisy.wav"
+    speech = example("speech")
+    speech.write(path, speech.load(None))
+    content = path.read_bytes()
+    example("denoise").main([str(path), "--output-dir", str(tmp_path)])
+    assert path.read_bytes() == content
+    assert (tmp_path / "denoised.wav").exists()
+
+
 def test_windows_add_up_to_the_sound(example):
     denoise = example("denoise")
     samples = np.random.default_rng(0).standard_normal(4000).astype(np.float32)
     np.testing.assert_allclose(denoise.samples_of(denoise.spectra(samples), len(samples)), samples, atol=1e-5)
 
 
-def test_what_is_missing_or_wrong_is_said(example, monkeypatch):
+def test_what_is_missing_or_wrong_is_said(example, monkeypatch, tmp_path):
     speech = example("speech")
-    for data in (b"", b"no sound at all", b"RIFF"):
-        with pytest.raises(SystemExit, match="that is no WAV file"):
-            speech.read(data)
+    for data, message in ((b"", "it ends too early"), (b"no sound at all", "no WAV file of whole numbers"), (b"RIFF", "no WAV file")):
+        path = tmp_path / "some.wav"
+        path.write_bytes(data)
+        with pytest.raises(SystemExit, match=rf"some.wav: .*{message}"):
+            speech.load(path)
+    with pytest.raises(SystemExit, match="No such file"):
+        speech.load(tmp_path / "none.wav")
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 3, 16000, 0, "NONE", ""))
+        file.writeframes(bytes(3 * 16001))
+    with pytest.raises(SystemExit, match="24 bits a sample, 16001 samples; expected 16 bits"):
+        speech.load(path)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match="apt-get install espeak-ng"):
         speech.load(None)

@@ -142,8 +142,17 @@ def test_cache_is_bounded(arrays):
     assert len(functional.shared_sessions._sessions) <= 16
 
 
+class NoArray:
+    """As a tensor that cannot become an array."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no numbers")
+
+
 @pytest.mark.parametrize(("changes", "message"), [
     ({"x": None}, "gru: X: found None"),
+    ({"options": {"schedule": "stepped"}}, "gru: options: found dict; expected vkdml.Options"),
+    ({"x": NoArray()}, r"gru: X: found NoArray \(no numbers\); expected an array"),
     ({"x": np.zeros((T, B), np.float32)}, r"gru: X: found the shape \(5, 3\); expected \[T, B, I\]"),
     ({"x": np.zeros((0, B, I), np.float32)}, "gru: X: .* none of them 0"),
     ({"w": np.zeros((1, 3 * H, I))}, "gru: W: found float64; expected float32 as X, or a type that converts to it exactly"),

@@ -442,6 +442,7 @@ def test_a_body_of_another_operator_is_refused():
 @pytest.mark.parametrize(("names", "feed", "message"), [
     (None, {}, "input_feed: found nothing for 'x'; expected all of x, lengths"),
     (None, {"x": 0, "lengths": 0, "z": 0}, "input_feed: found 'z'; expected one of x, lengths"),
+    ("y", {"x": 0, "lengths": 0}, "output_names: found 'y'; expected a list of names"),
     (["nothing"], {"x": 0, "lengths": 0}, "output_names: found 'nothing'; expected one of y, last"),
 ])
 def test_wrong_names(names, feed, message):

@@ -4,6 +4,7 @@ import copy
 import io
 import itertools
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
@@ -61,6 +62,7 @@ def test_grid(kind, layers, bidirectional, batch_first, bias):
     twin = check(module, x)
     check(module, x, states(module))
     assert (type(twin).__name__, isinstance(twin, SEQUENCES[kind])) == (kind, True)
+    assert repr(twin) == repr(module).removesuffix(")") + f", vulkan_device={twin.vulkan_device})"
 
 
 @pytest.mark.parametrize(("kind", "bias"), list(itertools.product(CELLS, (False, True))))
@@ -231,6 +233,9 @@ class Mine(nn.GRU):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
     (lambda: vt.convert(3), "convert: module: found int"),
+    (lambda: vt.convert(nn.Sequential(torch.jit.script(nn.GRU(I, H)))), "convert: 0: found a scripted or traced module"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(np.zeros((T, B, I))), "GRU: input: found ndarray; expected a Tensor or a PackedSequence"),
+    (lambda: vt.convert(nn.GRUCell(I, H).eval())(None), "GRUCell: input: found NoneType; expected a Tensor"),
     (lambda: vt.convert(nn.GRU(I, H))(torch.randn(T, B, I)), "GRU: training: found True; expected False: call .eval"),
     (lambda: vt.convert(nn.GRUCell(I, H))(torch.randn(B, I)), "GRUCell: training"),
     (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I).double()), "GRUCell: input: found torch.float64; expected torch.float32"),

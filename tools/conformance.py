@@ -83,8 +83,8 @@ def select(devices: list[dict[str, Any]], wanted: list[str]) -> list[dict[str, A
     chosen = [device for device in devices if any(
         word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
     if not chosen:
-        listed = "; ".join(f"{device['index']}: {device['name']}" for device in devices)
-        raise SystemExit(f"conformance: no Vulkan device {' or '.join(map(repr, wanted))}; there are {listed}")
+        listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
+        raise SystemExit(f"conformance: no Vulkan device {' or '.join(map(repr, wanted))}; the devices are {listed}")
     return chosen
 
 

@@ -77,6 +77,8 @@ def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | Non
         return np.asarray(array)
     except ValueError:
         raise InvalidArgumentError(name, cell.arguments[field], "lists of different lengths", "an array") from None
+    except (TypeError, RuntimeError) as error:  # PyTorch's, of a tensor elsewhere or with gradients
+        raise InvalidArgumentError(name, cell.arguments[field], f"{type(array).__name__} ({error})", "an array") from None
 
 
 def element_strides(array: np.ndarray) -> tuple[int, ...] | None:

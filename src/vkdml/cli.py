@@ -43,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = _parser().parse_args(given)
         result: int = chosen.command(chosen)
         return result
+    except BrokenPipeError:  # nobody reads what is printed
+        sys.stdout = None
+        return 1
     except (VkdmlError, OSError) as error:
         print(f"vkdml: {error}", file=sys.stderr)
         return 1
@@ -69,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     dispatch.set_defaults(command=_dispatch)
 
     words = commands.add_parser("demo", help="words to phonemes, with a trained model")
-    words.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="a default list if there is none")
+    words.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="of letters a to z; by default, some")
     words.set_defaults(command=_demo)
 
     for command in (run, dispatch, words):
@@ -115,7 +118,7 @@ def _elsewhere(command: str, arguments: Sequence[str]) -> int:
     try:
         module = importlib.import_module(_ELSEWHERE[command])
     except ImportError as error:
-        print(f"vkdml {command}: {error}; `make {command}` installs what it needs", file=sys.stderr)
+        print(f"vkdml {command}: {error}; `make setup-{command}` installs what it needs", file=sys.stderr)
         return 1
     result: int = module.main(arguments)
     return result

@@ -49,8 +49,8 @@ def select_device(device: int | str | None) -> DeviceInfo:
     for info in infos:
         if isinstance(wanted, str) and wanted.lower() in info.name.lower():
             return info
-    listed = "; ".join(f"{info.index}: {info.name}" for info in infos)
-    raise DriverError(f"no Vulkan device {wanted!r}; there are {listed}. Choose one by index or name, "
+    listed = ", ".join(f"[{info.index}] {info.name}" for info in infos)
+    raise DriverError(f"no Vulkan device {wanted!r}; the devices are {listed}. Choose one by index or name, "
                       "or install its driver")
 
 

@@ -185,6 +185,8 @@ class Sessions:
         checked, element = convert(name, cell, arrays)
         attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
         device = open_device(name, device)
+        if not isinstance(options, Options):
+            raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
         layouts = [None if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
                    for array in checked.values()]
         key = (device, cell.name, element, options, *wanted, *map(_typed, attributes.values()), *layouts)

@@ -120,6 +120,8 @@ class InferenceSession:
 
 
 def _expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise InvalidArgumentError("run", argument, repr(names), "a list of names")
     unknown = [name for name in names if name not in allowed]
     if unknown:
         raise InvalidArgumentError("run", argument, repr(unknown[0]), "one of " + ", ".join(allowed))
@@ -182,7 +184,7 @@ def _checked(declared: ValueInfoProto, value: Any) -> Any:
     fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
     if tensor.HasField("shape") and not fits:
         raise InvalidArgumentError("run", f"input_feed: {declared.name}", f"the shape {array.shape}",
-                                   str(["any" if size is None else size for size in sizes]))
+                                   str(_node_arg(declared, declared.type).shape))
     return array
 
 

@@ -97,6 +97,7 @@ class Device:
     """
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
+        check_type("Device", "use_gpu", use_gpu, int)
         self._use_gpu = use_gpu
         self.device = VulkanDevice(None if use_gpu else _cpu_driver())
 

@@ -50,6 +50,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         raise InvalidArgumentError("convert", "module", type(module).__name__, "a torch.nn.Module")
     index = open_device("convert", device).info.index
     for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise InvalidArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
         if isinstance(part, nn.RNNBase | nn.RNNCellBase) and type(part) not in (*_TWINS, *_TWINS.values()):
             raise InvalidArgumentError("convert", name or "module", f"{type(part).__name__}, a subclass",
                                        "one of " + ", ".join(cls.__name__ for cls in _TWINS))
@@ -64,6 +66,9 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 
 class _Twin(nn.Module):
     vulkan_device: int
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"
 
     @torch.compiler.disable
     def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None = None
@@ -101,13 +106,15 @@ class _Twin(nn.Module):
         if torch.jit.is_tracing():
             raise InvalidArgumentError(name, "torch.jit.trace", "tracing", "none: trace or export the module before convert")
         everything = {**tensors, **parameters}
+        for argument, tensor in everything.items():
+            if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
+                found = f"a {type(tensor).__name__}, {getattr(tensor, 'layout', 'no tensor')}"
+                raise InvalidArgumentError(name, argument, found, "a dense Tensor; trace or export before convert")
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in everything.values()):
             raise InvalidArgumentError(name, "autograd", "enabled", "torch.inference_mode() or torch.no_grad() around the "
                                        "call; twins are for inference")
         dtype = next(iter(parameters.values())).dtype
         for argument, tensor in everything.items():
-            if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
-                raise InvalidArgumentError(name, argument, f"a {type(tensor).__name__}, {tensor.layout}", "a dense Tensor")
             if tensor.device.type != "cpu":
                 raise InvalidArgumentError(name, argument, f"a tensor on {tensor.device}", "one on the CPU")
             if tensor.dtype is not dtype:
@@ -137,6 +144,8 @@ class _Sequence(_Twin, nn.RNNBase):
     def _forward(self, input: Tensor | PackedSequence, states: States) -> tuple[Any, States]:
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, states)
+        if not isinstance(input, Tensor):
+            raise InvalidArgumentError(type(self).__name__, "input", type(input).__name__, "a Tensor or a PackedSequence")
         if input.dim() not in (2, 3):
             raise InvalidArgumentError(type(self).__name__, "input", f"{input.dim()} dimensions", "2 or 3")
         if input.dim() == 3:
@@ -204,6 +213,8 @@ class _Single(_Twin, nn.RNNCellBase):
     """The cells: a sequence of one step."""
 
     def _forward(self, mode: str, input: Tensor, states: States) -> States:
+        if not isinstance(input, Tensor):
+            raise InvalidArgumentError(type(self).__name__, "input", type(input).__name__, "a Tensor")
         if input.dim() not in (1, 2):
             raise InvalidArgumentError(type(self).__name__, "input", f"{input.dim()} dimensions", "1 or 2")
         expected = {"input": (*input.shape[:-1], self.input_size)}
