@@ -70,10 +70,13 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
     known = {case.name: case for case in [*cases, *(case for growing in GROWTH.values() for case in growing)]}
     rows_of = {peer.name: peer for peer in wanted}
     try:
-        if chosen.ceilings:
-            written.ceilings = measure_ceilings(default.index)
-        if chosen.first_result:
-            written.first_result = first_result.measure(default.index)
+        with tqdm(disable=None, bar_format="{desc}", leave=False) as bar:
+            if chosen.ceilings:
+                bar.set_description_str("what the device can do at most")
+                written.ceilings = measure_ceilings(default.index)
+            if chosen.first_result:
+                bar.set_description_str("first results of new processes")
+                written.first_result = first_result.measure(default.index)
         for results in measure_all(cases, processes, chosen.samples):
             written.results += report.rows(results, rows_of, known, written.ceilings)
             written.write(chosen.output)  # so that a run that is stopped was not in vain
