@@ -183,6 +183,7 @@ def wrong_bindings(device, ready):
     inputs, outputs = ready.inputs(), list(ready.outputs.values())
     small = device.create_buffer(4)
     fresh = device.create_binding_table(compiled)
+    initializing = device.create_binding_table(device.create_operator_initializer(compiled))
     uninitialized = device.compile_operator(device.create_operator(gru_desc(5, 3, 6, 9)))
     bound = device.create_binding_table(uninitialized)
     bound.bind_inputs(inputs)
@@ -195,7 +196,8 @@ def wrong_bindings(device, ready):
         (lambda: table.bind_inputs([small, *inputs[1:]]), "InputTensor: found 4 bytes; expected 360 bytes"),
         (lambda: table.bind_inputs([None, *inputs[1:]]), "InputTensor: found NoneType; expected a Buffer"),
         (lambda: table.bind_inputs([np.zeros(90), *inputs[1:]]), "InputTensor: found ndarray; expected a Buffer"),
-        (lambda: table.bind_inputs([inputs[0], small, *inputs[2:]]), "WeightTensor: found a buffer; expected None: it is bound to"),
+        (lambda: table.bind_inputs([inputs[0], small, *inputs[2:]]), "WeightTensor: found a buffer; expected None: it is bound to the init"),
+        (lambda: initializing.bind_inputs(inputs), "InputTensor: found a buffer; expected None: it is bound to the operator: reset"),
         (lambda: device.create_command_recorder().record_dispatch(compiled, fresh), "no binding for InputTensor, HiddenInit"),
         (lambda: device.create_command_recorder().record_dispatch(uninitialized, table), "table of another"),
         (lambda: device.create_command_recorder().record_dispatch(uninitialized, bound), "not initialized"),

@@ -181,8 +181,8 @@ class BindingTable:
 
     def _check(self, operator: str, what: str, field: str, buffer: Buffer | None) -> Buffer:
         if not self._takes(field):
-            weights = self.compiled.problem.initialized
-            when = "is bound to the initializer" if not self.initializing and field in weights else "has no tensor here"
+            when = "has no tensor here" if not self.compiled.problem.has(field) else (
+                "is bound to the operator: reset the table" if self.initializing else "is bound to the initializer")
             raise InvalidArgumentError(operator, what, "a buffer", f"None: it {when}")
         tensor = self.compiled.problem.tensor(field)
         if not isinstance(buffer, Buffer):
