@@ -88,7 +88,7 @@ def test_broken_shader_is_named(tmp_path, monkeypatch):
         compile_shaders.compile_shaders(tmp_path / "out")
 
 
-def test_wheel_holds_the_kernels(tmp_path):
+def test_wheel_holds_the_kernels_and_all_modules(tmp_path):
     source = tmp_path / "source"  # a copy: a build writes into its tree
     source.mkdir()
     for name in ("pyproject.toml", "README.md"):
@@ -101,3 +101,5 @@ def test_wheel_holds_the_kernels(tmp_path):
                              check=True, capture_output=True, text=True).stdout
     for name in compile_shaders.KERNELS:
         assert f"vkdml/spirv/{name}.spv" in listing
+    for module in (ROOT / "src").rglob("*.py"):
+        assert module.relative_to(ROOT / "src").as_posix() in listing

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/test_operator.py",
-         "tests/test_types.py"]
+         "tests/test_types.py", "tests/test_network.py", "tests/test_onnx_models.py"]
 
 CONTROL = """
 import numpy as np
