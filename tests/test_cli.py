@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import vkdml
 from tests.test_onnx_models import GRU, H, I, model, weights
@@ -34,6 +36,14 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "bad.json").write_text(json.dumps(ACTIVATION | {"commands": [{"type": "print", "resource": "z"}]}))
     sequence = model("g (float[2] x) => (seq(float[2]) s) { s = SequenceConstruct(x, x) }")
     (tmp_path / "sequence.onnx").write_bytes(sequence.SerializeToString())
+    twice = helper.make_graph([helper.make_node("Neg", ["x"], ["a/b"]), helper.make_node("Abs", ["x"], ["a_b"])], "g",
+                              [helper.make_tensor_value_info("x", 1, [2])], [helper.make_empty_tensor_value_info(n) for n in ("a/b", "a_b")])
+    (tmp_path / "twice.onnx").write_bytes(helper.make_model(twice, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
+    wide = model("g (double[T,B,3] x) => (double[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }",
+                 {name: array.astype(np.float64) for name, array in weights().items()})
+    (tmp_path / "double.onnx").write_bytes(wide.SerializeToString())
+    np.save("double.npy", np.zeros((2, 1, I)))
+    np.save("a=b.npy", np.ones((5, 2, I), ">f4"))
     (tmp_path / "text.npy").write_text("no array")
     (tmp_path / "empty.npy").touch()
     np.savez(tmp_path / "two.npz", x=np.zeros(2))
@@ -69,6 +79,21 @@ def test_run(capsys, files, device):
     assert "[5, 1, 2, 4]" in out
     assert "True" in out
     np.testing.assert_array_equal(np.load("out/deep/y.npy"), InferenceSession("gru.onnx").run(None, {"x": np.load("x.npy")})[0])
+
+
+def test_names_with_an_equals_sign_and_other_byte_orders(capsys, files):
+    text = (files / "gru.onnx").read_bytes()
+    proto = onnx.load_from_string(text)
+    proto.graph.input[0].name = proto.graph.node[0].input[0] = "x=y"
+    (files / "equals.onnx").write_bytes(proto.SerializeToString())
+    code, out, _ = run(capsys, "run", "equals.onnx", "--input", "x=y=a=b.npy", "--compare", "onnxruntime", "--json")
+    assert (code, json.loads(out)["outputs"][0]["agrees"]) == (0, True)
+
+
+def test_results_are_saved_before_they_are_compared(capsys, files):
+    code, _, err = run(capsys, "run", "double.onnx", "--input", "x=double.npy", "--output-dir", "out", "--compare", "onnxruntime")
+    assert (code, err.count("\n")) == (1, 1)
+    assert np.load("out/y.npy").dtype == np.float64
 
 
 def test_run_json(capsys, files):
@@ -141,7 +166,9 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "unknown.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*NoSuchOperator"),
     (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: run: input_feed: x: found the shape"),
     (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
-    (("run", "sequence.onnx", "--input", "x=pair.npy"), "vkdml: run: output s: found list; expected an array"),
+    (("run", "sequence.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output s: found list; expected an array"),
+    (("run", "twice.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output a/b: found another for the file a_b.npy"),
+    (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: onnxruntime: .*double"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),
     (("demo", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),

@@ -178,6 +178,19 @@ def test_state_dicts_and_copies():
         torch.testing.assert_close(again(x)[0], other(x)[0], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", list(TOLERANCES), ids=str)
+@pytest.mark.parametrize("second", list(TOLERANCES), ids=str)
+def test_types_in_turn(first, second):
+    """Of weights that all types hold exactly, so that they are equal as numbers."""
+    twin = vt.convert(nn.GRU(I, H).eval().bfloat16().half().float())
+    for dtype in (first, second, first):
+        twin.to(dtype)
+        x = torch.randn(T, B, I, dtype=dtype)
+        module = nn.GRU(I, H).eval().to(dtype)
+        module.load_state_dict(twin.state_dict())
+        torch.testing.assert_close(twin(x)[0], module(x)[0], atol=TOLERANCES[dtype], rtol=TOLERANCES[dtype])
+
+
 @pytest.mark.parametrize("change", [
     lambda module: module.weight_hh_l0.mul_(0.5),
     lambda module: module.bias_ih_l0.data.fill_(0.3),

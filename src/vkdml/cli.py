@@ -9,6 +9,7 @@ import argparse
 import importlib
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -46,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # nobody reads what is printed
         sys.stdout = None
         return 1
-    except (VkdmlError, OSError) as error:
+    except KeyboardInterrupt:
+        return 130
+    except (VkdmlError, OSError, UnicodeError) as error:
         print(f"vkdml: {error}", file=sys.stderr)
         return 1
 
@@ -99,12 +102,14 @@ def _count(text: str) -> int:
 
 
 def _input(text: str) -> tuple[str, np.ndarray]:
-    name, equals, path = text.partition("=")
-    if not equals:
+    splits = [(text[:index], text[index + 1:]) for index, letter in enumerate(text) if letter == "="]
+    if not splits:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE.npy")
+    name, path = next((split for split in splits if Path(split[1]).is_file()), splits[0])  # either may have a = itself
     try:
         with _file(path).open("rb") as file:
-            return name, np.lib.format.read_array(file)
+            array = np.lib.format.read_array(file)
+            return name, array.astype(array.dtype.newbyteorder("="), copy=False)
     except (ValueError, OSError) as error:
         raise argparse.ArgumentTypeError(f"{path} is no .npy file: {error}") from None
 
@@ -165,8 +170,9 @@ def _run(chosen: argparse.Namespace) -> int:
         results = dict(zip((output.name for output in session.get_outputs()), session.run(None, feed)))
         seconds = {"load": loaded - started, "run": time.perf_counter() - loaded}
         bar.update()
+        files = _save(results, chosen.output_dir) if chosen.output_dir else {}
         expected = _onnxruntime_alone(chosen.model, feed) if chosen.compare else {}
-    rows = [_output_row(name, value, expected.get(name), chosen.output_dir) for name, value in results.items()]
+    rows = [_output_row(name, value, files.get(name), expected.get(name)) for name, value in results.items()]
     if chosen.json:
         _print_json({"device": session.device.info.name, "seconds": seconds, "outputs": rows})
     else:
@@ -187,20 +193,33 @@ def _feed(chosen: argparse.Namespace, inputs: Sequence[Any]) -> dict[str, np.nda
 def _onnxruntime_alone(model: Path, feed: dict[str, np.ndarray]) -> dict[str, Any]:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return dict(zip((output.name for output in session.get_outputs()), session.run(None, feed)))
+    from .onnx.steps import of_onnxruntime
+
+    session = of_onnxruntime(onnxruntime.InferenceSession, model, None, ["CPUExecutionProvider"])
+    return dict(zip((output.name for output in session.get_outputs()), of_onnxruntime(session.run, None, feed)))
 
 
-def _output_row(name: str, value: Any, expected: Any, folder: Path | None) -> dict[str, Any]:
-    if not isinstance(value, np.ndarray):
-        raise InvalidArgumentError("run", f"output {name}", type(value).__name__, "an array: this command has no other files")
-    array = value.astype(np.float32) if value.dtype.name == "bfloat16" else value  # .npy has no bfloat16
+def _save(results: dict[str, Any], folder: Path) -> dict[str, str]:
+    """The outputs as files, named as they are but for what a file's name cannot have. Their paths."""
+    names = {name: re.sub(r"[/\0]", "_", name) for name in results}
+    for name, value in results.items():
+        if not isinstance(value, np.ndarray):
+            raise InvalidArgumentError("run", f"output {name}", type(value).__name__, "an array: there are no other files")
+        if list(names.values()).count(names[name]) > 1:
+            raise InvalidArgumentError("run", f"output {name}", f"another for the file {names[name]}.npy", "a name of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {name: folder / f"{file}.npy" for name, file in names.items()}
+    for name, path in paths.items():
+        array = results[name]
+        np.save(path, array.astype(np.float32) if array.dtype.name == "bfloat16" else array)  # .npy has no bfloat16
+    return {name: str(path) for name, path in paths.items()}
+
+
+def _output_row(name: str, value: Any, file: str | None, expected: Any) -> dict[str, Any]:
+    array = np.asarray(value) if isinstance(value, np.ndarray) else np.array(value, object)
     row: dict[str, Any] = {"output": name, "dtype": str(array.dtype), "shape": list(array.shape)}
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{name.replace('/', '_')}.npy"
-        np.save(path, array)
-        row["file"] = str(path)
+    if file is not None:
+        row["file"] = file
     if expected is not None:
         row |= _compared(array, np.asarray(expected))
     return row

@@ -128,7 +128,7 @@ class WriteFileCommand:
                 else:
                     array = content[:math.prod(self.sizes) * self.dtype.itemsize].view(self.dtype)
                     np.lib.format.write_array(file, array.reshape(self.sizes))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             raise refusal(f"{self.place}.targetPath", error, "a file that can be written") from None
         return Written(self.resource, str(self.path))
 

@@ -75,7 +75,7 @@ class Piece:
             [onnx.ValueInfoProto(name=name) for name in self.outputs],
             [numpy_helper.from_array(scope.arrays[name], name) for name in sorted(used) if name in scope.arrays])
         model = helper.make_model(graph, opset_imports=context.opset_imports, ir_version=context.ir_version)
-        session = _of_onnxruntime(context.open_session, model.SerializeToString())
+        session = of_onnxruntime(context.open_session, model.SerializeToString())
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         self._bfloat16 = {name for name in self.outputs if types[name].tensor_type.elem_type == TensorProto.BFLOAT16}
         if self._bfloat16:  # onnxruntime gives no such arrays to Python
@@ -83,13 +83,13 @@ class Piece:
                 graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
                 next(output for output in graph.output if output.name == name).name = f"{name}/float32"
             model.graph.CopyFrom(graph)
-            session = _of_onnxruntime(context.open_session, model.SerializeToString())
+            session = of_onnxruntime(context.open_session, model.SerializeToString())
         self._session = session
         scope.types.update(types)
 
     def run(self, values: Values) -> None:
         names = [f"{name}/float32" if name in self._bfloat16 else name for name in self.outputs]
-        results = _of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs})
+        results = of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs})
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)) \
                 if name in self._bfloat16 else result
@@ -100,7 +100,8 @@ _ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, Ty
     cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
 
 
-def _of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
+def of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
+    """A call of onnxruntime's, and what it raises as an OnnxRuntimeError."""
     try:
         return call(*arguments)
     except _ONNXRUNTIME_ERRORS as error:

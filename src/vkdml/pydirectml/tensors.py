@@ -147,7 +147,7 @@ class TensorDesc:
         counts = sorted({self._tensor.size_of_elements, self.total_tensor_size_in_bytes // dtype.itemsize})
         if array.size not in counts:
             raise InvalidArgumentError(call, "data", f"{array.size} elements", f"{' or '.join(map(str, counts))}, for {self!r}")
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             memory = array.reshape(-1).astype(dtype)  # no view of another array, so that nobody can write to it
         if dtype.kind in "iu" and not np.array_equal(memory, array.reshape(-1)):
             raise InvalidArgumentError(call, "data", f"{array.dtype} that {dtype} cannot hold", f"whole numbers of {dtype}")

@@ -210,6 +210,11 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
     return np.stack(states).astype(h.dtype)
 
 
+def _are_the_same(first: Tensor, second: Tensor) -> bool:
+    """torch.equal alone overlooks types."""
+    return first.dtype is second.dtype and torch.equal(first, second)
+
+
 class Parameters:
     """What a module's parameters hold, in the form that its stacks take."""
 
@@ -221,7 +226,7 @@ class Parameters:
     def update(self, layers: Sequence[Layer]) -> None:
         """Keep the arrays, which are read-only, unless a parameter has changed, in whatever way."""
         parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
-        if self._seen and all(map(torch.equal, parameters, self._seen)):
+        if self._seen and all(map(_are_the_same, parameters, self._seen)):
             return
         self.arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
         if layers[0].projected:
