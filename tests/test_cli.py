@@ -167,6 +167,7 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: run: input_feed: x: found the shape"),
     (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
     (("run", "sequence.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output s: found list; expected an array"),
+    (("run", "sequence.onnx", "--input", "x=pair.npy", "--compare", "onnxruntime"), "vkdml: run: output s: found list; expected an array"),
     (("run", "twice.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output a/b: found another for the file a_b.npy"),
     (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: onnxruntime: .*double"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from . import __version__, demo, dxdispatch, vulkan
 from .device import select_device
+from .dxdispatch.resources import read_npy
 from .errors import InvalidArgumentError, VkdmlError
 from .operator import Device
 
@@ -107,9 +108,7 @@ def _input(text: str) -> tuple[str, np.ndarray]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE.npy")
     name, path = next((split for split in splits if Path(split[1]).is_file()), splits[0])  # either may have a = itself
     try:
-        with _file(path).open("rb") as file:
-            array = np.lib.format.read_array(file)
-            return name, array.astype(array.dtype.newbyteorder("="), copy=False)
+        return name, read_npy(_file(path))
     except (ValueError, OSError) as error:
         raise argparse.ArgumentTypeError(f"{path} is no .npy file: {error}") from None
 
@@ -170,6 +169,8 @@ def _run(chosen: argparse.Namespace) -> int:
         results = dict(zip((output.name for output in session.get_outputs()), session.run(None, feed)))
         seconds = {"load": loaded - started, "run": time.perf_counter() - loaded}
         bar.update()
+        if chosen.output_dir or chosen.compare:
+            _expect_arrays(results)
         files = _save(results, chosen.output_dir) if chosen.output_dir else {}
         expected = _onnxruntime_alone(chosen.model, feed) if chosen.compare else {}
     rows = [_output_row(name, value, files.get(name), expected.get(name)) for name, value in results.items()]
@@ -199,12 +200,16 @@ def _onnxruntime_alone(model: Path, feed: dict[str, np.ndarray]) -> dict[str, An
     return dict(zip((output.name for output in session.get_outputs()), of_onnxruntime(session.run, None, feed)))
 
 
-def _save(results: dict[str, Any], folder: Path) -> dict[str, str]:
-    """The outputs as files, named as they are but for what a file's name cannot have. Their paths."""
-    names = {name: re.sub(r"[/\0]", "_", name) for name in results}
+def _expect_arrays(results: dict[str, Any]) -> None:
     for name, value in results.items():
         if not isinstance(value, np.ndarray):
-            raise InvalidArgumentError("run", f"output {name}", type(value).__name__, "an array: there are no other files")
+            raise InvalidArgumentError("run", f"output {name}", type(value).__name__, "an array, to be saved or compared")
+
+
+def _save(results: dict[str, np.ndarray], folder: Path) -> dict[str, str]:
+    """The outputs as files, named as they are but for what a file's name cannot have. Their paths."""
+    names = {name: re.sub(r"[/\0]", "_", name) for name in results}
+    for name in names:
         if list(names.values()).count(names[name]) > 1:
             raise InvalidArgumentError("run", f"output {name}", f"another for the file {names[name]}.npy", "a name of its own")
     folder.mkdir(parents=True, exist_ok=True)
@@ -216,12 +221,12 @@ def _save(results: dict[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _output_row(name: str, value: Any, file: str | None, expected: Any) -> dict[str, Any]:
-    array = np.asarray(value) if isinstance(value, np.ndarray) else np.array(value, object)
+    array = value if isinstance(value, np.ndarray) else np.array(value, object)
     row: dict[str, Any] = {"output": name, "dtype": str(array.dtype), "shape": list(array.shape)}
     if file is not None:
         row["file"] = file
     if expected is not None:
-        row |= _compared(array, np.asarray(expected))
+        row |= _compared(array, expected)
     return row
 
 

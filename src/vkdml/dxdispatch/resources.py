@@ -121,7 +121,7 @@ def _file(folder: Path, place: str, type_place: str, value: object, kind: DML_TE
     refuse_images(place, path)
     raw_dtype = None if path.suffix.lower() == ".npy" else _dtype(type_place, kind)
     try:
-        values = _npy(path) if raw_dtype is None else np.fromfile(path, np.uint8).view(raw_dtype)
+        values = read_npy(path).reshape(-1) if raw_dtype is None else np.fromfile(path, np.uint8).view(raw_dtype)
     except (OSError, ValueError) as error:  # ValueError: not a .npy, or bytes that are no whole values
         raise refusal(place, f"{name} ({error})", "a file of values, beside the model or in the current directory") from None
     found = data_type(place, values.dtype.name.upper())
@@ -130,7 +130,8 @@ def _file(folder: Path, place: str, type_place: str, value: object, kind: DML_TE
     return found, values
 
 
-def _npy(path: Path) -> np.ndarray:
+def read_npy(path: Path) -> np.ndarray:
+    """A .npy's array in this machine's byte order. Raises OSError, and ValueError for a file that is none."""
     with path.open("rb") as file:
         array = np.lib.format.read_array(file)
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

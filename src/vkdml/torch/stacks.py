@@ -131,8 +131,7 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 class Stack:
     """Layers as one network, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device,
-                 shared: Shared) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, shared: Shared) -> None:
         self._shape = shape
         self._layers = len(layers)
         steps: list[Step] = []
