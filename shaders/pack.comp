@@ -1,6 +1,7 @@
 // Packs one weight tensor and its share of the biases, once per initialization:
-//   [direction][load][gate][unit] weights (lib/weights.glsl), zero past COLUMNS and HIDDEN, then [direction][unit] biases, a
-//   gate a component, then, with PEEPHOLES, [direction][unit] peepholes likewise. Strides count elements.
+//   [direction][load][gate][unit] weights (lib/weights.glsl), or, BY_UNITS, [direction][unit][gate][load], zero past COLUMNS
+//   and HIDDEN, then [direction][unit] biases, a gate a component, then, with PEEPHOLES, [direction][unit] peepholes likewise.
+//   Strides count elements.
 // The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose recurrent bias goes to the
 // recurrent pack (IS_RECURRENT).
 #version 450
@@ -24,6 +25,7 @@ layout(constant_id = 14) const uint BIAS_STRIDE_ROW = 0;
 layout(constant_id = 15) const uint PEEPHOLES = 0;    // gates that have one, the first of them
 layout(constant_id = 16) const uint PEEPHOLE_STRIDE_D = 0;
 layout(constant_id = 17) const uint PEEPHOLE_STRIDE_ROW = 0;
+layout(constant_id = 18) const uint BY_UNITS = 0;
 #include "lib/real.glsl"
 #include "lib/elements.glsl"
 #include "lib/weights.glsl"
@@ -36,9 +38,10 @@ layout(binding = 3) writeonly buffer Packed { uvec4 packed[]; };
 
 void pack_load(uint i)
 {
-    uint unit = i % UNITS;
-    uint gate = i / UNITS % GATES;
-    uint first_column = i / (UNITS * GATES) % COLUMN_LOADS * VECS_PER_LOAD * 4;
+    uint unit = (BY_UNITS != 0 ? i / (COLUMN_LOADS * GATES) : i) % UNITS;
+    uint gate = i / (BY_UNITS != 0 ? COLUMN_LOADS : UNITS) % GATES;
+    uint load = (BY_UNITS != 0 ? i : i / (UNITS * GATES)) % COLUMN_LOADS;
+    uint first_column = load * VECS_PER_LOAD * 4;
     uint direction = i / (UNITS * GATES * COLUMN_LOADS);
     uint row_start = direction * WEIGHT_STRIDE_D + (gate * HIDDEN + unit) * WEIGHT_STRIDE_ROW;
     real4 w[VECS_PER_LOAD];

@@ -23,18 +23,22 @@ layout(constant_id = 62) const uint SINGLE_STRIDE_B = 0;
 layout(constant_id = 63) const uint SINGLE_STRIDE_H = 0;
 layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 layout(constant_id = 65) const uint PARTS = 1;       // workgroups that share the units of a tile
-layout(constant_id = 66) const uint PART_UNITS = 1;  // units of each, whole tiles of units
 layout(constant_id = 67) const uint SPINS = 0;       // bound on waiting for the other parts (lib/grid.glsl); 0: stepped
 const bool STEPPED = PARTS > 1 && SPINS == 0;        // one dispatch for each phase of each step
 
 uint direction;
 #include "lib/activations.glsl"
+#include "lib/masked.glsl"
 #define X_BINDING 0
-#include "lib/input.glsl"
-layout(binding = X_BINDING) readonly buffer Gates { uvec4 gates[]; };  // instead of X, without FUSED
 #define INPUT_WEIGHTS_BINDING 1
+#ifndef ROW_LANES
+#include "lib/input.glsl"
+#include "lib/input_weights.glsl"
+#endif
+layout(binding = X_BINDING) readonly buffer Gates { uvec4 gates[]; };  // instead of X, without FUSED
 #define LENGTHS_BINDING 3
 #include "lib/lengths.glsl"
+#include "lib/gates.glsl"
 layout(binding = 2) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 layout(binding = 4) readonly buffer HiddenInit { uint initial_h[]; };
 layout(binding = 5) buffer OutputSequence { uint output_sequence[]; };
@@ -58,14 +62,20 @@ uint first_row;
 uint x_start[ROWS];
 uint source;  // the state slot that dot_hidden multiplies
 
-#include "lib/dot_input.glsl"
 #define HIDDEN_VECTOR(row, vec) load_state_vec(source, row, vec)
+#ifdef ROW_LANES
+#define BLOCK_VECTOR(v, vec) load_state_vec(source, (v) * LANES + LANE, vec)
+#define BLOCK_WEIGHTS hidden_weights
+#include "lib/row_lanes.glsl"
+#else
+#include "lib/dot_input.glsl"
 #define DOT_NAME dot_hidden
 #define DOT_WEIGHTS hidden_weights
 #define DOT_ROWS ROWS
 #define DOT_LOADS HIDDEN_LOADS
 #define DOT_VECTOR HIDDEN_VECTOR
 #include "lib/dot.glsl"
+#endif
 #include "lib/ragged.glsl"
 
 // What is packed behind the recurrent weights: biases that must stay apart from the input's (the host's table of cells
@@ -74,25 +84,6 @@ real4 hidden_extra(uint which, uint unit)
 {
     uint i = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit;
     return GET_REAL4(hidden_weights, i);
-}
-
-// The input's part of the gates (at least of the phase's) for the units of a tile, by the same dot product
-void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
-{
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        uint length = lengths_of_tile[r];
-        x_start[r] = (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T
-                   + min(row_of(r), BATCH - 1) * INPUT_STRIDE_B;
-    }
-    set_input_bias(x, direction, unit);
-    dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
-}
-
-// The same, as input_projection left it
-real4 load_gates(uint step, uint r, uint unit)
-{
-    uint row = min(row_of(r), BATCH - 1);
-    return GET_REAL4(gates, (((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH + row) * UNITS + unit);
 }
 
 void store_sequence(uint time, uint r, uint unit, real h)
@@ -110,49 +101,15 @@ void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recur
     real h = cell_phase(phase, r, unit, h_slot, x, recurrent);
     if (phase + 1 == PHASES) {
         store_state(h_slot ^ 1, r, unit, h);
-        store_sequence(position_at(direction, step, lengths_of_tile[r]), r, unit, h);
+        store_sequence(position_at(direction, step, length_of(r)), r, unit, h);
     }
 }
 
-#ifdef SHUFFLE
-// An element of an array that is in registers. By an index, the array would go to memory, and compiling take seconds.
-real4 pick(real4 values[TILE], uint i)
-{
-    real4 value = values[0];
-    [[unroll]] for (uint k = 1; k < TILE; ++k) value = mix(value, values[k], bvec4(i == k));
-    return value;
-}
-#define PICK(values, i) pick(values, i)
+#ifdef ROW_LANES
+#include "lib/phase_of_rows.glsl"
 #else
-#define PICK(values, i) values[i]
+#include "lib/phase_of_units.glsl"
 #endif
-
-void run_phase(uint phase, uint step)
-{
-    source = source_slot(phase, step & 1);
-    for (uint first = first_unit; first < end_unit; first += WORKGROUP * UNITS_AT_ONCE) {
-        uint unit = first + gl_LocalInvocationID.x;
-        real4 x[TILE];
-        if (FUSED != 0) multiply_input(x, phase, step, unit);
-        real4 recurrent[TILE];
-        [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
-            real4 bias = hidden_extra(0, unit + u * WORKGROUP);
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[u * ROWS + r] = bias;
-        }
-        multiply_hidden(recurrent, first_gate(phase), end_gate(phase), unit);
-        ROW_LOOP for (uint u = 0; u < UNITS_AT_ONCE; ++u)
-            ROW_LOOP for (uint r = 0; r < ACTIVE_ROWS; ++r) {
-                uint i = u * ROWS + r;
-                uint of_row = unit + u * WORKGROUP;
-                if (of_row < HIDDEN && step < lengths_of_tile[r]) {
-                    if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, of_row);
-                    finish_phase(phase, step, of_row, r, FUSED != 0 ? PICK(x, i) : load_gates(step, r, of_row),
-                                 PICK(recurrent, i));
-                }
-            }
-    }
-    phase_barrier();
-}
 
 // The state before the first step
 void begin(bool first)
@@ -183,7 +140,7 @@ void clear(uint time)
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r)
-            if (row_of(r) < BATCH && time >= lengths_of_tile[r]) store_sequence(time, r, unit, number(0.0));
+            if (row_of(r) < BATCH && time >= length_of(r)) store_sequence(time, r, unit, number(0.0));
 }
 
 // The last valid step's state (0 for a row without steps), or what the next dispatch needs
@@ -195,12 +152,12 @@ void end()
             if (row < BATCH) {
                 if (chunk.last_step < chunk.steps) keep_state(slot_at(chunk.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
-                    real h = lengths_of_tile[r] == 0 ? number(0.0) : load_state(slot_at(chunk.steps, r), r, unit);
+                    real h = length_of(r) == 0 ? number(0.0) : load_state(slot_at(chunk.steps, r), r, unit);
                     uint i = direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H;
                     STORE_ELEMENT(output_single, i, h);
                 }
 #ifdef CELL_STATE
-                end_cell_state(chunk.last_step == chunk.steps, lengths_of_tile[r] == 0, r, row, unit);
+                end_cell_state(chunk.last_step == chunk.steps, length_of(r) == 0, r, row, unit);
 #endif
             }
         }
@@ -213,7 +170,7 @@ void main()
     direction = gl_WorkGroupID.y;
     first_row = gl_WorkGroupID.x * ROWS;
     uint tile = direction * tiles + gl_WorkGroupID.x;
-    tile_state = tile * SLOTS * ROWS * HIDDEN_VECS;
+    tile_state = tile * TILE_VECS;
     first_unit = gl_WorkGroupID.z * PART_UNITS;
     end_unit = min(first_unit + PART_UNITS, HIDDEN);
     if (!begin_grid(tile)) return;

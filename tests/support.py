@@ -41,6 +41,10 @@ SCHEDULES = {
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
     "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
+    "row lanes": Options(row_lanes=True, schedule="sequence"),
+    "row lanes chunked": Options(row_lanes=True, schedule="sequence", rows=8, chunk_steps=2, workspace_bytes=20000),
+    "row lanes stepped": Options(row_lanes=True, schedule="stepped", parts=2),
+    "row lanes persistent": Options(row_lanes=True, schedule="persistent", parts=2),
     "plain": Options(lanes=False, fused=False),
     "plain fused": Options(lanes=False, fused=True, rows=3),
     "plain in a buffer": Options(lanes=False, shared_state=False, workgroup=64),
@@ -55,8 +59,8 @@ def options(device: vkdml.Device, name: str, element: ElementType = element_type
     float64.
     """
     chosen, info = SCHEDULES[name], device.info
-    if chosen.lanes and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
-        return replace(chosen, lanes=False, workgroup=None)
+    if (chosen.lanes or chosen.row_lanes) and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
+        return replace(chosen, lanes=False, row_lanes=None, workgroup=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
 

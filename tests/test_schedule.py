@@ -28,7 +28,7 @@ SOME: Any = 2.5
 problems = st.builds(
     lambda t, b, i, h, d, lbr, element: from_desc(
         gru_desc(t, b, i, h, d, data_type=element.data_type, LinearBeforeReset=lbr), element=element),
-    st.integers(1, 3000), st.integers(1, 300), st.integers(1, 300), st.integers(1, 600), st.integers(1, 2), st.booleans(),
+    st.integers(1, 2000), st.integers(1, 200), st.integers(1, 300), st.integers(1, 600), st.integers(1, 2), st.booleans(),
     st.sampled_from(element_types.ALL))
 
 
@@ -36,8 +36,8 @@ problems = st.builds(
 @given(problems, st.sampled_from(DEVICES), st.sampled_from(list(SCHEDULES.values())))
 def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
-    if options.lanes and (problem.element.pairs or not info.subgroup_shuffle):
-        options = replace(options, lanes=None)
+    if (options.lanes or options.row_lanes) and (problem.element.pairs or not info.subgroup_shuffle):
+        options = replace(options, lanes=None, row_lanes=None)
     options = replace(options, workgroup=None)  # forced ones need not suit every device
     plan = schedule.plan(problem, info, options)
     assert plan == schedule.plan(problem, info, options)
@@ -49,7 +49,7 @@ def test_plan(problem, info, options):
         assert set(load(dispatch.kernel).constant_ids) <= set(constants)
         assert constants["WORKGROUP"] <= info.max_workgroup_invocations
         assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
-        if "PARTS" in constants:
+        if dispatch.kernel.startswith("sequence"):
             assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
             assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         assert len(dispatch.buffers) <= info.max_storage_buffers
@@ -57,7 +57,13 @@ def test_plan(problem, info, options):
             assert iterations(problem, constants, dispatch) <= 65535
         assert all(1 <= count <= info.max_workgroup_count for count in dispatch.groups)
         assert set(dispatch.writes) <= set(dispatch.buffers)
-        if dispatch.kernel.endswith("_lanes"):
+        if dispatch.kernel.endswith("_rows"):
+            assert constants["WORKGROUP"] == constants["LANES"]
+            assert constants["ROWS"] in range(constants["LANES"], 5 * constants["LANES"], constants["LANES"])
+            assert constants["BLOCK_COLUMNS"] in range(16, 257, 16)
+            columns = constants["HIDDEN_LOADS" if "HAS_SINGLE" in load(dispatch.kernel).constant_ids else "INPUT_LOADS"]
+            assert columns * problem.element.vecs_per_load * 4 % constants["BLOCK_COLUMNS"] == 0
+        if dispatch.kernel.endswith(("_lanes", "_rows")):
             assert constants["WORKGROUP"] % constants["LANES"] == 0
             assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load % constants["LANES"] == 0
         if dispatch.kernel.startswith("sequence") and constants["SHARED_STATE"]:
@@ -69,8 +75,19 @@ def test_plan(problem, info, options):
     assert (plan.gave_up is not None) == bool(plan.fallback)
 
 
+def iterations_of_rows(problem, constants, columns, units, of_unit):
+    """Of the row_lanes kernels' products. of_unit: with what follows the last block's."""
+    blocks = columns * problem.element.vecs_per_load * 4 // constants["BLOCK_COLUMNS"]
+    vectors = constants["ROWS"] // constants["LANES"]
+    of_block = constants["BLOCK_COLUMNS"] // 16 * (vectors * 6 + 1) + units * (len(problem.cell.gates) + 3) + 2
+    return blocks * of_block + units * of_unit + 1
+
+
 def iterations(problem, constants, dispatch):
     """Of all loops of an invocation, each with its last check, as llvmpipe counts them; more than it may be, never less."""
+    rows_kernel = dispatch.kernel.endswith("_rows")
+    if rows_kernel and dispatch.kernel.startswith("input_projection"):
+        return iterations_of_rows(problem, constants, constants["INPUT_LOADS"], constants["PART_UNITS"], 0) + constants["ROWS"] + 1
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
     of_block = per_block // constants["LOADS_IN_LINE"] + 2 if constants["LANES"] > 1 else 1  # dot.glsl: of one load, no inner loop
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
@@ -85,7 +102,11 @@ def iterations(problem, constants, dispatch):
     meetings = 32 + 1 if constants["SPINS"] else 0
     cleared = units * (constants["ROWS"] + 1) + 1 if constants["HAS_LENGTHS"] else 0
     steps = dispatch.push[1] - dispatch.push[0]
-    of_step = phases * (unit_tiles * (hidden + inputs * constants["FUSED"] + tile) + meetings + 1) + cleared + 1
+    of_phase = unit_tiles * (hidden + inputs * constants["FUSED"] + tile)
+    if rows_kernel:
+        of_phase = iterations_of_rows(problem, constants, constants["HIDDEN_LOADS"], constants["PART_UNITS"],
+                                      constants["ROWS"] // constants["LANES"] + 2)
+    of_step = phases * (of_phase + meetings + 1) + cleared + 1
     return steps * of_step + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + 2 * (units + 1) * (constants["ROWS"] + 1)
 
 
@@ -97,8 +118,10 @@ def check_chunks(problem, dispatches):
         if dispatch.kernel.startswith("input_projection"):
             assert (first, gates_step) == (projected, projected)
             projected, gates_first = last, first
-            rows = dispatch.groups[1] * dispatch.constants["ROWS"]
-            assert rows >= (last - first) * problem.batch
+            tiles, rows = (last - first) * problem.batch, dispatch.constants["ROWS"]
+            if dispatch.kernel.endswith("_rows"):  # a step's each
+                tiles = (last - first) * -(-problem.batch // rows) * rows
+            assert dispatch.groups[1] * rows >= tiles
             continue
         constants = dispatch.constants
         if not constants["FUSED"] and last:

@@ -16,8 +16,9 @@ from pathlib import Path
 SHADERS = Path(__file__).resolve().parent.parent / "shaders"
 CELLS = ("gru", "lstm", "rnn")
 
-# Variants. lanes: values pass round a subgroup (lib/lanes.glsl). pairs: float64 as pairs of floats (lib/pairs.glsl).
-LANES, PAIRS = {"_lanes": ["SHUFFLE"]}, {"_pairs": ["PAIRS"]}
+# Variants. lanes: values pass round a subgroup (lib/lanes.glsl). rows: and its invocations hold rows, not units
+# (lib/row_lanes.glsl). pairs: float64 as pairs of floats (lib/pairs.glsl).
+LANES, ROWS, PAIRS = {"_lanes": ["SHUFFLE"]}, {"_rows": ["SHUFFLE", "ROW_LANES"]}, {"_pairs": ["PAIRS"]}
 PLAIN: dict[str, list[str]] = {"": []}
 
 # kernel: (source, macros)
@@ -26,8 +27,8 @@ KERNELS: dict[str, tuple[str, list[str]]] = {
     for name, source, macros, variants in (
         ("pack", "pack.comp", [], PLAIN | PAIRS),
         ("elementwise", "elementwise.comp", [], PLAIN | PAIRS),
-        ("input_projection", "input_projection.comp", [], PLAIN | LANES | PAIRS),
-        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | PAIRS) for cell in CELLS),
+        ("input_projection", "input_projection.comp", [], PLAIN | LANES | ROWS | PAIRS),
+        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | ROWS | PAIRS) for cell in CELLS),
     )
     for suffix, variant in variants.items()
 }

@@ -1,12 +1,9 @@
-// dot_input: products of ROWS rows of X, which start at x_start, with the packed input weights. The packed biases stand
-// behind the weights. Bind INPUT_WEIGHTS_BINDING before including.
-layout(binding = INPUT_WEIGHTS_BINDING) readonly buffer InputWeights { uvec4 input_weights[]; };
+// dot_input: products of ROWS rows of X, which start at x_start, with the packed input weights (input_weights.glsl).
 
 void set_input_bias(out real4 acc[TILE], uint direction, uint unit)
 {
     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
-        uint i = DIRECTIONS * INPUT_LOADS * GATES * UNITS + direction * UNITS + unit + u * WORKGROUP;
-        real4 bias = GET_REAL4(input_weights, i);
+        real4 bias = input_bias(direction, unit + u * WORKGROUP);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) acc[u * ROWS + r] = bias;
     }
 }

@@ -14,7 +14,7 @@ shared uint shared_arrivals;
 bool begin_grid(uint tile)
 {
     if (SPINS == 0) return true;
-    grid_start = gl_NumWorkGroups.x * gl_NumWorkGroups.y * SLOTS * ROWS * HIDDEN_VECS * REAL4_WORDS;
+    grid_start = gl_NumWorkGroups.x * gl_NumWorkGroups.y * TILE_VECS * REAL4_WORDS;
     tile_words = grid_start + 1 + tile * 2;
     arrivals = spins = 0;
     return atomicOr(grid_words[grid_start], 0) == 0;

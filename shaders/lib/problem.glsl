@@ -2,7 +2,7 @@
 // and reads their ids out of the SPIR-V. Strides count elements.
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;      // invocations in a workgroup
-layout(constant_id = 2) const uint ROWS = 1;           // rows that one invocation computes for each weight it loads
+layout(constant_id = 2) const uint ROWS = 1;           // rows of a tile, which share each weight that is loaded
 layout(constant_id = 1) const uint UNITS_AT_ONCE = 1;  // units that one invocation computes for each h or x it loads
 layout(constant_id = 4) const uint BATCH = 1;
 layout(constant_id = 5) const uint INPUTS = 1;         // input size, I
@@ -23,7 +23,12 @@ layout(constant_id = 17) const uint INPUT_STRIDE_I = 0;
 #include "elements.glsl"
 #include "weights.glsl"
 #include "lanes.glsl"
+#ifdef ROW_LANES
+const uint TILE = ROWS / LANES;  // rows of an invocation (row_lanes.glsl)
+#else
 const uint TILE = UNITS_AT_ONCE * ROWS;
+#endif
+layout(constant_id = 66) const uint PART_UNITS = 1;  // units of a workgroup, whole tiles of units
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 
 // This dispatch runs the steps [first_step, last_step) of the time loop; stepped, one phase of a step.

@@ -2,7 +2,7 @@
 // a tile's first ones, and once half of them have finished, products are computed for the other half only.
 uint lengths_of_tile[ROWS];
 
-#ifdef SHUFFLE
+#if defined(SHUFFLE) && !defined(ROW_LANES)
 #define ACTIVE_ROWS active_rows
 uint active_rows;  // the first ones, which have the step in hand
 uint rows_of_tile[ROWS];
@@ -45,9 +45,6 @@ const uint HALF_ROWS = (ROWS + 1) / 2;
 #define DOT_VECTOR HIDDEN_VECTOR
 #include "dot.glsl"
 
-// Drivers that mask invocations instead of branching run both sides of an if, but a loop only as often as it says.
-#define ONCE_IF(condition) for (uint once = 0; once < uint(condition); ++once)
-
 void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
 {
     uint start = direction * HIDDEN_LOADS * GATES * UNITS;
@@ -64,7 +61,7 @@ void begin_rows(out uint steps, out uint shortest)
 {
     steps = 0;
     shortest = chunk.steps;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
         uint length = row_length(first_row + r);
         lengths_of_tile[r] = length;
         steps = max(steps, length);
@@ -74,11 +71,20 @@ void begin_rows(out uint steps, out uint shortest)
 
 void drop_finished_rows(uint step) {}
 
+#ifndef ROW_LANES
 void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
 {
     dot_hidden(acc, direction * HIDDEN_LOADS * GATES * UNITS, first_gate, end_gate, unit);
 }
 #endif
+#endif
+
+// Of a row of the tile; 0 past the batch
+uint length_of(uint r)
+{
+    if (HAS_LENGTHS != 0) return lengths_of_tile[r];
+    return BATCH % ROWS == 0 || first_row + r < BATCH ? chunk.steps : 0;
+}
 
 // Where a row's h is before a step; a finished row keeps its last one
-uint slot_at(uint step, uint r) { return min(step, lengths_of_tile[r]) & 1; }
+uint slot_at(uint step, uint r) { return min(step, length_of(r)) & 1; }

@@ -1,4 +1,5 @@
-// What a tile of ROWS batch rows keeps from phase to phase and step to step: SLOTS vectors a row, each HIDDEN_VECS real4s.
+// What a tile of ROWS batch rows keeps from phase to phase and step to step: SLOTS vectors a row, each HIDDEN_VECS real4s, row
+// after row, or, with ROW_LANES, the rows' real4s beside each other, as the invocations of a subgroup take them.
 // Slots 0 and 1 hold h, of even and of odd steps; the cell names the others. It lives in a buffer, or, with SHARED_STATE
 // (not in the *_lanes kernels), in shared memory, and goes to the buffer only between dispatches.
 #extension GL_KHR_memory_scope_semantics : require
@@ -6,8 +7,18 @@ layout(constant_id = 130) const uint SLOTS = 2;
 layout(constant_id = 131) const uint SHARED_STATE = 0;
 layout(binding = STATE_BINDING) coherent buffer State { vec4 state_vecs[]; };
 
+#ifdef ROW_LANES
+const uint SUMS_VECS = GATES * LANES * HIDDEN_VECS * 4;  // behind the slots (phase_of_rows.glsl)
+#else
+const uint SUMS_VECS = 0;
+#endif
+const uint TILE_VECS = SLOTS * ROWS * HIDDEN_VECS + SUMS_VECS;
 uint tile_state;  // where the tile's state starts in the buffer, in real4s
-uint state_vec(uint slot, uint row) { return (slot * ROWS + row) * HIDDEN_VECS; }
+#ifdef ROW_LANES
+uint state_vec(uint slot, uint row, uint vec) { return (slot * HIDDEN_VECS + vec) * ROWS + row; }
+#else
+uint state_vec(uint slot, uint row, uint vec) { return (slot * ROWS + row) * HIDDEN_VECS + vec; }
+#endif
 
 #ifdef SHUFFLE
 const bool IN_SHARED = false;
@@ -37,42 +48,42 @@ real4 load_state_vec(uint slot, uint row, uint vec)
 #ifndef SHUFFLE
     if (IN_SHARED) {
         real4 v;
-        uint i = (state_vec(slot, row) + vec) * 4;
+        uint i = state_vec(slot, row, vec) * 4;
         [[unroll]] for (uint c = 0; c < 4; ++c) set_component(v, c, shared_state[i + c]);
         return v;
     }
 #endif
-    return get_vec(tile_state + state_vec(slot, row) + vec);
+    return get_vec(tile_state + state_vec(slot, row, vec));
 }
 
 real load_state(uint slot, uint row, uint unit)
 {
 #ifndef SHUFFLE
-    if (IN_SHARED) return shared_state[state_vec(slot, row) * 4 + unit];
+    if (IN_SHARED) return shared_state[state_vec(slot, row, 0) * 4 + unit];
 #endif
-    return get_component(tile_state + state_vec(slot, row) + unit / 4, unit % 4);
+    return get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4);
 }
 
 void store_state(uint slot, uint row, uint unit, real value)
 {
 #ifndef SHUFFLE
     if (IN_SHARED) {
-        shared_state[state_vec(slot, row) * 4 + unit] = value;
+        shared_state[state_vec(slot, row, 0) * 4 + unit] = value;
         return;
     }
 #endif
-    put_component(tile_state + state_vec(slot, row) + unit / 4, unit % 4, value);
+    put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, value);
 }
 
 // Between dispatches, for the slots that outlive one.
 void fetch_state(uint slot, uint row, uint unit)
 {
-    if (IN_SHARED) store_state(slot, row, unit, get_component(tile_state + state_vec(slot, row) + unit / 4, unit % 4));
+    if (IN_SHARED) store_state(slot, row, unit, get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4));
 }
 
 void keep_state(uint slot, uint row, uint unit)
 {
-    if (IN_SHARED) put_component(tile_state + state_vec(slot, row) + unit / 4, unit % 4, load_state(slot, row, unit));
+    if (IN_SHARED) put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, load_state(slot, row, unit));
 }
 
 // All invocations of the workgroup see what any of them stored before. One subgroup needs less than a workgroup of several:

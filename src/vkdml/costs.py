@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .plans import ceil_div
 from .problem import Problem
-from .tiling import PERSISTENT, STEPPED, Tiling, loads_per_block
+from .tiling import PERSISTENT, STEPPED, Tiling, block_columns, blocks, loads_per_block, projection_tiles
 from .vulkan import DeviceInfo
 
 
@@ -19,7 +19,8 @@ class Rates:
     """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row.
     gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
     dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
-    small problems small where drivers compile slowly.
+    small problems small where drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the
+    row_lanes kernels; 0 where they are not worth trying.
     """
 
     load: float
@@ -28,11 +29,13 @@ class Rates:
     meeting: float
     submission: float
     compiling: float = 0.0
+    row_product: float = 0.0
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
 
 
 _RATES = {
-    "llvmpipe": Rates(load=25e-9, product=2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6),
+    "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6,
+                      row_product=0.3e-9),
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
                                 compiling=20e-6, in_line=True),
 }
@@ -42,6 +45,9 @@ _GPU_WORKERS = 256  # subgroups that run side by side
 _WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
+# The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math, which has no loads of `gates`,
+# beside that of others; and their compiling (2 to 3 s), its share of each execution
+_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-3
 
 
 def rates(info: DeviceInfo) -> Rates:
@@ -55,8 +61,11 @@ def workers(info: DeviceInfo) -> int:
 
 def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps: int) -> float:
     """Of input_projection for so many time steps."""
-    tiles = ceil_div(steps * problem.batch, tiling.projection_rows) * problem.directions
+    tiles = projection_tiles(problem, tiling, steps) * problem.directions
     unit_tiles = tiling.units // (tiling.workgroup * tiling.units_at_once)
+    if tiling.row_lanes:
+        of_part = _row_lanes_seconds(problem, info, tiling, problem.input_size, tiling.projection_units)
+        return _spread(info, tiling, tiles * ceil_div(tiling.units, tiling.projection_units), of_part)
     of_tile = _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.projection_rows)
     of_tile += tiling.projection_rows * tiling.units_at_once * rates(info).load  # stores of `gates`
     return _spread(info, tiling, tiles * unit_tiles, of_tile)
@@ -65,19 +74,42 @@ def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps
 def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of one time step."""
     rate = rates(info)
-    of_tile = _dot_seconds(problem, info, tiling, tiling.hidden_loads, tiling.rows)
-    of_tile += tiling.rows * tiling.units_at_once * rate.gate_math
-    if tiling.fused:
-        of_tile += _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.rows)
-    else:
-        of_tile += tiling.rows * tiling.units_at_once * rate.load  # of `gates`
-    of_part = tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
+    of_part = _row_lanes_part(problem, info, tiling) if tiling.row_lanes else _part(problem, info, tiling)
     seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
     if tiling.schedule == PERSISTENT:
         seconds = _WAITING * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
         seconds += problem.loop.phases * rate.submission
     return seconds
+
+
+def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
+    """Of a part's subgroup in a time step."""
+    rate = rates(info)
+    of_tile = _dot_seconds(problem, info, tiling, tiling.hidden_loads, tiling.rows)
+    of_tile += tiling.rows * tiling.units_at_once * rate.gate_math
+    if tiling.fused:
+        of_tile += _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.rows)
+    else:
+        of_tile += tiling.rows * tiling.units_at_once * rate.load  # of `gates`
+    return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
+
+
+def _row_lanes_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
+    """The same, of a subgroup of rows."""
+    rate, vectors = rates(info), tiling.rows // tiling.lanes
+    products = _row_lanes_seconds(problem, info, tiling, problem.hidden, tiling.part_units)
+    of_unit = vectors * _ROW_LANES_GATE_MATH * rate.gate_math + 2 * len(problem.cell.gates) * rate.load
+    return problem.loop.phases * products + tiling.part_units * of_unit
+
+
+def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, columns: int, units: int) -> float:
+    """Of a subgroup's products of its rows with all gates' weights of so many units, block by block."""
+    rate, vectors, gates = rates(info), tiling.rows // tiling.lanes, len(problem.cell.gates)
+    width, count = block_columns(problem, columns, tiling.lanes), blocks(columns)
+    of_block = vectors * width * (_ROW_LANES_STORE + rate.load / 4)
+    loads = width / (4 * problem.element.vecs_per_load * tiling.lanes) + (1 if count == 1 else 2)  # weights, and sums
+    return count * (of_block + units * gates * (width * vectors * rate.row_product + loads * rate.load))
 
 
 def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
@@ -89,6 +121,8 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
         total += dispatches * _LATE_START
+    if tiling.row_lanes:
+        total += _ROW_LANES_COMPILING
     return total + dispatches * rates(info).submission + tiling.rows * tiling.units_at_once * rates(info).compiling
 
 

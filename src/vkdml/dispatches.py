@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name, power_of_two
 from .problem import Problem
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, SEQUENCE, STATE, STEPPED, Tiling
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, SEQUENCE, STATE, STEPPED, Tiling, block_columns, projection_tiles
 from .vulkan import DeviceInfo
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
@@ -22,7 +22,7 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
     constants = {
         "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "HIDDEN": problem.hidden, "UNITS": tiling.units, "COLUMNS": columns, "COLUMN_LOADS": column_loads,
-        "ELEMENT": problem.element.shader_id,
+        "ELEMENT": problem.element.shader_id, "BY_UNITS": int(tiling.row_lanes),
         "HAS_BIAS": int(problem.has("BiasTensor")), "IS_RECURRENT": int(recurrent), "SPLIT_BIAS": problem.loop.split_bias,
         "PEEPHOLES": problem.cell.peepholes if peephole != NONE else 0,
         **_strides(problem, field, "WEIGHT", (1, 2, 3), ("D", "ROW", "COLUMN")),
@@ -54,16 +54,16 @@ def _chunks(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Dispatch:
     rows = tiling.projection_rows
-    tiles = ceil_div((last - first) * problem.batch, rows)
+    tiles = projection_tiles(problem, tiling, last - first)
     if power_of_two(tiles) <= _WORKGROUPS_EVERYWHERE:
         tiles = power_of_two(tiles)  # so that sequences of like lengths can share a pipeline; those too many end at once
     tiling = replace(tiling, schedule=SEQUENCE, parts=1, spins=0)  # the loop's; a plan and its fallback share this pipeline
     return Dispatch(
-        kernel=kernel_name("input_projection", problem, tiling.lanes),
-        constants=_constants(problem, tiling) | {"ROWS": rows},
+        kernel=kernel_name("input_projection", problem, tiling.lanes, tiling.row_lanes),
+        constants=_constants(problem, tiling, problem.input_size) | {"ROWS": rows, "PART_UNITS": tiling.projection_units},
         buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
         writes=(GATES,),
-        groups=(tiling.units // (tiling.workgroup * tiling.units_at_once), tiles, problem.directions),
+        groups=(ceil_div(tiling.units, tiling.projection_units), tiles, problem.directions),
         push=(first, last, 0, first, problem.steps),
     )
 
@@ -74,9 +74,9 @@ def _sequence(problem: Problem, tiling: Tiling) -> Callable[..., Dispatch]:
         "SequenceLengthsTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"))
     cell_state = [_given(problem, field) for field in ("CellMemInitTensor", "OutputCellSingleTensor")
                   if field in problem.tensors]
-    constants = _constants(problem, tiling)
+    constants = _constants(problem, tiling, problem.hidden)
     return lambda *push: Dispatch(
-        kernel=kernel_name(f"sequence_{problem.cell.kernel}", problem, tiling.lanes),
+        kernel=kernel_name(f"sequence_{problem.cell.kernel}", problem, tiling.lanes, tiling.row_lanes),
         constants=constants,
         buffers=("InputTensor" if tiling.fused else GATES, PACKED_INPUT if tiling.fused else NONE, PACKED_HIDDEN, lengths,
                  hidden_init, *outputs, STATE, *cell_state),
@@ -86,11 +86,12 @@ def _sequence(problem: Problem, tiling: Tiling) -> Callable[..., Dispatch]:
     )
 
 
-def _constants(problem: Problem, tiling: Tiling) -> dict[str, int]:
-    """The specialization of the time loop's kernels, by the names in shaders/."""
+def _constants(problem: Problem, tiling: Tiling, columns: int) -> dict[str, int]:
+    """The specialization of the time loop's kernels, by the names in shaders/. columns: of what a kernel multiplies."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows,
         "UNITS_AT_ONCE": tiling.units_at_once, "LOADS_IN_LINE": tiling.loads_in_line,
+        "BLOCK_COLUMNS": block_columns(problem, columns, tiling.lanes),
         "PARTS": tiling.parts, "PART_UNITS": tiling.part_units, "SPINS": tiling.spins,
         "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,
         "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),

@@ -34,12 +34,14 @@ from .tiling import (
     STEPPED,
     Tiling,
     chunk_iterations,
+    fits_rows,
     gates_bytes,
     loads,
     loads_per_block,
     most_iterations,
     most_spins,
     projection_iterations,
+    projection_tiles,
     state_bytes,
     step_iterations,
 )
@@ -50,6 +52,7 @@ WORKSPACE_BYTES = 256 * 2**20
 _SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what runs for seconds
 # Rows that share each loaded weight. More rows, fewer loads; with more than these, compiling takes long.
 _MOST_ROWS = {True: 16, False: 8}
+_MOST_VECTORS = 4  # rows of each invocation in the row_lanes kernels
 _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs more than loads, and unrolling takes long
 # Where products are compiled in line, which takes long: rows times units at most, and pairs of a step and a row for which
 # the projection's tile gets one more
@@ -66,7 +69,8 @@ class Options:
     """What to force instead of what the plan would choose; None leaves the choice. For tests and measurements.
 
     schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent). fused: multiply the
-    input in the loop. lanes: use the subgroup-shuffle kernels. rows: batch rows of a tile. units_at_once: units that an
+    input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose
+    invocations hold rows, whole subgroups of them, and not units. rows: batch rows of a tile. units_at_once: units that an
     invocation computes together. workgroup: invocations (a multiple of the subgroup size with lanes). shared_state: keep h in
     shared memory (not with lanes or parts). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the
     memory for the input's part of the gates; more time steps than fit go through in chunks.
@@ -76,6 +80,7 @@ class Options:
     parts: int | None = None
     fused: bool | None = None
     lanes: bool | None = None
+    row_lanes: bool | None = None
     rows: int | None = None
     units_at_once: int | None = None
     workgroup: int | None = None
@@ -95,8 +100,8 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Pl
         internal=internal,
     )
     if tiling.schedule == PERSISTENT:
-        alone = _in_chunks(problem, info, options, replace(tiling, schedule=SEQUENCE, parts=1, spins=0))
-        built = replace(built, fallback=time_loop(problem, alone), is_forced=options.schedule is not None,
+        fallback = time_loop(problem, _fallbacks(problem, info, options, tiling)[0])
+        built = replace(built, fallback=fallback, is_forced=options.schedule is not None,
                         gave_up=(STATE, internal[STATE] // 4 - tiling.grid_words(problem)))
     check_limits(problem, info, built)
     return built
@@ -106,28 +111,52 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     """All that the options allow and the device can run. Raises InvalidArgumentError if there is none."""
     _check_options(options)
     lanes = _choose_lanes(problem, info, options)
-    rows = [options.rows] if options.rows else _distinct_rows(problem, info)
-    at_once = [options.units_at_once] if options.units_at_once else [2, 1] if lanes > 1 else [1]
     found = []
-    for schedule, fused, row_count, units_at_once in product([options.schedule] if options.schedule else SCHEDULES,
-                                                             [False, True], rows, at_once):
-        parts = _choose_parts(problem, info, options, schedule, row_count, ceil_div(problem.hidden, lanes * units_at_once))
+    for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, _shapes(problem, info, options, lanes)):
+        unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
+        parts = _choose_parts(problem, info, options, schedule, shape["rows"], unit_tiles)
         if parts:
-            tiling = _tile(problem, info, options, lanes, schedule=schedule, fused=fused, rows=row_count, parts=parts,
-                           units_at_once=units_at_once)
-            if tiling:
+            tiling = _tile(problem, info, options, lanes, schedule=schedule, parts=parts, **shape)
+            if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
     if not found:
         raise InvalidArgumentError(problem.operator, "sizes", f"H = {problem.hidden}, I = {problem.input_size}",
                                    f"ones that {info.name} can loop over in one dispatch")
-    return [tiling for tiling in found if tiling.fused == options.fused] or found
+    for name in ("row_lanes", "fused"):  # where they can be had
+        found = [tiling for tiling in found if getattr(tiling, name) == getattr(options, name)] or found
+    return found
+
+
+def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
+    """What can run instead of a persistent tiling with the same weights, the fastest first."""
+    others = [replace(tiling, schedule=SEQUENCE, parts=1, spins=0)]
+    if tiling.row_lanes and _can_be_stepped(problem):
+        others.append(replace(tiling, schedule=STEPPED, spins=0))
+    return sorted((_in_chunks(problem, info, options, other) for other in others
+                   if _steps_by_iterations(problem, info, other) >= 1),
+                  key=lambda other: costs.seconds(problem, info, other))
+
+
+def _shapes(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> list[dict[str, Any]]:
+    """What tiles may look like."""
+    rows = [options.rows] if options.rows else _distinct_rows(problem, _most_rows(problem, info))
+    at_once = [options.units_at_once] if options.units_at_once else [2, 1] if lanes > 1 else [1]
+    shapes = [{"fused": fused, "rows": of_tile, "units_at_once": units}
+              for fused, of_tile, units in product([False, True], rows, at_once)]
+    worth_trying = costs.rates(info).row_product > 0 if options.row_lanes is None else options.row_lanes
+    if worth_trying and lanes > 1 and fits_rows(problem, lanes):
+        vectors = {ceil_div(of_tile, lanes) for of_tile in ([options.rows] if options.rows else
+                                                            _distinct_rows(problem, _MOST_VECTORS * lanes))}
+        shapes += [{"fused": False, "rows": lanes * count, "units_at_once": 1, "row_lanes": True}
+                   for count in sorted(vectors) if count <= _MOST_VECTORS]
+    return shapes
 
 
 def _check_options(options: Options) -> None:
     if options.schedule not in (None, *SCHEDULES):
         raise InvalidArgumentError("compile_operator", "options.schedule", repr(options.schedule),
                                    "one of " + ", ".join(SCHEDULES))
-    for name in ("lanes", "fused", "shared_state"):
+    for name in ("lanes", "row_lanes", "fused", "shared_state"):
         value = getattr(options, name)
         if value not in (None, False, True):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), "True, False or None")
@@ -145,16 +174,16 @@ def _choose_lanes(problem: Problem, info: DeviceInfo, options: Options) -> int:
     memory faster, and may run a subgroup with fewer invocations than it reports (Intel does).
     """
     possible = info.subgroup_shuffle and info.subgroup_size > 1 and not problem.element.pairs
-    wanted = info.is_cpu if options.lanes is None else options.lanes
-    if options.lanes and not possible:
-        raise InvalidArgumentError("compile_operator", "options.lanes", f"{problem.element.name} on {info.name}",
-                                   "a device that has subgroup shuffles, and another type than float64")
+    forced = options.lanes or options.row_lanes
+    wanted = forced or (info.is_cpu if options.lanes is None else False)
+    if forced and not possible:
+        raise InvalidArgumentError("compile_operator", "options.lanes" if options.lanes else "options.row_lanes",
+                                   f"{problem.element.name} on {info.name}", "a device that has subgroup shuffles, and another type than float64")
     return info.subgroup_size if wanted and possible else 1
 
 
-def _distinct_rows(problem: Problem, info: DeviceInfo) -> list[int]:
+def _distinct_rows(problem: Problem, most: int) -> list[int]:
     """Rows of a tile that share the batch out evenly."""
-    most = _most_rows(problem, info)
     return sorted({ceil_div(problem.batch, ceil_div(problem.batch, rows)) for rows in range(1, most + 1)})
 
 
@@ -167,8 +196,7 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
     if schedule == SEQUENCE:
         return 1
     forced = options.schedule == schedule
-    few = problem.steps * problem.loop.phases <= _MOST_STEPS_RECORDED
-    if not (forced or (few if schedule == STEPPED else info.driver in _RUNS_SIDE_BY_SIDE)):
+    if not (forced or (_can_be_stepped(problem) if schedule == STEPPED else info.driver in _RUNS_SIDE_BY_SIDE)):
         return 0
     if options.parts:
         return options.parts
@@ -178,31 +206,48 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
     return max(parts, 2) if forced else parts if parts > 1 else 0
 
 
+def _can_be_stepped(problem: Problem) -> bool:
+    return problem.steps * problem.loop.phases <= _MOST_STEPS_RECORDED
+
+
 def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
     """The tiling with the first workgroup that has loop iterations enough for a step."""
-    projection_rows = min(_most_rows(problem, info), problem.batch * problem.steps)
+    row_lanes = chosen.get("row_lanes", False)
+    projection_rows = chosen["rows"] if row_lanes else min(_most_rows(problem, info), problem.batch * problem.steps)
     if costs.rates(info).in_line:
         most_rows = _MOST_IN_LINE // chosen["units_at_once"]
         if chosen["rows"] > most_rows and options.rows is None:
             return None
         projection_rows = min(most_rows, ceil_div(problem.batch * problem.steps, _PAIRS_FOR_A_ROW))
-    input_loads, hidden_loads = (loads(problem, size, lanes) for size in (problem.input_size, problem.hidden))
+    input_loads, hidden_loads = (loads(problem, size, lanes, row_lanes) for size in (problem.input_size, problem.hidden))
     for workgroup, in_line in _workgroups(problem, info, options, lanes):
-        units = round_up(problem.hidden, workgroup * chosen["units_at_once"])
+        if row_lanes and workgroup != lanes:
+            return None
+        tile_units = workgroup * chosen["units_at_once"]
+        units = round_up(problem.hidden, tile_units)
         state = state_bytes(problem, chosen["rows"], hidden_loads)
         fits = lanes == 1 and chosen["schedule"] == SEQUENCE and state <= info.max_shared_memory
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         input_loads=input_loads, hidden_loads=hidden_loads,
-                        projection_rows=projection_rows,
+                        projection_rows=projection_rows, projection_units=units if row_lanes else tile_units,
                         spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0,
                         shared_state=fits and options.shared_state is not False)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
+        if row_lanes:
+            tiling = _with_projection(problem, info, tiling)
         if not tiling.fused and (projection_iterations(problem, tiling) > most_iterations(info)
-                                 or gates_bytes(problem, units) > _largest_gates(info, options)):
+                                 or gates_bytes(problem, tiling) > _largest_gates(info, options)):
             return None
         return _in_chunks(problem, info, options, tiling)
     return None
+
+
+def _with_projection(problem: Problem, info: DeviceInfo, tiling: Tiling) -> Tiling:
+    """A tiling of row_lanes with as many units in a workgroup of input_projection as it has loop iterations for."""
+    while projection_iterations(problem, tiling) > most_iterations(info) and tiling.projection_units > tiling.lanes:
+        tiling = replace(tiling, projection_units=ceil_div(tiling.projection_units, 2))
+    return tiling
 
 
 def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> Iterator[tuple[int, int]]:
@@ -237,7 +282,7 @@ def _in_chunks(problem: Problem, info: DeviceInfo, options: Options, tiling: Til
         chunk_steps = 1
     gates_steps = 0
     if not tiling.fused:
-        gates_steps = min(problem.steps, _largest_gates(info, options) // gates_bytes(problem, tiling.units),
-                          info.max_workgroup_count * tiling.projection_rows // problem.batch,
+        gates_steps = min(problem.steps, _largest_gates(info, options) // gates_bytes(problem, tiling),
+                          info.max_workgroup_count // projection_tiles(problem, tiling, 1),
                           int(_SUBMISSION_SECONDS / costs.projection_seconds(problem, info, tiling, 1)))
     return replace(tiling, chunk_steps=max(1, chunk_steps), gates_steps=max(not tiling.fused, gates_steps))

@@ -19,6 +19,7 @@ _SPINS = {"llvmpipe": 12000}
 _OTHER_SPINS = 100_000
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
 _QUICK_SPINS = 32       # of a barrier there
+_ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shaders/lib/row_lanes.glsl, and of all
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class Tiling:
     """One way to run a problem.
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
+    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl).
     parts: workgroups that share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's
-    loads, how many the code has in line. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
+    loads, how many the code has in line. projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
     input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X
     or h, whole blocks of `lanes` vec4s.
     """
@@ -45,7 +47,9 @@ class Tiling:
     input_loads: int
     hidden_loads: int
     spins: int = 0
+    row_lanes: bool = False
     projection_rows: int = 1
+    projection_units: int = 0
     chunk_steps: int = 1
     gates_steps: int = 0
 
@@ -63,13 +67,14 @@ class Tiling:
         gates, real4 = len(problem.cell.gates), problem.element.real4_bytes
         has_peephole = problem.has("PeepholeTensor")
         tiles = problem.directions * self.tiles(problem)
+        of_tile = state_bytes(problem, self.rows, self.hidden_loads) + sums_bytes(problem, self)
         sizes = {
             PACKED_INPUT: problem.directions * self.units * (self.input_loads * gates + 1) * real4,
             PACKED_HIDDEN: problem.directions * self.units * (self.hidden_loads * gates + 1 + has_peephole) * real4,
-            STATE: tiles * state_bytes(problem, self.rows, self.hidden_loads) + self.grid_words(problem) * 4,
+            STATE: tiles * of_tile + self.grid_words(problem) * 4,
         }
         if not self.fused:
-            sizes[GATES] = self.gates_steps * gates_bytes(problem, self.units)
+            sizes[GATES] = self.gates_steps * gates_bytes(problem, self)
         return sizes
 
     def grid_words(self, problem: Problem) -> int:
@@ -77,9 +82,17 @@ class Tiling:
         return 1 + 2 * problem.directions * self.tiles(problem) if self.schedule == PERSISTENT else 0
 
 
-def gates_bytes(problem: Problem, units: int) -> int:
+def gates_bytes(problem: Problem, tiling: Tiling) -> int:
     """Bytes of `gates` for one time step."""
-    return problem.directions * problem.batch * units * problem.element.real4_bytes
+    of_unit = problem.batch
+    if tiling.row_lanes:
+        of_unit = tiling.tiles(problem) * len(problem.cell.gates) * tiling.lanes
+    return problem.directions * tiling.units * of_unit * problem.element.real4_bytes
+
+
+def projection_tiles(problem: Problem, tiling: Tiling, steps: int) -> int:
+    """Tiles of input_projection for so many time steps."""
+    return steps * tiling.tiles(problem) if tiling.row_lanes else ceil_div(steps * problem.batch, tiling.projection_rows)
 
 
 def state_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
@@ -87,13 +100,37 @@ def state_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
     return problem.loop.slots * rows * hidden_loads * problem.element.vecs_per_load * problem.element.real4_bytes
 
 
+def sums_bytes(problem: Problem, tiling: Tiling) -> int:
+    """Bytes behind it of the sums between blocks, in row_lanes."""
+    columns = tiling.hidden_loads * problem.element.vecs_per_load * 4
+    return columns * len(problem.cell.gates) * tiling.lanes * problem.element.real4_bytes if tiling.row_lanes else 0
+
+
 def loads_per_block(problem: Problem, lanes: int) -> int:
     return max(1, lanes // problem.element.vecs_per_load)
 
 
-def loads(problem: Problem, columns: int, lanes: int) -> int:
+def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool) -> int:
     """Loads of weights for a row of so many columns."""
+    if row_lanes:
+        return blocks(columns) * block_columns(problem, columns, lanes) // (4 * problem.element.vecs_per_load)
     return round_up(ceil_div(columns, 4 * problem.element.vecs_per_load), loads_per_block(problem, lanes))
+
+
+def fits_rows(problem: Problem, lanes: int) -> bool:
+    """Whether a subgroup's load of weights is not wider than a block of the row_lanes kernels may be."""
+    return 4 * problem.element.vecs_per_load * lanes <= _MOST_BLOCK_COLUMNS
+
+
+def blocks(columns: int) -> int:
+    """Blocks of columns that the row_lanes kernels multiply in line."""
+    return ceil_div(columns, _MOST_BLOCK_COLUMNS)
+
+
+def block_columns(problem: Problem, columns: int, lanes: int) -> int:
+    """Columns of such a block: whole loads of a subgroup, and whole arrays."""
+    of_loads = max(4 * problem.element.vecs_per_load * lanes, _ARRAY_COLUMNS)
+    return round_up(ceil_div(columns, blocks(columns)), of_loads)
 
 
 def most_iterations(info: DeviceInfo) -> int:
@@ -107,21 +144,36 @@ def most_spins(info: DeviceInfo) -> int:
 
 
 def projection_iterations(problem: Problem, tiling: Tiling) -> int:
+    if tiling.row_lanes:
+        return _row_lanes_iterations(problem, tiling, problem.input_size, tiling.projection_units) + tiling.rows + 1
     return _dot_iterations(problem, tiling, tiling.input_loads)
 
 
 def step_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a time step, at most. A loop's last check counts too."""
+    clears = _row_iterations(tiling, tiling.part_units) if problem.has("SequenceLengthsTensor") else 0
+    waits = _QUICK_SPINS + 2 if tiling.schedule == PERSISTENT else 0
+    of_phase = _phase_iterations(problem, tiling) + waits + 2
+    return problem.loop.phases * of_phase + clears + 2
+
+
+def _phase_iterations(problem: Problem, tiling: Tiling) -> int:
+    if tiling.row_lanes:
+        return _row_lanes_iterations(problem, tiling, problem.hidden, tiling.part_units)
     of_tile = tiling.units_at_once * (tiling.rows + 1) + 1 if tiling.lanes > 1 or problem.element.pairs else 0
     if problem.element.pairs:
         of_tile += tiling.rows * _PAIR_ITERATIONS
     of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_tile + 6
     if tiling.fused:
         of_units += _dot_iterations(problem, tiling, tiling.input_loads)
-    tiles = tiling.part_units // (tiling.workgroup * tiling.units_at_once)
-    waits = _QUICK_SPINS + 2 if tiling.schedule == PERSISTENT else 0
-    clears = _row_iterations(tiling, tiling.part_units) if problem.has("SequenceLengthsTensor") else 0
-    return problem.loop.phases * (tiles * of_units + waits + 2) + clears + 2
+    return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_units
+
+
+def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units: int) -> int:
+    vectors = tiling.rows // tiling.lanes
+    of_load = block_columns(problem, columns, tiling.lanes) // _ARRAY_COLUMNS * (vectors * (_ARRAY_COLUMNS // 4 + 2) + 1)
+    of_unit = len(problem.cell.gates) + 3
+    return blocks(columns) * (of_load + units * of_unit + 2) + units * (vectors + 2) + 1
 
 
 def chunk_iterations(problem: Problem, tiling: Tiling) -> int:

@@ -1,0 +1,14 @@
+// Where `gates`, the input's part of the gates, is for a unit at a step. It is packed [step][direction][row][unit], a real4 with
+// a component a gate, or, with ROW_LANES, [step][direction][tile][unit][gate][lane], a vec4 with a component a vector.
+#ifdef ROW_LANES
+uint gates_place(uint step, uint direction, uint tile, uint unit, uint gate)
+{
+    uint tiles = (BATCH + ROWS - 1) / ROWS;
+    return ((((step * DIRECTIONS + direction) * tiles + tile) * UNITS + unit) * GATES + gate) * LANES + LANE;
+}
+#else
+uint gates_place(uint step, uint direction, uint row, uint unit)
+{
+    return ((step * DIRECTIONS + direction) * BATCH + row) * UNITS + unit;
+}
+#endif

@@ -1,0 +1,47 @@
+// One phase of a step, for kernels whose invocations hold units.
+
+// The input's part of the gates (at least of the phase's) for the units of a tile, by the same dot product
+void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
+{
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        uint length = length_of(r);
+        x_start[r] = (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T
+                   + min(row_of(r), BATCH - 1) * INPUT_STRIDE_B;
+    }
+    set_input_bias(x, direction, unit);
+    dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
+}
+
+// The input's part of the gates, as input_projection left it
+real4 load_gates(uint step, uint r, uint unit)
+{
+    uint row = min(row_of(r), BATCH - 1);
+    return GET_REAL4(gates, gates_place(step - chunk.gates_step, direction, row, unit));
+}
+
+void run_phase(uint phase, uint step)
+{
+    source = source_slot(phase, step & 1);
+    for (uint first = first_unit; first < end_unit; first += WORKGROUP * UNITS_AT_ONCE) {
+        uint unit = first + gl_LocalInvocationID.x;
+        real4 x[TILE];
+        if (FUSED != 0) multiply_input(x, phase, step, unit);
+        real4 recurrent[TILE];
+        [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
+            real4 bias = hidden_extra(0, unit + u * WORKGROUP);
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[u * ROWS + r] = bias;
+        }
+        multiply_hidden(recurrent, first_gate(phase), end_gate(phase), unit);
+        ROW_LOOP for (uint u = 0; u < UNITS_AT_ONCE; ++u)
+            ROW_LOOP for (uint r = 0; r < ACTIVE_ROWS; ++r) {
+                uint i = u * ROWS + r;
+                uint of_row = unit + u * WORKGROUP;
+                if (of_row < HIDDEN && step < length_of(r)) {
+                    if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, of_row);
+                    finish_phase(phase, step, of_row, r, FUSED != 0 ? PICK(x, i) : load_gates(step, r, of_row),
+                                 PICK(recurrent, i));
+                }
+            }
+    }
+    phase_barrier();
+}

@@ -1,0 +1,62 @@
+// Products for tiles of many rows, in the *_rows kernels. A subgroup's invocations hold LANES different rows, VECTORS of them
+// each, up to four: row v * LANES + LANE of the tile is vector v. A block of BLOCK_COLUMNS columns of all rows lies in arrays
+// that are indexed by constants alone, because all that multiplies it is in line: so CPU drivers read it as they read any
+// operand, and only weights are loaded, once for all rows.
+//
+// One array would do, but for LLVM: for each array of a shader, llvmpipe's coroutine pass looks at every pair of its uses.
+const uint VECTORS = TILE;
+layout(constant_id = 42) const uint BLOCK_COLUMNS = 16;
+const uint ARRAY_COLUMNS = 16;
+const uint LOAD_COLUMNS = LANES * VECS_PER_LOAD * 4;  // of the weights that a subgroup loads at once
+const uint BLOCK_LOADS = BLOCK_COLUMNS / (VECS_PER_LOAD * 4);
+
+#define EACH_ARRAY(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+
+#define DECLARE_COLUMNS(n) float columns_##n[ARRAY_COLUMNS * VECTORS];
+EACH_ARRAY(DECLARE_COLUMNS)
+
+// From BLOCK_VECTOR(v, vec), the vec4 of vector v's row that starts at column 4 * vec
+void load_block(uint block)
+{
+#define LOAD_COLUMNS_OF(n) \
+    if (n * ARRAY_COLUMNS < BLOCK_COLUMNS) \
+        ROW_LOOP for (uint v = 0; v < VECTORS; ++v) \
+            ROW_LOOP for (uint vec = 0; vec < ARRAY_COLUMNS / 4; ++vec) { \
+                vec4 x = BLOCK_VECTOR(v, (block * BLOCK_COLUMNS + n * ARRAY_COLUMNS) / 4 + vec); \
+                [[unroll]] for (uint c = 0; c < 4; ++c) columns_##n[(vec * 4 + c) * VECTORS + v] = x[c]; \
+            }
+    EACH_ARRAY(LOAD_COLUMNS_OF)
+}
+
+// The block's products with BLOCK_WEIGHTS for a gate of a unit, a component a vector. They are packed
+// [direction][unit][gate][load], of `loads` loads.
+vec4 multiply_block(uint block, uint loads, uint direction, uint gate, uint unit)
+{
+    uint first = ((direction * UNITS + unit) * GATES + gate) * loads + block * BLOCK_LOADS;
+    float sums[VECTORS];
+    [[unroll]] for (uint v = 0; v < VECTORS; ++v) sums[v] = 0.0;
+    vec4 own[VECS_PER_LOAD];
+#define MULTIPLY_COLUMNS_OF(n) \
+    if (n * ARRAY_COLUMNS < BLOCK_COLUMNS) { \
+        if (n * ARRAY_COLUMNS % LOAD_COLUMNS == 0) { \
+            uvec4 loaded = LOAD_WEIGHTS(BLOCK_WEIGHTS, first + n * ARRAY_COLUMNS / LOAD_COLUMNS * LANES + LANE); \
+            [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec) own[vec] = unpack_weights(loaded, vec); \
+        } \
+        [[unroll]] for (uint i = 0; i < ARRAY_COLUMNS / 4; ++i) { \
+            uint vec = n * ARRAY_COLUMNS % LOAD_COLUMNS / 4 + i; \
+            vec4 w = from_lane(own[vec % VECS_PER_LOAD], vec / VECS_PER_LOAD); \
+            [[unroll]] for (uint c = 0; c < 4; ++c) \
+                [[unroll]] for (uint v = 0; v < VECTORS; ++v) sums[v] += w[c] * columns_##n[(i * 4 + c) * VECTORS + v]; \
+        } \
+    }
+    EACH_ARRAY(MULTIPLY_COLUMNS_OF)
+    vec4 products = vec4(0.0);
+    [[unroll]] for (uint v = 0; v < VECTORS; ++v) products[v] = sums[v];
+    return products;
+}
+
+// A component that a variable tells; by an index, the vector would go to memory
+float of_vector(vec4 values, uint v)
+{
+    return v < 2 ? (v == 0 ? values.x : values.y) : (v == 2 ? values.z : values.w);
+}
