@@ -56,8 +56,8 @@ def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, An
             layer.execute()
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
     return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
-             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "parts": tiling.parts, "model ms": seconds * 1e3,
-             "ms": median(times) * 1e3}
+             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "parts": tiling.parts,
+             "model ms": seconds * 1e3, "ms": median(times) * 1e3}
             for (tiling, seconds), times in zip(tried, zip(*rounds))]
 
 

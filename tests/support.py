@@ -61,6 +61,8 @@ def options(device: vkdml.Device, name: str, element: ElementType = element_type
     chosen, info = SCHEDULES[name], device.info
     if (chosen.lanes or chosen.row_lanes) and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
         return replace(chosen, lanes=False, row_lanes=None, workgroup=None)
+    if info.driver != "llvmpipe":
+        chosen = replace(chosen, row_lanes=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
 

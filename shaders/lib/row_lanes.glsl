@@ -15,6 +15,12 @@ const uint BLOCK_LOADS = BLOCK_COLUMNS / (VECS_PER_LOAD * 4);
 #define DECLARE_COLUMNS(n) float columns_##n[ARRAY_COLUMNS * VECTORS];
 EACH_ARRAY(DECLARE_COLUMNS)
 
+// A component that a variable tells; by an index, the vector would go to memory
+float of_vector(vec4 values, uint v)
+{
+    return v < 2 ? (v == 0 ? values.x : values.y) : (v == 2 ? values.z : values.w);
+}
+
 // From BLOCK_VECTOR(v, vec), the vec4 of vector v's row that starts at column 4 * vec
 void load_block(uint block)
 {
@@ -23,7 +29,7 @@ void load_block(uint block)
         ROW_LOOP for (uint v = 0; v < VECTORS; ++v) \
             ROW_LOOP for (uint vec = 0; vec < ARRAY_COLUMNS / 4; ++vec) { \
                 vec4 x = BLOCK_VECTOR(v, (block * BLOCK_COLUMNS + n * ARRAY_COLUMNS) / 4 + vec); \
-                [[unroll]] for (uint c = 0; c < 4; ++c) columns_##n[(vec * 4 + c) * VECTORS + v] = x[c]; \
+                ROW_LOOP for (uint c = 0; c < 4; ++c) columns_##n[(vec * 4 + c) * VECTORS + v] = of_vector(x, c); \
             }
     EACH_ARRAY(LOAD_COLUMNS_OF)
 }
@@ -53,10 +59,4 @@ vec4 multiply_block(uint block, uint loads, uint direction, uint gate, uint unit
     vec4 products = vec4(0.0);
     [[unroll]] for (uint v = 0; v < VECTORS; ++v) products[v] = sums[v];
     return products;
-}
-
-// A component that a variable tells; by an index, the vector would go to memory
-float of_vector(vec4 values, uint v)
-{
-    return v < 2 ? (v == 0 ? values.x : values.y) : (v == 2 ? values.z : values.w);
 }

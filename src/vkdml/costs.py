@@ -20,7 +20,7 @@ class Rates:
     gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
     dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
     small problems small where drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the
-    row_lanes kernels; 0 where they are not worth trying.
+    row_lanes kernels; 0 where these do not run.
     """
 
     load: float
@@ -45,8 +45,8 @@ _GPU_WORKERS = 256  # subgroups that run side by side
 _WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
-# The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math, which has no loads of `gates`,
-# beside that of others; and their compiling (2 to 3 s), its share of each execution
+# The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
+# has loads of `gates` in it; and their compiling (2 to 3 s), its share of each execution
 _ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-3
 
 

@@ -34,7 +34,6 @@ from .tiling import (
     STEPPED,
     Tiling,
     chunk_iterations,
-    fits_rows,
     gates_bytes,
     loads,
     loads_per_block,
@@ -112,7 +111,8 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     _check_options(options)
     lanes = _choose_lanes(problem, info, options)
     found = []
-    for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, _shapes(problem, info, options, lanes)):
+    shapes = _shapes(problem, info, options, lanes)
+    for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, shapes):
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
         parts = _choose_parts(problem, info, options, schedule, shape["rows"], unit_tiles)
         if parts:
@@ -143,8 +143,7 @@ def _shapes(problem: Problem, info: DeviceInfo, options: Options, lanes: int) ->
     at_once = [options.units_at_once] if options.units_at_once else [2, 1] if lanes > 1 else [1]
     shapes = [{"fused": fused, "rows": of_tile, "units_at_once": units}
               for fused, of_tile, units in product([False, True], rows, at_once)]
-    worth_trying = costs.rates(info).row_product > 0 if options.row_lanes is None else options.row_lanes
-    if worth_trying and lanes > 1 and fits_rows(problem, lanes):
+    if costs.rates(info).row_product and options.row_lanes is not False and lanes > 1:
         vectors = {ceil_div(of_tile, lanes) for of_tile in ([options.rows] if options.rows else
                                                             _distinct_rows(problem, _MOST_VECTORS * lanes))}
         shapes += [{"fused": False, "rows": lanes * count, "units_at_once": 1, "row_lanes": True}
@@ -174,11 +173,12 @@ def _choose_lanes(problem: Problem, info: DeviceInfo, options: Options) -> int:
     memory faster, and may run a subgroup with fewer invocations than it reports (Intel does).
     """
     possible = info.subgroup_shuffle and info.subgroup_size > 1 and not problem.element.pairs
-    forced = options.lanes or options.row_lanes
-    wanted = forced or (info.is_cpu if options.lanes is None else False)
-    if forced and not possible:
-        raise InvalidArgumentError("compile_operator", "options.lanes" if options.lanes else "options.row_lanes",
-                                   f"{problem.element.name} on {info.name}", "a device that has subgroup shuffles, and another type than float64")
+    for name, there, needed in (("lanes", possible, "a device that has subgroup shuffles"),
+                                ("row_lanes", possible and costs.rates(info).row_product, "llvmpipe")):
+        if getattr(options, name) and not there:
+            raise InvalidArgumentError("compile_operator", f"options.{name}", f"{problem.element.name} on {info.name}",
+                                       f"{needed}, and another type than float64")
+    wanted = options.lanes or options.row_lanes or (options.lanes is None and info.is_cpu)
     return info.subgroup_size if wanted and possible else 1
 
 

@@ -27,11 +27,11 @@ class Tiling:
     """One way to run a problem.
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
-    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl).
-    parts: workgroups that share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's
-    loads, how many the code has in line. projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
+    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl). parts: workgroups that share a tile's
+    units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's loads, how many the code has in line.
+    projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
     input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X
-    or h, whole blocks of `lanes` vec4s.
+    or h, whole blocks of `lanes` vec4s, or, with row_lanes, of columns.
     """
 
     schedule: str
@@ -117,11 +117,6 @@ def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool) -> int:
     return round_up(ceil_div(columns, 4 * problem.element.vecs_per_load), loads_per_block(problem, lanes))
 
 
-def fits_rows(problem: Problem, lanes: int) -> bool:
-    """Whether a subgroup's load of weights is not wider than a block of the row_lanes kernels may be."""
-    return 4 * problem.element.vecs_per_load * lanes <= _MOST_BLOCK_COLUMNS
-
-
 def blocks(columns: int) -> int:
     """Blocks of columns that the row_lanes kernels multiply in line."""
     return ceil_div(columns, _MOST_BLOCK_COLUMNS)
@@ -171,7 +166,7 @@ def _phase_iterations(problem: Problem, tiling: Tiling) -> int:
 
 def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units: int) -> int:
     vectors = tiling.rows // tiling.lanes
-    of_load = block_columns(problem, columns, tiling.lanes) // _ARRAY_COLUMNS * (vectors * (_ARRAY_COLUMNS // 4 + 2) + 1)
+    of_load = block_columns(problem, columns, tiling.lanes) // _ARRAY_COLUMNS * (vectors * (_ARRAY_COLUMNS // 4 * 6 + 2) + 1)
     of_unit = len(problem.cell.gates) + 3
     return blocks(columns) * (of_load + units * of_unit + 2) + units * (vectors + 2) + 1
 
