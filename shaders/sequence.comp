@@ -31,10 +31,6 @@ uint direction;
 #include "lib/masked.glsl"
 #define X_BINDING 0
 #define INPUT_WEIGHTS_BINDING 1
-#ifndef ROW_LANES
-#include "lib/input.glsl"
-#include "lib/input_weights.glsl"
-#endif
 layout(binding = X_BINDING) readonly buffer Gates { uvec4 gates[]; };  // instead of X, without FUSED
 #define LENGTHS_BINDING 3
 #include "lib/lengths.glsl"
@@ -59,23 +55,8 @@ real4 peephole;  // the unit's, with HAS_PEEPHOLE
 #endif
 
 uint first_row;
-uint x_start[ROWS];
-uint source;  // the state slot that dot_hidden multiplies
+uint source;  // the state slot that a phase multiplies
 
-#define HIDDEN_VECTOR(row, vec) load_state_vec(source, row, vec)
-#ifdef ROW_LANES
-#define BLOCK_VECTOR(v, vec) load_state_vec(source, (v) * LANES + LANE, vec)
-#define BLOCK_WEIGHTS hidden_weights
-#include "lib/row_lanes.glsl"
-#else
-#include "lib/dot_input.glsl"
-#define DOT_NAME dot_hidden
-#define DOT_WEIGHTS hidden_weights
-#define DOT_ROWS ROWS
-#define DOT_LOADS HIDDEN_LOADS
-#define DOT_VECTOR HIDDEN_VECTOR
-#include "lib/dot.glsl"
-#endif
 #include "lib/ragged.glsl"
 
 // What is packed behind the recurrent weights: biases that must stay apart from the input's (the host's table of cells

@@ -1,5 +1,8 @@
 // One phase of a step, for kernels whose invocations hold rows (row_lanes.glsl). A block of h is multiplied with the weights
 // of all units before the next one is loaded.
+#define BLOCK_VECTOR(v, vec) load_state_vec(source, (v) * LANES + LANE, vec)
+#define BLOCK_WEIGHTS hidden_weights
+#include "row_lanes.glsl"
 const uint BLOCKS = HIDDEN_LOADS / BLOCK_LOADS;
 
 // Behind the tile's slots: what the blocks so far came to, for each gate of a unit a vec4 of each invocation. Between blocks

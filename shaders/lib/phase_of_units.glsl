@@ -1,4 +1,41 @@
 // One phase of a step, for kernels whose invocations hold units.
+#include "input.glsl"
+#include "input_weights.glsl"
+uint x_start[ROWS];
+#include "dot_input.glsl"
+
+#define HIDDEN_VECTOR(row, vec) load_state_vec(source, row, vec)
+#define DOT_NAME dot_hidden
+#define DOT_WEIGHTS hidden_weights
+#define DOT_ROWS ROWS
+#define DOT_LOADS HIDDEN_LOADS
+#define DOT_VECTOR HIDDEN_VECTOR
+#include "dot.glsl"
+
+#ifdef SHUFFLE
+// Once half of a tile's rows have finished, products are computed for the other half only.
+const uint HALF_ROWS = (ROWS + 1) / 2;
+
+#define DOT_NAME dot_hidden_of_half
+#define DOT_WEIGHTS hidden_weights
+#define DOT_ROWS HALF_ROWS
+#define DOT_LOADS HIDDEN_LOADS
+#define DOT_VECTOR HIDDEN_VECTOR
+#include "dot.glsl"
+
+void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
+{
+    uint start = direction * HIDDEN_LOADS * GATES * UNITS;
+    bool half_of_rows = HAS_LENGTHS != 0 && active_rows <= HALF_ROWS;
+    ONCE_IF(!half_of_rows) dot_hidden(acc, start, first_gate, end_gate, unit);
+    ONCE_IF(half_of_rows) dot_hidden_of_half(acc, start, first_gate, end_gate, unit);
+}
+#else
+void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
+{
+    dot_hidden(acc, direction * HIDDEN_LOADS * GATES * UNITS, first_gate, end_gate, unit);
+}
+#endif
 
 // The input's part of the gates (at least of the phase's) for the units of a tile, by the same dot product
 void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)

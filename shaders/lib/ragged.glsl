@@ -1,5 +1,5 @@
 // The rows of a tile and their lengths. In the *_lanes kernels the longest rows come first, so that those which still run are
-// a tile's first ones, and once half of them have finished, products are computed for the other half only.
+// a tile's first ones.
 uint lengths_of_tile[ROWS];
 
 #if defined(SHUFFLE) && !defined(ROW_LANES)
@@ -36,23 +36,6 @@ void drop_finished_rows(uint step)
         while (active_rows > 0 && lengths_of_tile[active_rows - 1] <= step) --active_rows;
 }
 
-const uint HALF_ROWS = (ROWS + 1) / 2;
-
-#define DOT_NAME dot_hidden_of_half
-#define DOT_WEIGHTS hidden_weights
-#define DOT_ROWS HALF_ROWS
-#define DOT_LOADS HIDDEN_LOADS
-#define DOT_VECTOR HIDDEN_VECTOR
-#include "dot.glsl"
-
-void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
-{
-    uint start = direction * HIDDEN_LOADS * GATES * UNITS;
-    bool half_of_rows = HAS_LENGTHS != 0 && active_rows <= HALF_ROWS;
-    ONCE_IF(!half_of_rows) dot_hidden(acc, start, first_gate, end_gate, unit);
-    ONCE_IF(half_of_rows) dot_hidden_of_half(acc, start, first_gate, end_gate, unit);
-}
-
 #else
 #define ACTIVE_ROWS ROWS
 uint row_of(uint r) { return first_row + r; }
@@ -70,13 +53,6 @@ void begin_rows(out uint steps, out uint shortest)
 }
 
 void drop_finished_rows(uint step) {}
-
-#ifndef ROW_LANES
-void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
-{
-    dot_hidden(acc, direction * HIDDEN_LOADS * GATES * UNITS, first_gate, end_gate, unit);
-}
-#endif
 #endif
 
 // Of a row of the tile; 0 past the batch
