@@ -163,9 +163,9 @@ void main()
     if (!STEPPED || starts) begin(starts);
     for (uint step = chunk.first_step; step < min(chunk.last_step, steps) && !gave_up; ++step) {
         drop_finished_rows(step);
-#ifdef PAIRS  // whose code is long; in line once
+#if defined(PAIRS) || defined(ROW_LANES)  // whose code is long; in line once
         for (uint phase = 0; phase < PHASES; ++phase)
-            if (!STEPPED || chunk.phase == phase) run_phase(phase, step);
+            ONCE_IF(!STEPPED || chunk.phase == phase) run_phase(phase, step);
 #else
         if (!STEPPED || chunk.phase == 0) run_phase(0, step);
         if (PHASES == 2 && (!STEPPED || chunk.phase == 1)) run_phase(1, step);

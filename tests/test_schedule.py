@@ -81,7 +81,7 @@ def iterations_of_rows(problem, constants, columns, units, of_unit):
     """Of the row_lanes kernels' products. of_unit: with what follows the last block's."""
     blocks = columns * problem.element.vecs_per_load * 4 // constants["BLOCK_COLUMNS"]
     vectors = constants["ROWS"] // constants["LANES"]
-    of_block = constants["BLOCK_COLUMNS"] // 16 * (vectors * 26 + 1) + units * (len(problem.cell.gates) + 3) + 2
+    of_block = constants["BLOCK_COLUMNS"] // 16 * (vectors * 26 + 1) + units * (len(problem.cell.gates) + 4) + 2
     return blocks * of_block + units * of_unit + 1
 
 

@@ -55,7 +55,9 @@ void run_phase(uint phase, uint step)
         load_block(block);
         for (uint unit = first_unit; unit < end_unit; ++unit) {
             multiply_unit(block, phase, unit);
-            ONCE_IF(BLOCKS == 1 || block + 1 == BLOCKS) finish_unit(phase, step, unit);
+            bool last = BLOCKS == 1 || block + 1 == BLOCKS;
+            ONCE_IF(last && phase == 0) finish_unit(0, step, unit);
+            if (PHASES == 2) ONCE_IF(last && phase == 1) finish_unit(1, step, unit);
         }
     }
     phase_barrier();

@@ -167,7 +167,7 @@ def _phase_iterations(problem: Problem, tiling: Tiling) -> int:
 def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units: int) -> int:
     vectors = tiling.rows // tiling.lanes
     of_load = block_columns(problem, columns, tiling.lanes) // _ARRAY_COLUMNS * (vectors * (_ARRAY_COLUMNS // 4 * 6 + 2) + 1)
-    of_unit = len(problem.cell.gates) + 3
+    of_unit = len(problem.cell.gates) + 4
     return blocks(columns) * (of_load + units * of_unit + 2) + units * (vectors + 2) + 1
 
 
