@@ -106,7 +106,7 @@ def _row_lanes_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float
 def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, columns: int, units: int) -> float:
     """Of a subgroup's products of its rows with all gates' weights of so many units, block by block."""
     rate, vectors, gates = rates(info), tiling.rows // tiling.lanes, len(problem.cell.gates)
-    width, count = block_columns(problem, columns, tiling.lanes), blocks(columns)
+    width, count = block_columns(problem, columns, tiling.lanes), blocks(problem, columns)
     of_block = vectors * width * (_ROW_LANES_STORE + rate.load / 4)
     loads = width / (4 * problem.element.vecs_per_load * tiling.lanes) + (1 if count == 1 else 2)  # weights, and sums
     return count * (of_block + units * gates * (width * vectors * rate.row_product + loads * rate.load))

@@ -20,6 +20,7 @@ _OTHER_SPINS = 100_000
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
 _QUICK_SPINS = 32       # of a barrier there
 _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shaders/lib/row_lanes.glsl, and of all
+_BLOCK_COLUMNS, _FEW_COLUMNS = 128, 512  # of a block, where H and I are at most so many
 
 
 @dataclass(frozen=True)
@@ -113,19 +114,23 @@ def loads_per_block(problem: Problem, lanes: int) -> int:
 def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool) -> int:
     """Loads of weights for a row of so many columns."""
     if row_lanes:
-        return blocks(columns) * block_columns(problem, columns, lanes) // (4 * problem.element.vecs_per_load)
+        return blocks(problem, columns) * block_columns(problem, columns, lanes) // (4 * problem.element.vecs_per_load)
     return round_up(ceil_div(columns, 4 * problem.element.vecs_per_load), loads_per_block(problem, lanes))
 
 
-def blocks(columns: int) -> int:
-    """Blocks of columns that the row_lanes kernels multiply in line."""
-    return ceil_div(columns, _MOST_BLOCK_COLUMNS)
+def blocks(problem: Problem, columns: int) -> int:
+    """Blocks of columns that the row_lanes kernels multiply in line.
+
+    Larger ones compile for longer. They pay where the sums between blocks, of all units, would leave a core's cache.
+    """
+    most = _BLOCK_COLUMNS if max(columns, problem.hidden) <= _FEW_COLUMNS else _MOST_BLOCK_COLUMNS
+    return ceil_div(columns, most)
 
 
 def block_columns(problem: Problem, columns: int, lanes: int) -> int:
     """Columns of such a block: whole loads of a subgroup, and whole arrays."""
     of_loads = max(4 * problem.element.vecs_per_load * lanes, _ARRAY_COLUMNS)
-    return round_up(ceil_div(columns, blocks(columns)), of_loads)
+    return round_up(ceil_div(columns, blocks(problem, columns)), of_loads)
 
 
 def most_iterations(info: DeviceInfo) -> int:
@@ -168,7 +173,7 @@ def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units:
     vectors = tiling.rows // tiling.lanes
     of_load = block_columns(problem, columns, tiling.lanes) // _ARRAY_COLUMNS * (vectors * (_ARRAY_COLUMNS // 4 * 6 + 2) + 1)
     of_unit = len(problem.cell.gates) + 4
-    return blocks(columns) * (of_load + units * of_unit + 2) + units * (vectors + 2) + 1
+    return blocks(problem, columns) * (of_load + units * of_unit + 2) + units * (vectors + 2) + 1
 
 
 def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
