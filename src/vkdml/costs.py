@@ -98,18 +98,18 @@ def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
 def _row_lanes_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """The same, of a subgroup of rows."""
     rate, vectors = rates(info), tiling.rows // tiling.lanes
-    products = _row_lanes_seconds(problem, info, tiling, problem.hidden, tiling.part_units)
+    products = _row_lanes_seconds(problem, info, tiling, problem.hidden, tiling.part_units, problem.loop.phases)
     of_unit = vectors * _ROW_LANES_GATE_MATH * rate.gate_math + 2 * len(problem.cell.gates) * rate.load
-    return problem.loop.phases * products + tiling.part_units * of_unit
+    return products + tiling.part_units * of_unit
 
 
-def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, columns: int, units: int) -> float:
-    """Of a subgroup's products of its rows with all gates' weights of so many units, block by block."""
+def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, columns: int, units: int, phases: int = 1) -> float:
+    """Of a subgroup's products of its rows with all gates' weights of so many units, block by block, in so many phases."""
     rate, vectors, gates = rates(info), tiling.rows // tiling.lanes, len(problem.cell.gates)
     width, count = block_columns(problem, columns, tiling.lanes), blocks(problem, columns)
     of_block = vectors * width * (_ROW_LANES_STORE + rate.load / 4)
     loads = width / (4 * problem.element.vecs_per_load * tiling.lanes) + (1 if count == 1 else 2)  # weights, and sums
-    return count * (of_block + units * gates * (width * vectors * rate.row_product + loads * rate.load))
+    return count * (phases * of_block + units * gates * (width * vectors * rate.row_product + loads * rate.load))
 
 
 def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:

@@ -114,11 +114,11 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     shapes = _shapes(problem, info, options, lanes)
     for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, shapes):
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
-        parts = _choose_parts(problem, info, options, schedule, shape["rows"], unit_tiles)
-        if parts:
+        for parts in _choose_parts(problem, info, options, schedule, shape, unit_tiles):
             tiling = _tile(problem, info, options, lanes, schedule=schedule, parts=parts, **shape)
             if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
+                break
     if not found:
         raise InvalidArgumentError(problem.operator, "sizes", f"H = {problem.hidden}, I = {problem.input_size}",
                                    f"ones that {info.name} can loop over in one dispatch")
@@ -191,19 +191,22 @@ def _most_rows(problem: Problem, info: DeviceInfo) -> int:
     return _MOST_PAIR_ROWS if problem.element.pairs else _MOST_ROWS[info.is_cpu]
 
 
-def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule: str, rows: int, unit_tiles: int) -> int:
-    """Workgroups that share a tile's units; 0 where the schedule is no choice."""
+def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule: str, shape: dict[str, Any],
+                  unit_tiles: int) -> list[int]:
+    """Workgroups that share a tile's units, the preferred number first; none where the schedule is no choice."""
     if schedule == SEQUENCE:
-        return 1
+        return [1]
     forced = options.schedule == schedule
     if not (forced or (_can_be_stepped(problem) if schedule == STEPPED else info.driver in _RUNS_SIDE_BY_SIDE)):
-        return 0
+        return []
     if options.parts:
-        return options.parts
+        return [options.parts]
     parts = min(_GPU_PARTS, unit_tiles)
     if info.is_cpu:  # as many as leave every core its own
-        parts = min(costs.workers(info) // (problem.directions * ceil_div(problem.batch, rows)), unit_tiles)
-    return max(parts, 2) if forced else parts if parts > 1 else 0
+        parts = min(costs.workers(info) // (problem.directions * ceil_div(problem.batch, shape["rows"])), unit_tiles)
+    if schedule == STEPPED and shape.get("row_lanes"):  # or as many as have loop iterations enough for a step
+        return [count for count in (parts, 2, 4, 8) if 1 < count <= unit_tiles]
+    return [max(parts, 2)] if forced else [parts] if parts > 1 else []
 
 
 def _can_be_stepped(problem: Problem) -> bool:
