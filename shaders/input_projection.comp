@@ -7,7 +7,6 @@
 #include "lib/problem.glsl"
 #define X_BINDING 0
 #include "lib/input.glsl"
-#include "lib/masked.glsl"
 #define INPUT_WEIGHTS_BINDING 1
 #include "lib/input_weights.glsl"
 #define LENGTHS_BINDING 2
@@ -19,9 +18,8 @@ layout(binding = 3) buffer Gates { uvec4 gates[]; };
 bool find_x(uint direction, uint step, uint row, out uint start)
 {
     uint length = row_length(row);
-    bool valid = step < length;
-    start = (valid ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T + min(row, BATCH - 1) * INPUT_STRIDE_B;
-    return valid;
+    start = x_start_of(direction, step, length, row);
+    return step < length;
 }
 
 #ifdef ROW_LANES
@@ -44,8 +42,7 @@ void multiply_unit(uint block, uint direction, uint step, uint tile, uint unit)
 
 void multiply_tile(uint direction, uint i)
 {
-    uint tiles = (BATCH + ROWS - 1) / ROWS;
-    uint tile = i % tiles, place = i / tiles, step = chunk.first_step + place;
+    uint tile = i % TILES, place = i / TILES, step = chunk.first_step + place;
     if (step >= chunk.last_step) return;
 
     bool any_valid = false;

@@ -147,10 +147,9 @@ void end()
 
 void main()
 {
-    uint tiles = (BATCH + ROWS - 1) / ROWS;
     direction = gl_WorkGroupID.y;
     first_row = gl_WorkGroupID.x * ROWS;
-    uint tile = direction * tiles + gl_WorkGroupID.x;
+    uint tile = direction * TILES + gl_WorkGroupID.x;
     tile_state = tile * TILE_VECS;
     first_unit = gl_WorkGroupID.z * PART_UNITS;
     end_unit = min(first_unit + PART_UNITS, HIDDEN);

@@ -3,8 +3,7 @@
 #ifdef ROW_LANES
 uint gates_place(uint step, uint direction, uint tile, uint unit, uint gate)
 {
-    uint tiles = (BATCH + ROWS - 1) / ROWS;
-    return ((((step * DIRECTIONS + direction) * tiles + tile) * UNITS + unit) * GATES + gate) * LANES + LANE;
+    return ((((step * DIRECTIONS + direction) * TILES + tile) * UNITS + unit) * GATES + gate) * LANES + LANE;
 }
 #else
 uint gates_place(uint step, uint direction, uint row, uint unit)

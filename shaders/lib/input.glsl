@@ -13,6 +13,12 @@ vec4 load_aligned_x(uint place)
 }
 #endif
 
+// Where the X of a row of `length` valid steps starts at a step; inside X for rows and steps that there are not
+uint x_start_of(uint direction, uint step, uint length, uint row)
+{
+    return (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T + min(row, BATCH - 1) * INPUT_STRIDE_B;
+}
+
 real4 load_x(uint row_start, uint vec)
 {
     uint column = vec * 4;

@@ -40,11 +40,7 @@ void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint
 // The input's part of the gates (at least of the phase's) for the units of a tile, by the same dot product
 void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
 {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        uint length = length_of(r);
-        x_start[r] = (step < length ? position_at(direction, step, length) : 0) * INPUT_STRIDE_T
-                   + min(row_of(r), BATCH - 1) * INPUT_STRIDE_B;
-    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) x_start[r] = x_start_of(direction, step, length_of(r), row_of(r));
     set_input_bias(x, direction, unit);
     dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
 }

@@ -28,6 +28,7 @@ const uint TILE = ROWS / LANES;  // rows of an invocation (row_lanes.glsl)
 #else
 const uint TILE = UNITS_AT_ONCE * ROWS;
 #endif
+const uint TILES = (BATCH + ROWS - 1) / ROWS;  // of the batch
 layout(constant_id = 66) const uint PART_UNITS = 1;  // units of a workgroup, whole tiles of units
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 

@@ -62,13 +62,12 @@ def workers(info: DeviceInfo) -> int:
 def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps: int) -> float:
     """Of input_projection for so many time steps."""
     tiles = projection_tiles(problem, tiling, steps) * problem.directions
-    unit_tiles = tiling.units // (tiling.workgroup * tiling.units_at_once)
     if tiling.row_lanes:
-        of_part = _row_lanes_seconds(problem, info, tiling, problem.input_size, tiling.projection_units)
-        return _spread(info, tiling, tiles * ceil_div(tiling.units, tiling.projection_units), of_part)
-    of_tile = _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.projection_rows)
-    of_tile += tiling.projection_rows * tiling.units_at_once * rates(info).load  # stores of `gates`
-    return _spread(info, tiling, tiles * unit_tiles, of_tile)
+        of_tile = _row_lanes_seconds(problem, info, tiling, problem.input_size, tiling.projection_units)
+    else:
+        of_tile = _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.projection_rows)
+        of_tile += tiling.projection_rows * tiling.units_at_once * rates(info).load  # stores of `gates`
+    return _spread(info, tiling, tiles * ceil_div(tiling.units, tiling.projection_units), of_tile)
 
 
 def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
