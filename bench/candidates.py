@@ -40,7 +40,7 @@ def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
 
 def forced(tiling: Tiling) -> vkdml.Options:
     """The options that leave the schedule no other choice."""
-    names = {field.name for field in fields(Tiling)} & {"schedule", "parts", "fused", "rows", "units_at_once", "row_lanes"}
+    names = {field.name for field in fields(Tiling)} & {"schedule", "parts", "fused", "rows", "units_at_once", "row_lanes", "resident"}
     return vkdml.Options(lanes=tiling.lanes > 1, **{name: getattr(tiling, name) for name in names})
 
 
@@ -56,7 +56,7 @@ def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, An
             layer.execute()
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
     return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
-             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "parts": tiling.parts,
+             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "resident": tiling.resident, "parts": tiling.parts,
              "model ms": seconds * 1e3, "ms": median(times) * 1e3}
             for (tiling, seconds), times in zip(tried, zip(*rounds))]
 
@@ -77,7 +77,7 @@ def main() -> int:
         for row in measured:
             row["over the best"] = row["ms"] / best - 1
         shown = [measured[0], *sorted(measured[1:], key=lambda row: row["ms"])[:SHOWN]]
-        print(tabulate(shown, "keys", "github", floatfmt=("", "", "", "", "", "", "", ".3f", ".3f", ".0%")), flush=True)
+        print(tabulate(shown, "keys", "github", floatfmt=("", "", "", "", "", "", "", "", ".3f", ".3f", ".0%")), flush=True)
         print(f"regret {measured[0]['over the best']:.0%} of {len(measured)} candidates\n", flush=True)
         rows += measured
     if arguments.output:

@@ -89,7 +89,18 @@ void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recur
 #ifdef ROW_LANES
 #include "lib/phase_of_rows.glsl"
 #else
+// The input's part of the gates, as input_projection left it
+real4 load_gates(uint step, uint r, uint unit)
+{
+    uint row = min(row_of(r), BATCH - 1);
+    return GET_REAL4(gates, gates_place(step - chunk.gates_step, direction, row, unit));
+}
+
+#ifdef RESIDENT
+#include "lib/phase_of_resident.glsl"
+#else
 #include "lib/phase_of_units.glsl"
+#endif
 #endif
 
 // The state before the first step
@@ -157,6 +168,9 @@ void main()
 
     uint steps, shortest;
     begin_rows(steps, shortest);
+#ifdef RESIDENT
+    load_resident_weights();
+#endif
     // Stepped, the state before the first step has a dispatch of its own, and so has each phase of a step
     bool starts = STEPPED ? chunk.last_step == 0 : chunk.first_step == 0;
     if (!STEPPED || starts) begin(starts);

@@ -45,6 +45,9 @@ SCHEDULES = {
     "row lanes chunked": Options(row_lanes=True, schedule="sequence", rows=8, chunk_steps=2, workspace_bytes=20000),
     "row lanes stepped": Options(row_lanes=True, schedule="stepped", parts=2),
     "row lanes persistent": Options(row_lanes=True, schedule="persistent", parts=2),
+    "resident": Options(resident=True, schedule="sequence"),
+    "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
+    "resident persistent": Options(resident=True, schedule="persistent", parts=2),
     "plain": Options(lanes=False, fused=False),
     "plain fused": Options(lanes=False, fused=True, rows=3),
     "plain in a buffer": Options(lanes=False, shared_state=False, workgroup=64),
@@ -59,8 +62,8 @@ def options(device: vkdml.Device, name: str, element: ElementType = element_type
     float64.
     """
     chosen, info = SCHEDULES[name], device.info
-    if (chosen.lanes or chosen.row_lanes) and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
-        return replace(chosen, lanes=False, row_lanes=None, workgroup=None)
+    if (chosen.lanes or chosen.row_lanes or chosen.resident) and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
+        return replace(chosen, lanes=False, row_lanes=None, resident=None, workgroup=None)
     if info.driver != "llvmpipe":
         chosen = replace(chosen, row_lanes=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen

@@ -39,7 +39,7 @@ def test_capabilities(name):
     while at < len(words) and words[at] & 0xFFFF == 17:  # OpCapability
         found.add(int(words[at + 1]))
         at += int(words[at]) >> 16
-    assert found <= ALLOWED_CAPABILITIES["lanes" if name.endswith(("_lanes", "_rows")) else "plain"]
+    assert found <= ALLOWED_CAPABILITIES["lanes" if name.endswith(("_lanes", "_rows", "_resident")) else "plain"]
     assert 1 in found
 
 

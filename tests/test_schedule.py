@@ -36,8 +36,9 @@ problems = st.builds(
 @given(problems, st.sampled_from(DEVICES), st.sampled_from(list(SCHEDULES.values())))
 def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
-    if (options.lanes or options.row_lanes) and (problem.element.pairs or not info.subgroup_shuffle):
-        options = replace(options, lanes=None, row_lanes=None)
+    if (options.lanes or options.row_lanes or options.resident) and (
+            problem.element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
+        options = replace(options, lanes=None, row_lanes=None, resident=None)
     if info.driver != "llvmpipe":
         options = replace(options, row_lanes=None)
     options = replace(options, workgroup=None)  # forced ones need not suit every device
@@ -50,7 +51,8 @@ def test_plan(problem, info, options):
         constants = dispatch.constants
         assert set(load(dispatch.kernel).constant_ids) <= set(constants)
         assert constants["WORKGROUP"] <= info.max_workgroup_invocations
-        assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
+        if "BATCH" in constants:
+            assert constants["UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         if dispatch.kernel.startswith("sequence"):
             assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
             assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
@@ -65,7 +67,10 @@ def test_plan(problem, info, options):
             assert constants["BLOCK_COLUMNS"] in range(16, 257, 16)
             columns = constants["HIDDEN_LOADS" if "HAS_SINGLE" in load(dispatch.kernel).constant_ids else "INPUT_LOADS"]
             assert columns * problem.element.vecs_per_load * 4 % constants["BLOCK_COLUMNS"] == 0
-        if dispatch.kernel.endswith(("_lanes", "_rows")):
+        if dispatch.kernel.endswith("_resident"):
+            assert constants["PART_UNITS"] == constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]
+            assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * 4 in range(32, 16 * 32 + 1, 32)
+        if dispatch.kernel.endswith(("_lanes", "_rows", "_resident")):
             assert constants["WORKGROUP"] % constants["LANES"] == 0
             assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load % constants["LANES"] == 0
         if dispatch.kernel.startswith("sequence") and constants["SHARED_STATE"]:
@@ -108,6 +113,8 @@ def iterations(problem, constants, dispatch):
     if rows_kernel:
         of_phase = iterations_of_rows(problem, constants, constants["HIDDEN_LOADS"], constants["PART_UNITS"],
                                       constants["ROWS"] // constants["LANES"] + 2)
+    if dispatch.kernel.endswith("_resident"):
+        of_phase = constants["ROWS"] * (constants["UNITS_AT_ONCE"] + 2) + 1
     of_step = phases * (of_phase + meetings + 1) + cleared + 1
     return steps * of_step + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + 2 * (units + 1) * (constants["ROWS"] + 1)
 
@@ -159,7 +166,8 @@ def test_what_a_device_cannot_hold_is_refused(changes, what):
         schedule.plan(problem, replace(SMALLEST, **({"max_storage_buffer_range": 2**32} | changes)))
 
 
-@pytest.mark.parametrize(("options", "what"), [(vkdml.Options(lanes=True), "options.lanes"), (vkdml.Options(row_lanes=True), "options.row_lanes"), (vkdml.Options(workgroup=256), "options.workgroup"),
+@pytest.mark.parametrize(("options", "what"), [(vkdml.Options(lanes=True), "options.lanes"), (vkdml.Options(row_lanes=True), "options.row_lanes"),
+                                              (vkdml.Options(resident=True), "options.resident"), (vkdml.Options(workgroup=256), "options.workgroup"),
                                               (vkdml.Options(rows=-1), "options.rows"), (vkdml.Options(rows=SOME), "options.rows"),
                                               (vkdml.Options(rows=1000), "options.rows"), (vkdml.Options(schedule="any"), "options.schedule"),
                                               (vkdml.Options(parts=0), "options.parts"), (vkdml.Options(workspace_bytes=0), "options.workspace_bytes"), (vkdml.Options(chunk_steps=0), "options.chunk_steps")])

@@ -17,8 +17,10 @@ SHADERS = Path(__file__).resolve().parent.parent / "shaders"
 CELLS = ("gru", "lstm", "rnn")
 
 # Variants. lanes: values pass round a subgroup (lib/lanes.glsl). rows: and its invocations hold rows, not units
-# (lib/row_lanes.glsl). pairs: float64 as pairs of floats (lib/pairs.glsl).
+# (lib/row_lanes.glsl). resident: and recurrent weights stay in private memory (lib/resident.glsl). pairs: float64 as pairs of
+# floats (lib/pairs.glsl).
 LANES, ROWS, PAIRS = {"_lanes": ["SHUFFLE"]}, {"_rows": ["SHUFFLE", "ROW_LANES"]}, {"_pairs": ["PAIRS"]}
+RESIDENT = {"_resident": ["SHUFFLE", "RESIDENT"]}
 PLAIN: dict[str, list[str]] = {"": []}
 
 # kernel: (source, macros)
@@ -28,7 +30,7 @@ KERNELS: dict[str, tuple[str, list[str]]] = {
         ("pack", "pack.comp", [], PLAIN | PAIRS),
         ("elementwise", "elementwise.comp", [], PLAIN | PAIRS),
         ("input_projection", "input_projection.comp", [], PLAIN | LANES | ROWS | PAIRS),
-        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | ROWS | PAIRS) for cell in CELLS),
+        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | ROWS | RESIDENT | PAIRS) for cell in CELLS),
     )
     for suffix, variant in variants.items()
 }

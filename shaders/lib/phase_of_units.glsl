@@ -45,13 +45,6 @@ void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
     dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
 }
 
-// The input's part of the gates, as input_projection left it
-real4 load_gates(uint step, uint r, uint unit)
-{
-    uint row = min(row_of(r), BATCH - 1);
-    return GET_REAL4(gates, gates_place(step - chunk.gates_step, direction, row, unit));
-}
-
 void run_phase(uint phase, uint step)
 {
     source = source_slot(phase, step & 1);

@@ -23,8 +23,10 @@ layout(constant_id = 17) const uint INPUT_STRIDE_I = 0;
 #include "elements.glsl"
 #include "weights.glsl"
 #include "lanes.glsl"
-#ifdef ROW_LANES
+#if defined(ROW_LANES)
 const uint TILE = ROWS / LANES;  // rows of an invocation (row_lanes.glsl)
+#elif defined(RESIDENT)
+#define TILE UNITS_AT_ONCE  // (resident.glsl); a constant would share the id of the other
 #else
 const uint TILE = UNITS_AT_ONCE * ROWS;
 #endif

@@ -3,7 +3,7 @@
 uint lengths_of_tile[ROWS];
 
 #if defined(SHUFFLE) && !defined(ROW_LANES)
-#define ACTIVE_ROWS active_rows
+#define ACTIVE_ROWS (ROWS == 1 ? 1 : active_rows)
 uint active_rows;  // the first ones, which have the step in hand
 uint rows_of_tile[ROWS];
 uint row_of(uint r) { return HAS_LENGTHS != 0 ? rows_of_tile[r] : first_row + r; }

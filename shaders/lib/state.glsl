@@ -1,7 +1,7 @@
 // What a tile of ROWS batch rows keeps from phase to phase and step to step: SLOTS vectors a row, each HIDDEN_VECS real4s, row
 // after row, or, with ROW_LANES, the rows' real4s beside each other, as the invocations of a subgroup take them.
 // Slots 0 and 1 hold h, of even and of odd steps; the cell names the others. It lives in a buffer, or, with SHARED_STATE
-// (not in the *_lanes kernels), in shared memory, and goes to the buffer only between dispatches.
+// (not in the *_lanes and *_rows kernels), in shared memory, and goes to the buffer only between dispatches.
 #extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = 130) const uint SLOTS = 2;
 layout(constant_id = 131) const uint SHARED_STATE = 0;
@@ -20,12 +20,27 @@ uint state_vec(uint slot, uint row, uint vec) { return (slot * HIDDEN_VECS + vec
 uint state_vec(uint slot, uint row, uint vec) { return (slot * ROWS + row) * HIDDEN_VECS + vec; }
 #endif
 
-#ifdef SHUFFLE
+#if defined(SHUFFLE) && !defined(RESIDENT)
 const bool IN_SHARED = false;
 #else
 const bool IN_SHARED = SHARED_STATE != 0;
-const uint SHARED_REALS = IN_SHARED ? SLOTS * ROWS * HIDDEN_VECS * 4 : 1;
-shared real shared_state[SHARED_REALS];
+#endif
+const uint SHARED_VECS = IN_SHARED ? SLOTS * ROWS * HIDDEN_VECS : 1;
+#ifdef SHUFFLE  // CPU drivers charge for loads, not for components
+shared vec4 shared_state[SHARED_VECS];
+vec4 get_shared_vec(uint i) { return shared_state[i]; }
+float get_shared(uint i, uint c) { return shared_state[i][c]; }
+void put_shared(uint i, uint c, float value) { shared_state[i][c] = value; }
+#else
+shared real shared_state[SHARED_VECS * 4];
+real get_shared(uint i, uint c) { return shared_state[i * 4 + c]; }
+void put_shared(uint i, uint c, real value) { shared_state[i * 4 + c] = value; }
+real4 get_shared_vec(uint i)
+{
+    real4 v;
+    [[unroll]] for (uint c = 0; c < 4; ++c) set_component(v, c, get_shared(i, c));
+    return v;
+}
 #endif
 
 // In the buffer, which has whole floats for its components: a pair's are in two vec4s
@@ -45,34 +60,21 @@ void put_component(uint i, uint c, real value) { state_vecs[i][c] = value; }
 
 real4 load_state_vec(uint slot, uint row, uint vec)
 {
-#ifndef SHUFFLE
-    if (IN_SHARED) {
-        real4 v;
-        uint i = state_vec(slot, row, vec) * 4;
-        [[unroll]] for (uint c = 0; c < 4; ++c) set_component(v, c, shared_state[i + c]);
-        return v;
-    }
-#endif
-    return get_vec(tile_state + state_vec(slot, row, vec));
+    uint i = state_vec(slot, row, vec);
+    return IN_SHARED ? get_shared_vec(i) : get_vec(tile_state + i);
 }
 
 real load_state(uint slot, uint row, uint unit)
 {
-#ifndef SHUFFLE
-    if (IN_SHARED) return shared_state[state_vec(slot, row, 0) * 4 + unit];
-#endif
-    return get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4);
+    uint i = state_vec(slot, row, unit / 4);
+    return IN_SHARED ? get_shared(i, unit % 4) : get_component(tile_state + i, unit % 4);
 }
 
 void store_state(uint slot, uint row, uint unit, real value)
 {
-#ifndef SHUFFLE
-    if (IN_SHARED) {
-        shared_state[state_vec(slot, row, 0) * 4 + unit] = value;
-        return;
-    }
-#endif
-    put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, value);
+    uint i = state_vec(slot, row, unit / 4);
+    if (IN_SHARED) put_shared(i, unit % 4, value);
+    else put_component(tile_state + i, unit % 4, value);
 }
 
 // Between dispatches, for the slots that outlive one.

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 from .plans import ceil_div
 from .problem import Problem
-from .tiling import PERSISTENT, STEPPED, Tiling, block_columns, blocks, loads_per_block, projection_tiles
+from .tiling import (
+    PERSISTENT,
+    STEPPED,
+    Tiling,
+    block_columns,
+    blocks,
+    loads_per_block,
+    projection_tiles,
+    resident_in_line,
+)
 from .vulkan import DeviceInfo
 
 
@@ -20,7 +29,8 @@ class Rates:
     gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
     dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
     small problems small where drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the
-    row_lanes kernels; 0 where these do not run.
+    row_lanes kernels. resident_product: of a column, for one gate and row, in the resident kernels, and in_line_compiling: of one
+    of their products, its share of each execution. 0 where these do not run.
     """
 
     load: float
@@ -30,14 +40,16 @@ class Rates:
     submission: float
     compiling: float = 0.0
     row_product: float = 0.0
+    resident_product: float = 0.0
+    in_line_compiling: float = 0.0
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
 
 
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6,
-                      row_product=0.3e-9),
+                      row_product=0.3e-9, resident_product=0.6e-9, in_line_compiling=1.3e-6),
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
-                                compiling=20e-6, in_line=True),
+                                compiling=20e-6, resident_product=1.1e-9, in_line_compiling=0.5e-6, in_line=True),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
@@ -47,6 +59,9 @@ _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
 # has loads of `gates` in it; and their compiling (2 to 3 s), its share of each execution
+_RESIDENT_STORE = 10e-9  # of a weight of each invocation into private memory, in the resident kernels
+_RESIDENT_GATE_MATH = 1.5  # with stores of h for all subgroups in it
+_BARRIER = 20e-9  # of a workgroup, for each of its subgroups
 _ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-3
 
 
@@ -61,6 +76,7 @@ def workers(info: DeviceInfo) -> int:
 
 def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps: int) -> float:
     """Of input_projection for so many time steps."""
+    tiling = tiling.of_projection
     tiles = projection_tiles(problem, tiling, steps) * problem.directions
     if tiling.row_lanes:
         of_tile = _row_lanes_seconds(problem, info, tiling, problem.input_size, tiling.projection_units)
@@ -73,7 +89,8 @@ def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps
 def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of one time step."""
     rate = rates(info)
-    of_part = _row_lanes_part(problem, info, tiling) if tiling.row_lanes else _part(problem, info, tiling)
+    part = _row_lanes_part if tiling.row_lanes else _resident_part if tiling.resident else _part
+    of_part = part(problem, info, tiling)
     seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
     if tiling.schedule == PERSISTENT:
         seconds = _WAITING * seconds + problem.loop.phases * rate.meeting
@@ -92,6 +109,21 @@ def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     else:
         of_tile += tiling.rows * tiling.units_at_once * rate.load  # of `gates`
     return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
+
+
+def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
+    """The same, where weights stay in private memory."""
+    rate, phases = rates(info), problem.loop.phases
+    loads_of_h = phases * tiling.hidden_loads * problem.element.vecs_per_load / tiling.lanes
+    of_row = loads_of_h * rate.load + resident_in_line(problem, tiling) * rate.resident_product
+    of_row += tiling.units_at_once * (_RESIDENT_GATE_MATH * rate.gate_math + rate.load)
+    return tiling.rows * of_row + phases * _BARRIER
+
+
+def _resident_start(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
+    """Of a dispatch's loads of them."""
+    of_subgroup = resident_in_line(problem, tiling) * (rates(info).load / 4 + _RESIDENT_STORE)
+    return _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_subgroup)
 
 
 def _row_lanes_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
@@ -114,12 +146,15 @@ def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, colum
 def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of an execution."""
     total = problem.steps * step_seconds(problem, info, tiling)
-    dispatches = 1 if tiling.schedule == STEPPED else ceil_div(problem.steps, tiling.chunk_steps)
+    dispatches = dispatches_of_loop = 1 if tiling.schedule == STEPPED else ceil_div(problem.steps, tiling.chunk_steps)
     if not tiling.fused:
         total += projection_seconds(problem, info, tiling, problem.steps)
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
         total += dispatches * _LATE_START
+    if tiling.resident:
+        total += dispatches_of_loop * _resident_start(problem, info, tiling)
+        total += resident_in_line(problem, tiling) * rates(info).in_line_compiling
     if tiling.row_lanes:
         total += _ROW_LANES_COMPILING
     return total + dispatches * rates(info).submission + tiling.rows * tiling.units_at_once * rates(info).compiling

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name, power_of_two
 from .problem import Problem
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, SEQUENCE, STATE, STEPPED, Tiling, block_columns, projection_tiles
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, STEPPED, Tiling, block_columns, projection_tiles
 from .vulkan import DeviceInfo
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
@@ -57,10 +56,9 @@ def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Disp
     tiles = projection_tiles(problem, tiling, last - first)
     if power_of_two(tiles) <= _WORKGROUPS_EVERYWHERE:
         tiles = power_of_two(tiles)  # so that sequences of like lengths can share a pipeline; those too many end at once
-    tiling = replace(tiling, schedule=SEQUENCE, parts=1, spins=0)  # the loop's; a plan and its fallback share this pipeline
     return Dispatch(
         kernel=kernel_name("input_projection", problem, tiling.lanes, tiling.row_lanes),
-        constants=_constants(problem, tiling, problem.input_size) | {"ROWS": rows, "PART_UNITS": tiling.projection_units},
+        constants=_constants(problem, tiling.of_projection, problem.input_size) | {"ROWS": rows, "PART_UNITS": tiling.projection_units},
         buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
         writes=(GATES,),
         groups=(ceil_div(tiling.units, tiling.projection_units), tiles, problem.directions),
@@ -76,7 +74,7 @@ def _sequence(problem: Problem, tiling: Tiling) -> Callable[..., Dispatch]:
                   if field in problem.tensors]
     constants = _constants(problem, tiling, problem.hidden)
     return lambda *push: Dispatch(
-        kernel=kernel_name(f"sequence_{problem.cell.kernel}", problem, tiling.lanes, tiling.row_lanes),
+        kernel=kernel_name(f"sequence_{problem.cell.kernel}", problem, tiling.lanes, tiling.row_lanes, tiling.resident),
         constants=constants,
         buffers=("InputTensor" if tiling.fused else GATES, PACKED_INPUT if tiling.fused else NONE, PACKED_HIDDEN, lengths,
                  hidden_init, *outputs, STATE, *cell_state),

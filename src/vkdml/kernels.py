@@ -59,6 +59,8 @@ class CompiledKernel:
                 continue
             if opcode == _OP_CONSTANT:
                 values[operands[1]] = operands[2]
+            elif opcode in (_OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE):
+                values[operands[1]] = opcode == _OP_CONSTANT_TRUE
             elif opcode == _OP_SPEC_CONSTANT_COMPOSITE:
                 opcode = _OP_CONSTANT_COMPOSITE
             elif opcode in (_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_OP):

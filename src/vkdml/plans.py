@@ -59,9 +59,10 @@ def float_bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def kernel_name(name: str, problem: CheckedOperator, lanes: int = 1, row_lanes: bool = False) -> str:
+def kernel_name(name: str, problem: CheckedOperator, lanes: int = 1, row_lanes: bool = False, resident: bool = False) -> str:
     """The variant of a kernel (tools/compile_shaders.py) for a type and a choice of lanes."""
-    return name + ("_rows" if row_lanes else "_lanes" if lanes > 1 else "_pairs" if problem.element.pairs else "")
+    of_lanes = "_rows" if row_lanes else "_resident" if resident else "_lanes"
+    return name + (of_lanes if lanes > 1 else "_pairs" if problem.element.pairs else "")
 
 
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:

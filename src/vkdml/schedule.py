@@ -41,6 +41,8 @@ from .tiling import (
     most_spins,
     projection_iterations,
     projection_tiles,
+    resident_fits,
+    resident_loads,
     state_bytes,
     step_iterations,
 )
@@ -69,7 +71,8 @@ class Options:
 
     schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent). fused: multiply the
     input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose
-    invocations hold rows, whole subgroups of them, and not units. rows: batch rows of a tile. units_at_once: units that an
+    invocations hold rows, whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private
+    memory. rows: batch rows of a tile. units_at_once: units that an
     invocation computes together. workgroup: invocations (a multiple of the subgroup size with lanes). shared_state: keep h in
     shared memory (not with lanes or parts). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the
     memory for the input's part of the gates; more time steps than fit go through in chunks.
@@ -80,6 +83,7 @@ class Options:
     fused: bool | None = None
     lanes: bool | None = None
     row_lanes: bool | None = None
+    resident: bool | None = None
     rows: int | None = None
     units_at_once: int | None = None
     workgroup: int | None = None
@@ -115,25 +119,26 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, shapes):
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
         for parts in _choose_parts(problem, info, options, schedule, shape, unit_tiles):
-            tiling = _tile(problem, info, options, lanes, schedule=schedule, parts=parts, **shape)
+            tile = _resident_tile if shape.get("resident") else _tile
+            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, **shape)
             if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
                 break
     if not found:
         raise InvalidArgumentError(problem.operator, "sizes", f"H = {problem.hidden}, I = {problem.input_size}",
                                    f"ones that {info.name} can loop over in one dispatch")
-    for name in ("row_lanes", "fused"):  # where they can be had
+    for name in ("row_lanes", "resident", "fused"):  # where they can be had
         found = [tiling for tiling in found if getattr(tiling, name) == getattr(options, name)] or found
     return found
 
 
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
     """What can run instead of a persistent tiling with the same weights, the fastest first."""
-    others = [replace(tiling, schedule=SEQUENCE, parts=1, spins=0)]
+    others = [tiling.in_one_part()]
     if tiling.row_lanes and _can_be_stepped(problem):
         others.append(replace(tiling, schedule=STEPPED, spins=0))
     return sorted((_in_chunks(problem, info, options, other) for other in others
-                   if _steps_by_iterations(problem, info, other) >= 1),
+                   if other.workgroup <= info.max_workgroup_invocations and _steps_by_iterations(problem, info, other) >= 1),
                   key=lambda other: costs.seconds(problem, info, other))
 
 
@@ -148,6 +153,9 @@ def _shapes(problem: Problem, info: DeviceInfo, options: Options, lanes: int) ->
                                                             _distinct_rows(problem, _MOST_VECTORS * lanes))}
         shapes += [{"fused": False, "rows": lanes * count, "units_at_once": 1, "row_lanes": True}
                    for count in sorted(vectors) if count <= _MOST_VECTORS]
+    if costs.rates(info).resident_product and options.resident is not False and lanes > 1:
+        shapes += [{"fused": False, "rows": of_tile, "units_at_once": units, "resident": True}
+                   for of_tile, units in product(rows, at_once)]
     return shapes
 
 
@@ -155,7 +163,7 @@ def _check_options(options: Options) -> None:
     if options.schedule not in (None, *SCHEDULES):
         raise InvalidArgumentError("compile_operator", "options.schedule", repr(options.schedule),
                                    "one of " + ", ".join(SCHEDULES))
-    for name in ("lanes", "row_lanes", "fused", "shared_state"):
+    for name in ("lanes", "row_lanes", "resident", "fused", "shared_state"):
         value = getattr(options, name)
         if value not in (None, False, True):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), "True, False or None")
@@ -174,11 +182,12 @@ def _choose_lanes(problem: Problem, info: DeviceInfo, options: Options) -> int:
     """
     possible = info.subgroup_shuffle and info.subgroup_size > 1 and not problem.element.pairs
     for name, there, needed in (("lanes", possible, "a device that has subgroup shuffles"),
-                                ("row_lanes", possible and costs.rates(info).row_product, "llvmpipe")):
+                                ("row_lanes", possible and costs.rates(info).row_product, "llvmpipe"),
+                                ("resident", possible and costs.rates(info).resident_product, "a CPU driver")):
         if getattr(options, name) and not there:
             raise InvalidArgumentError("compile_operator", f"options.{name}", f"{problem.element.name} on {info.name}",
                                        f"{needed}, and another type than float64")
-    wanted = options.lanes or options.row_lanes or (options.lanes is None and info.is_cpu)
+    wanted = options.lanes or options.row_lanes or options.resident or (options.lanes is None and info.is_cpu)
     return info.subgroup_size if wanted and possible else 1
 
 
@@ -216,12 +225,8 @@ def _can_be_stepped(problem: Problem) -> bool:
 def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
     """The tiling with the first workgroup that has loop iterations enough for a step."""
     row_lanes = chosen.get("row_lanes", False)
-    projection_rows = chosen["rows"] if row_lanes else min(_most_rows(problem, info), problem.batch * problem.steps)
-    if costs.rates(info).in_line:
-        most_rows = _MOST_IN_LINE // chosen["units_at_once"]
-        if chosen["rows"] > most_rows and options.rows is None:
-            return None
-        projection_rows = min(most_rows, ceil_div(problem.batch * problem.steps, _PAIRS_FOR_A_ROW))
+    if costs.rates(info).in_line and chosen["rows"] * chosen["units_at_once"] > _MOST_IN_LINE and options.rows is None:
+        return None
     input_loads, hidden_loads = (loads(problem, size, lanes, row_lanes) for size in (problem.input_size, problem.hidden))
     for workgroup, in_line in _workgroups(problem, info, options, lanes):
         if row_lanes and workgroup != lanes:
@@ -232,25 +237,52 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         fits = lanes == 1 and chosen["schedule"] == SEQUENCE and state <= info.max_shared_memory
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         input_loads=input_loads, hidden_loads=hidden_loads,
-                        projection_rows=projection_rows, projection_units=units if row_lanes else tile_units,
+                        projection_rows=chosen["rows"] if row_lanes else _projection_rows(problem, info, chosen["units_at_once"]),
+                        projection_units=units if row_lanes else tile_units,
                         spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0,
                         shared_state=fits and options.shared_state is not False)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
-        if row_lanes:
-            tiling = _with_projection(problem, info, tiling)
-        if not tiling.fused and (projection_iterations(problem, tiling) > most_iterations(info)
-                                 or gates_bytes(problem, tiling) > _largest_gates(info, options)):
-            return None
-        return _in_chunks(problem, info, options, tiling)
+        return _with_projection(problem, info, options, tiling)
     return None
 
 
-def _with_projection(problem: Problem, info: DeviceInfo, tiling: Tiling) -> Tiling:
-    """A tiling of row_lanes with as many units in a workgroup of input_projection as it has loop iterations for."""
-    while projection_iterations(problem, tiling) > most_iterations(info) and tiling.projection_units > tiling.lanes:
+def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
+    """The tiling whose workgroups hold all units of a part."""
+    invocations = round_up(ceil_div(problem.hidden, chosen["parts"] * chosen["units_at_once"]), lanes)
+    units = invocations * chosen["units_at_once"] * chosen["parts"]
+    at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
+    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, units=units,
+                    loads_in_line=loads_per_block(problem, lanes) if costs.rates(info).in_line else 1,
+                    input_loads=loads(problem, problem.input_size, lanes, False),
+                    hidden_loads=resident_loads(problem),
+                    projection_rows=_projection_rows(problem, info, at_once), projection_units=lanes * at_once,
+                    spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0, shared_state=False)
+    fits = tiling.schedule == SEQUENCE and state_bytes(problem, tiling.rows, tiling.hidden_loads) <= info.max_shared_memory
+    tiling = replace(tiling, shared_state=fits and options.shared_state is not False)
+    if (chosen["schedule"] == STEPPED or tiling.workgroup > min(info.max_workgroup_invocations, options.workgroup or 2**31)
+            or not resident_fits(problem, tiling) or _steps_by_iterations(problem, info, tiling) < 1):
+        return None
+    return _with_projection(problem, info, options, tiling)
+
+
+def _projection_rows(problem: Problem, info: DeviceInfo, units_at_once: int) -> int:
+    """Rows of a tile of input_projection."""
+    pairs = problem.batch * problem.steps
+    if costs.rates(info).in_line:
+        return min(_MOST_IN_LINE // units_at_once, ceil_div(pairs, _PAIRS_FOR_A_ROW))
+    return min(_most_rows(problem, info), pairs)
+
+
+def _with_projection(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling | None:
+    """With chunks, and in row_lanes as many units of a workgroup of input_projection as it has loop iterations for."""
+    while (tiling.row_lanes and projection_iterations(problem, tiling) > most_iterations(info)
+           and tiling.projection_units > tiling.lanes):
         tiling = replace(tiling, projection_units=ceil_div(tiling.projection_units, 2))
-    return tiling
+    if not tiling.fused and (projection_iterations(problem, tiling) > most_iterations(info)
+                             or gates_bytes(problem, tiling) > _largest_gates(info, options)):
+        return None
+    return _in_chunks(problem, info, options, tiling)
 
 
 def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .plans import ceil_div, round_up
 from .problem import Problem
@@ -20,6 +20,8 @@ _OTHER_SPINS = 100_000
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
 _QUICK_SPINS = 32       # of a barrier there
 _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shaders/lib/row_lanes.glsl, and of all
+_RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
+_MOST_RESIDENT_IN_LINE = 2048  # products in line there
 _BLOCK_COLUMNS, _FEW_COLUMNS = 128, 512  # of a block, where H and I are at most so many
 
 
@@ -28,8 +30,8 @@ class Tiling:
     """One way to run a problem.
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
-    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl). parts: workgroups that share a tile's
-    units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's loads, how many the code has in line.
+    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl). resident: recurrent weights stay in
+    private memory (resident.glsl). parts: workgroups that share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's loads, how many the code has in line.
     projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
     input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X
     or h, whole blocks of `lanes` vec4s, or, with row_lanes, of columns.
@@ -49,6 +51,7 @@ class Tiling:
     hidden_loads: int
     spins: int = 0
     row_lanes: bool = False
+    resident: bool = False
     projection_rows: int = 1
     projection_units: int = 0
     chunk_steps: int = 1
@@ -59,6 +62,20 @@ class Tiling:
         """Units of a part, whole tiles."""
         tile = self.workgroup * self.units_at_once
         return ceil_div(self.units // tile, self.parts) * tile
+
+    @property
+    def of_projection(self) -> Tiling:
+        """What holds for input_projection. A plan and its fallback share it."""
+        tiling = replace(self, schedule=SEQUENCE, parts=1, spins=0)
+        if self.resident:
+            tiling = replace(tiling, resident=False, workgroup=self.lanes,
+                             units_at_once=self.projection_units // self.lanes)
+        return tiling
+
+    def in_one_part(self) -> Tiling:
+        """With the same packed weights."""
+        workgroup = self.workgroup * self.parts if self.resident else self.workgroup
+        return replace(self, schedule=SEQUENCE, parts=1, spins=0, workgroup=workgroup)
 
     def tiles(self, problem: Problem) -> int:
         return ceil_div(problem.batch, self.rows)
@@ -111,6 +128,11 @@ def loads_per_block(problem: Problem, lanes: int) -> int:
     return max(1, lanes // problem.element.vecs_per_load)
 
 
+def resident_loads(problem: Problem) -> int:
+    """Loads of recurrent weights for a row of h, whole arrays."""
+    return round_up(problem.hidden, _RESIDENT_COLUMNS) // (4 * problem.element.vecs_per_load)
+
+
 def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool) -> int:
     """Loads of weights for a row of so many columns."""
     if row_lanes:
@@ -149,6 +171,18 @@ def projection_iterations(problem: Problem, tiling: Tiling) -> int:
     return _dot_iterations(problem, tiling, tiling.input_loads)
 
 
+def resident_in_line(problem: Problem, tiling: Tiling) -> int:
+    """Products of weights that stay in private memory, all of them in line."""
+    columns = tiling.hidden_loads * problem.element.vecs_per_load * 4
+    return columns * tiling.units_at_once * len(problem.cell.gates)
+
+
+def resident_fits(problem: Problem, tiling: Tiling) -> bool:
+    """Whether there are arrays enough, and compilers need not take long."""
+    columns = tiling.hidden_loads * problem.element.vecs_per_load * 4
+    return columns <= _RESIDENT_COLUMNS * _RESIDENT_ARRAYS and resident_in_line(problem, tiling) <= _MOST_RESIDENT_IN_LINE
+
+
 def step_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a time step, at most. A loop's last check counts too."""
     clears = _row_iterations(tiling, tiling.part_units) if problem.has("SequenceLengthsTensor") else 0
@@ -160,6 +194,8 @@ def step_iterations(problem: Problem, tiling: Tiling) -> int:
 def _phase_iterations(problem: Problem, tiling: Tiling) -> int:
     if tiling.row_lanes:
         return _row_lanes_iterations(problem, tiling, problem.hidden, tiling.part_units)
+    if tiling.resident:
+        return tiling.rows * (tiling.units_at_once + 2) + 1
     of_tile = tiling.units_at_once * (tiling.rows + 1) + 1 if tiling.lanes > 1 or problem.element.pairs else 0
     if problem.element.pairs:
         of_tile += tiling.rows * _PAIR_ITERATIONS
@@ -180,7 +216,8 @@ def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
     padded = tiling.part_units + tiling.hidden_loads * problem.element.vecs_per_load * 4 - problem.hidden
     rows = (tiling.rows + 2) ** 2  # their order
-    return 2 * _row_iterations(tiling, padded) + rows + tiling.spins
+    weights = tiling.hidden_loads + _RESIDENT_ARRAYS if tiling.resident else 0
+    return 2 * _row_iterations(tiling, padded) + rows + tiling.spins + weights
 
 
 def _row_iterations(tiling: Tiling, units: int) -> int:

@@ -1,0 +1,56 @@
+// Recurrent weights that stay in private memory for a whole dispatch, in the *_resident kernels: a workgroup holds all units of
+// its part, an invocation UNITS_AT_ONCE of them, and each loads its weights once. All that touches them is in line and indexes
+// their arrays by constants: so CPU drivers read a weight as any operand, where a load from a buffer takes some fifty
+// instructions, and compile them in a third of the time that they take where a variable is an index anywhere.
+const uint ARRAY_COLUMNS = 32;
+const uint HIDDEN_COLUMNS = HIDDEN_VECS * 4;  // whole arrays
+
+#define EACH_ARRAY(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+
+#define DECLARE_WEIGHTS(n) float weights_##n[ARRAY_COLUMNS * UNITS_AT_ONCE * GATES];
+EACH_ARRAY(DECLARE_WEIGHTS)
+vec4 resident_biases[UNITS_AT_ONCE], resident_peepholes[UNITS_AT_ONCE];
+
+uint unit_of(uint u) { return first_unit + u * WORKGROUP + gl_LocalInvocationID.x; }
+
+void load_resident_weights()
+{
+#define LOAD_ARRAY(n) \
+    if (n * ARRAY_COLUMNS < HIDDEN_COLUMNS) \
+        ROW_LOOP for (uint load = 0; load < ARRAY_COLUMNS / 4 / VECS_PER_LOAD; ++load) { \
+            uint row = direction * HIDDEN_LOADS + n * ARRAY_COLUMNS / 4 / VECS_PER_LOAD + load; \
+            [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) \
+                [[unroll]] for (uint gate = 0; gate < GATES; ++gate) { \
+                    uvec4 loaded = LOAD_WEIGHTS(hidden_weights, (row * GATES + gate) * UNITS + unit_of(u)); \
+                    [[unroll]] for (uint column = 0; column < ARRAY_COLUMNS; ++column) { \
+                        float w = unpack_weights(loaded, column / 4 % VECS_PER_LOAD)[column % 4]; \
+                        uint i = (column * UNITS_AT_ONCE + u) * GATES + gate; \
+                        weights_##n[i] = mix(weights_##n[i], w, column / 4 / VECS_PER_LOAD == load); \
+                    } \
+                } \
+        }
+    EACH_ARRAY(LOAD_ARRAY)
+    [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
+        resident_biases[u] = hidden_extra(0, unit_of(u));
+        if (HAS_PEEPHOLE != 0) resident_peepholes[u] = hidden_extra(1, unit_of(u));
+    }
+}
+
+// The products of a row of h with the weights of the phase's gates
+void multiply_resident(out vec4 sums[UNITS_AT_ONCE], uint phase, uint r)
+{
+    [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) sums[u] = resident_biases[u];
+#define MULTIPLY_ARRAY(n) \
+    if (n * ARRAY_COLUMNS < HIDDEN_COLUMNS) \
+        [[unroll]] for (uint block = 0; block < ARRAY_COLUMNS; block += LANES * 4) { \
+            vec4 own = load_state_vec(source, r, (n * ARRAY_COLUMNS + block) / 4 + LANE); \
+            [[unroll]] for (uint lane = 0; lane < LANES; ++lane) { \
+                vec4 h = from_lane(own, lane); \
+                [[unroll]] for (uint c = 0; c < 4; ++c) \
+                    [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) \
+                        [[unroll]] for (uint gate = first_gate(phase); gate < end_gate(phase); ++gate) \
+                            sums[u][gate] += h[c] * weights_##n[((block + lane * 4 + c) * UNITS_AT_ONCE + u) * GATES + gate]; \
+            } \
+        }
+    EACH_ARRAY(MULTIPLY_ARRAY)
+}
