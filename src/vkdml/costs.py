@@ -130,7 +130,7 @@ def _row_lanes_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float
     """The same, of a subgroup of rows."""
     rate, vectors = rates(info), tiling.rows // tiling.lanes
     products = _row_lanes_seconds(problem, info, tiling, problem.hidden, tiling.part_units, problem.loop.phases)
-    of_unit = vectors * _ROW_LANES_GATE_MATH * rate.gate_math + 2 * len(problem.cell.gates) * rate.load
+    of_unit = vectors * _ROW_LANES_GATE_MATH * rate.gate_math + len(problem.cell.gates) * rate.load
     return products + tiling.part_units * of_unit
 
 
@@ -139,8 +139,10 @@ def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, colum
     rate, vectors, gates = rates(info), tiling.rows // tiling.lanes, len(problem.cell.gates)
     width, count = block_columns(problem, columns, tiling.lanes), blocks(problem, columns)
     of_block = vectors * width * (_ROW_LANES_STORE + rate.load / 4)
-    loads = width / (4 * problem.element.vecs_per_load * tiling.lanes) + (1 if count == 1 else 2)  # weights, and sums
-    return count * (phases * of_block + units * gates * (width * vectors * rate.row_product + loads * rate.load))
+    loads = width / (4 * problem.element.vecs_per_load * tiling.lanes)  # of weights
+    of_column = count * (width * vectors * rate.row_product + loads * rate.load)
+    sums = 2 * (count - 1) * rate.load  # between blocks
+    return count * phases * of_block + units * gates * (of_column + sums)
 
 
 def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
