@@ -10,7 +10,8 @@ from bench.cases import Case
 def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
     """The ceiling that binds, and the seconds that it allows a call.
 
-    The recurrent weights are read once a step; W is not counted, as a product over all steps need not read it again.
+    The recurrent weights are read once a step, which kernels that keep them in private memory need not do; W is not counted, as
+    a product over all steps need not read it again.
     """
     recurrent_bytes = case.recurrent_weights * weight_bytes
     seconds = {

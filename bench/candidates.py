@@ -40,7 +40,8 @@ def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
 
 def forced(tiling: Tiling) -> vkdml.Options:
     """The options that leave the schedule no other choice."""
-    names = {field.name for field in fields(Tiling)} & {"schedule", "parts", "fused", "rows", "units_at_once", "row_lanes", "resident"}
+    names = {field.name for field in fields(Tiling)} & {"schedule", "parts", "fused", "rows", "units_at_once", "row_lanes",
+                                                        "resident"}
     return vkdml.Options(lanes=tiling.lanes > 1, **{name: getattr(tiling, name) for name in names})
 
 
@@ -56,8 +57,8 @@ def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, An
             layer.execute()
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
     return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
-             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "resident": tiling.resident, "parts": tiling.parts,
-             "model ms": seconds * 1e3, "ms": median(times) * 1e3}
+             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "resident": tiling.resident,
+             "parts": tiling.parts, "model ms": seconds * 1e3, "ms": median(times) * 1e3}
             for (tiling, seconds), times in zip(tried, zip(*rounds))]
 
 

@@ -42,7 +42,7 @@ def draw_growth(dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], 
 
 
 def draw_roofline(rows: Sequence[Row], ceilings: Row, cases: Mapping[str, Case], path: Path) -> None:
-    """vkdml's rates on the device against the arithmetic for each byte of recurrent weights, read once a step."""
+    """vkdml's rates on the device against the arithmetic for each byte of recurrent weights, as if read once a step."""
     figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     for row in rows:
         if (row["worker"], row["way"]) == (OURS, "device") and "ms" in row:
@@ -54,7 +54,7 @@ def draw_roofline(rows: Sequence[Row], ceilings: Row, cases: Mapping[str, Case],
         rate = read_rate(ceilings, int(size))
         axes.loglog(intensities, np.minimum(ceilings["gflops"], rate * intensities), "-", linewidth=1,
                     label=f"{rate:.1f} GB/s from {int(size) // 1024} KiB, {ceilings['gflops']:.0f} GFLOP/s")
-    axes.set(xlabel="flops a byte of recurrent weights", ylabel="GFLOP/s", title="vkdml on the device, under its ceilings")
+    axes.set(xlabel="flops a byte of recurrent weights", ylabel="GFLOP/s", title="vkdml on the device, and its ceilings")
     axes.grid(True, which="both", alpha=0.3)
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)

@@ -36,7 +36,8 @@ Times are medians of n samples, fewer for slow workers. Spread is (max - min) / 
 vkdml-lbr0 is a GRU with linear_before_reset = 0; all others have 1.
 
 `fraction` is the least time that the ceilings allow over the time taken on the device: arithmetic at the rate of multiply-adds;
-the recurrent weights, read once a step; or one submission, whichever is longest (`bound`)."""
+the recurrent weights, read once a step; or one submission, whichever is longest (`bound`). It is above 1 where the weights
+stay in private memory for all steps, so that they are not read."""
 
 
 def rows(results: Sequence[Result], peers: Mapping[str, Peer], cases: Mapping[str, Case], ceilings: Row) -> list[Row]:

@@ -65,7 +65,7 @@ def options(device: vkdml.Device, name: str, element: ElementType = element_type
     if (chosen.lanes or chosen.row_lanes or chosen.resident) and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
         return replace(chosen, lanes=False, row_lanes=None, resident=None, workgroup=None)
     if info.driver != "llvmpipe":
-        chosen = replace(chosen, row_lanes=None)
+        chosen = replace(chosen, row_lanes=None, resident=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
 

@@ -36,11 +36,10 @@ problems = st.builds(
 @given(problems, st.sampled_from(DEVICES), st.sampled_from(list(SCHEDULES.values())))
 def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
-    if (options.lanes or options.row_lanes or options.resident) and (
-            problem.element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
+    if (options.lanes or options.row_lanes or options.resident) and (problem.element.pairs or not info.subgroup_shuffle):
         options = replace(options, lanes=None, row_lanes=None, resident=None)
     if info.driver != "llvmpipe":
-        options = replace(options, row_lanes=None)
+        options = replace(options, row_lanes=None, resident=None)
     options = replace(options, workgroup=None)  # forced ones need not suit every device
     plan = schedule.plan(problem, info, options)
     assert plan == schedule.plan(problem, info, options)

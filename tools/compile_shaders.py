@@ -30,7 +30,8 @@ KERNELS: dict[str, tuple[str, list[str]]] = {
         ("pack", "pack.comp", [], PLAIN | PAIRS),
         ("elementwise", "elementwise.comp", [], PLAIN | PAIRS),
         ("input_projection", "input_projection.comp", [], PLAIN | LANES | ROWS | PAIRS),
-        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | ROWS | RESIDENT | PAIRS) for cell in CELLS),
+        *((f"sequence_{cell}", "sequence.comp", [f"CELL_{cell.upper()}"], PLAIN | LANES | ROWS | RESIDENT | PAIRS)
+          for cell in CELLS),
     )
     for suffix, variant in variants.items()
 }

@@ -29,8 +29,7 @@ class Rates:
     gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
     dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
     small problems small where drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the
-    row_lanes kernels. resident_product: of a column, for one gate and row, in the resident kernels, and in_line_compiling: of one
-    of their products, its share of each execution. 0 where these do not run.
+    row_lanes kernels, and resident_product: for one gate and row, in the resident ones; 0 where these do not run.
     """
 
     load: float
@@ -41,15 +40,14 @@ class Rates:
     compiling: float = 0.0
     row_product: float = 0.0
     resident_product: float = 0.0
-    in_line_compiling: float = 0.0
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
 
 
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6,
-                      row_product=0.3e-9, resident_product=0.6e-9, in_line_compiling=1.3e-6),
+                      row_product=0.3e-9, resident_product=0.5e-9),
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
-                                compiling=20e-6, resident_product=1.1e-9, in_line_compiling=0.5e-6, in_line=True),
+                                compiling=20e-6, in_line=True),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
@@ -57,11 +55,12 @@ _GPU_WORKERS = 256  # subgroups that run side by side
 _WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
+# The resident kernels: a weight of each invocation stored in private memory; their loads of h and their gate math beside those
+# of others; a barrier, for each subgroup; their compiling (1 to 4 s), its share of each execution, and that for each product
+_RESIDENT_STORE, _RESIDENT_LOAD, _RESIDENT_GATE_MATH, _BARRIER = 10e-9, 2.0, 2.0, 20e-9
+_RESIDENT_COMPILING, _RESIDENT_PRODUCT_COMPILING = 0.4e-3, 0.5e-6
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
-# has loads of `gates` in it; and their compiling (2 to 3 s), its share of each execution
-_RESIDENT_STORE = 10e-9  # of a weight of each invocation into private memory, in the resident kernels
-_RESIDENT_GATE_MATH = 1.5  # with stores of h for all subgroups in it
-_BARRIER = 20e-9  # of a workgroup, for each of its subgroups
+# has loads of `gates` in it; and their compiling (1 to 2 s), its share of each execution
 _ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-3
 
 
@@ -115,7 +114,7 @@ def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """The same, where weights stay in private memory."""
     rate, phases = rates(info), problem.loop.phases
     loads_of_h = phases * tiling.hidden_loads * problem.element.vecs_per_load / tiling.lanes
-    of_row = loads_of_h * rate.load + resident_in_line(problem, tiling) * rate.resident_product
+    of_row = loads_of_h * _RESIDENT_LOAD * rate.load + resident_in_line(problem, tiling) * rate.resident_product
     of_row += tiling.units_at_once * (_RESIDENT_GATE_MATH * rate.gate_math + rate.load)
     return tiling.rows * of_row + phases * _BARRIER
 
@@ -156,7 +155,7 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         total += dispatches * _LATE_START
     if tiling.resident:
         total += dispatches_of_loop * _resident_start(problem, info, tiling)
-        total += resident_in_line(problem, tiling) * rates(info).in_line_compiling
+        total += _RESIDENT_COMPILING + resident_in_line(problem, tiling) * _RESIDENT_PRODUCT_COMPILING
     if tiling.row_lanes:
         total += _ROW_LANES_COMPILING
     return total + dispatches * rates(info).submission + tiling.rows * tiling.units_at_once * rates(info).compiling

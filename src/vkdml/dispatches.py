@@ -58,7 +58,8 @@ def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Disp
         tiles = power_of_two(tiles)  # so that sequences of like lengths can share a pipeline; those too many end at once
     return Dispatch(
         kernel=kernel_name("input_projection", problem, tiling.lanes, tiling.row_lanes),
-        constants=_constants(problem, tiling.of_projection, problem.input_size) | {"ROWS": rows, "PART_UNITS": tiling.projection_units},
+        constants=_constants(problem, tiling.of_projection, problem.input_size)
+        | {"ROWS": rows, "PART_UNITS": tiling.projection_units},
         buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
         writes=(GATES,),
         groups=(ceil_div(tiling.units, tiling.projection_units), tiles, problem.directions),

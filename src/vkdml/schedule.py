@@ -70,12 +70,12 @@ class Options:
     """What to force instead of what the plan would choose; None leaves the choice. For tests and measurements.
 
     schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent). fused: multiply the
-    input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose
-    invocations hold rows, whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private
-    memory. rows: batch rows of a tile. units_at_once: units that an
-    invocation computes together. workgroup: invocations (a multiple of the subgroup size with lanes). shared_state: keep h in
-    shared memory (not with lanes or parts). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the
-    memory for the input's part of the gates; more time steps than fit go through in chunks.
+    input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose invocations hold rows,
+    whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private memory (not stepped).
+    rows: batch rows of a tile. units_at_once: units that an invocation computes together. workgroup: invocations (a multiple of
+    the subgroup size with lanes). shared_state: keep h in shared memory (not with parts, and with lanes only where weights are
+    resident). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the memory for the input's part of the
+    gates; more time steps than fit go through in chunks.
     """
 
     schedule: str | None = None
@@ -134,7 +134,7 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
 
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
     """What can run instead of a persistent tiling with the same weights, the fastest first."""
-    others = [tiling.in_one_part()]
+    others = [_with_shared_state(problem, info, options, tiling.in_one_part())]
     if tiling.row_lanes and _can_be_stepped(problem):
         others.append(replace(tiling, schedule=STEPPED, spins=0))
     return sorted((_in_chunks(problem, info, options, other) for other in others
@@ -183,7 +183,7 @@ def _choose_lanes(problem: Problem, info: DeviceInfo, options: Options) -> int:
     possible = info.subgroup_shuffle and info.subgroup_size > 1 and not problem.element.pairs
     for name, there, needed in (("lanes", possible, "a device that has subgroup shuffles"),
                                 ("row_lanes", possible and costs.rates(info).row_product, "llvmpipe"),
-                                ("resident", possible and costs.rates(info).resident_product, "a CPU driver")):
+                                ("resident", possible and costs.rates(info).resident_product, "llvmpipe")):
         if getattr(options, name) and not there:
             raise InvalidArgumentError("compile_operator", f"options.{name}", f"{problem.element.name} on {info.name}",
                                        f"{needed}, and another type than float64")
@@ -228,22 +228,19 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
     if costs.rates(info).in_line and chosen["rows"] * chosen["units_at_once"] > _MOST_IN_LINE and options.rows is None:
         return None
     input_loads, hidden_loads = (loads(problem, size, lanes, row_lanes) for size in (problem.input_size, problem.hidden))
+    projection_rows = chosen["rows"] if row_lanes else _projection_rows(problem, info, chosen["units_at_once"])
     for workgroup, in_line in _workgroups(problem, info, options, lanes):
         if row_lanes and workgroup != lanes:
             return None
         tile_units = workgroup * chosen["units_at_once"]
         units = round_up(problem.hidden, tile_units)
-        state = state_bytes(problem, chosen["rows"], hidden_loads)
-        fits = lanes == 1 and chosen["schedule"] == SEQUENCE and state <= info.max_shared_memory
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         input_loads=input_loads, hidden_loads=hidden_loads,
-                        projection_rows=chosen["rows"] if row_lanes else _projection_rows(problem, info, chosen["units_at_once"]),
-                        projection_units=units if row_lanes else tile_units,
-                        spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0,
-                        shared_state=fits and options.shared_state is not False)
+                        projection_rows=projection_rows, projection_units=units if row_lanes else tile_units,
+                        spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
-        return _with_projection(problem, info, options, tiling)
+        return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
     return None
 
 
@@ -252,18 +249,22 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     invocations = round_up(ceil_div(problem.hidden, chosen["parts"] * chosen["units_at_once"]), lanes)
     units = invocations * chosen["units_at_once"] * chosen["parts"]
     at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
-    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, units=units,
-                    loads_in_line=loads_per_block(problem, lanes) if costs.rates(info).in_line else 1,
-                    input_loads=loads(problem, problem.input_size, lanes, False),
-                    hidden_loads=resident_loads(problem),
+    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, loads_in_line=1, units=units,
+                    input_loads=loads(problem, problem.input_size, lanes), hidden_loads=resident_loads(problem),
                     projection_rows=_projection_rows(problem, info, at_once), projection_units=lanes * at_once,
-                    spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0, shared_state=False)
-    fits = tiling.schedule == SEQUENCE and state_bytes(problem, tiling.rows, tiling.hidden_loads) <= info.max_shared_memory
-    tiling = replace(tiling, shared_state=fits and options.shared_state is not False)
-    if (chosen["schedule"] == STEPPED or tiling.workgroup > min(info.max_workgroup_invocations, options.workgroup or 2**31)
-            or not resident_fits(problem, tiling) or _steps_by_iterations(problem, info, tiling) < 1):
+                    spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0)
+    if (tiling.schedule == STEPPED or invocations > info.max_workgroup_invocations
+            or options.workgroup not in (None, invocations) or not resident_fits(problem, tiling)
+            or _steps_by_iterations(problem, info, tiling) < 1):
         return None
-    return _with_projection(problem, info, options, tiling)
+    return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
+
+
+def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling:
+    """With the state in shared memory, where the kernels know that and it fits."""
+    fits = (tiling.lanes == 1 or tiling.resident) and tiling.schedule == SEQUENCE
+    fits = fits and state_bytes(problem, tiling.rows, tiling.hidden_loads) <= info.max_shared_memory
+    return replace(tiling, shared_state=fits and options.shared_state is not False)
 
 
 def _projection_rows(problem: Problem, info: DeviceInfo, units_at_once: int) -> int:

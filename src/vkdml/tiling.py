@@ -31,10 +31,11 @@ class Tiling:
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
     row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl). resident: recurrent weights stay in
-    private memory (resident.glsl). parts: workgroups that share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's loads, how many the code has in line.
-    projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
-    input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X
-    or h, whole blocks of `lanes` vec4s, or, with row_lanes, of columns.
+    private memory (shaders/lib/resident.glsl). parts: workgroups that share a tile's units. spins: bound on the waiting of
+    persistent ones. loads_in_line: of a block's loads, how many the code has in line. projection_*: of a workgroup of
+    input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of input_projection, whose result is
+    `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or h, whole blocks of `lanes` vec4s,
+    or of columns with row_lanes, or whole arrays where they are resident.
     """
 
     schedule: str
@@ -45,11 +46,11 @@ class Tiling:
     parts: int
     workgroup: int
     loads_in_line: int
-    shared_state: bool
     units: int
     input_loads: int
     hidden_loads: int
     spins: int = 0
+    shared_state: bool = False
     row_lanes: bool = False
     resident: bool = False
     projection_rows: int = 1
@@ -133,7 +134,7 @@ def resident_loads(problem: Problem) -> int:
     return round_up(problem.hidden, _RESIDENT_COLUMNS) // (4 * problem.element.vecs_per_load)
 
 
-def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool) -> int:
+def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool = False) -> int:
     """Loads of weights for a row of so many columns."""
     if row_lanes:
         return blocks(problem, columns) * block_columns(problem, columns, lanes) // (4 * problem.element.vecs_per_load)
