@@ -26,7 +26,7 @@ layout(constant_id = 17) const uint INPUT_STRIDE_I = 0;
 #if defined(ROW_LANES)
 const uint TILE = ROWS / LANES;  // rows of an invocation (row_lanes.glsl)
 #elif defined(RESIDENT)
-#define TILE UNITS_AT_ONCE  // (resident.glsl); a constant would share the id of the other
+#define TILE UNITS_AT_ONCE  // a macro (resident.glsl), as a constant would share the other's id and name
 #else
 const uint TILE = UNITS_AT_ONCE * ROWS;
 #endif
