@@ -56,7 +56,7 @@ _WAITING = 1.25  # how much slower parts that wait for each other may get where 
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; their loads of h and their gate math beside those
-# of others; a barrier, for each subgroup; their compiling (1 to 4 s), its share of each execution, and that for each product
+# of others; a barrier, for each subgroup; their compiling (1 to 5 s), its share of each execution, and that for each product
 _RESIDENT_STORE, _RESIDENT_LOAD, _RESIDENT_GATE_MATH, _BARRIER = 10e-9, 2.5, 2.0, 20e-9
 _RESIDENT_COMPILING, _RESIDENT_PRODUCT_COMPILING = 0.55e-3, 0.3e-6
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
