@@ -50,6 +50,7 @@ def test_plan(problem, info, options):
         constants = dispatch.constants
         assert set(load(dispatch.kernel).constant_ids) <= set(constants)
         assert constants["WORKGROUP"] <= info.max_workgroup_invocations
+        assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
         if "BATCH" in constants:
             assert constants["UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         if dispatch.kernel.startswith("sequence"):
@@ -79,6 +80,8 @@ def test_plan(problem, info, options):
     assert all(size <= info.max_storage_buffer_range for size in plan.internal.values())
     assert plan.internal.get(tiling.GATES, 0) <= options.workspace_bytes
     assert (plan.gave_up is not None) == bool(plan.fallback)
+    projections = [dispatch.constants for dispatch in plan.execute + plan.fallback if dispatch.kernel.startswith("input_projection")]
+    assert all(constants == projections[0] for constants in projections)  # so that they share a pipeline
 
 
 def iterations_of_rows(problem, constants, columns, units, of_unit):

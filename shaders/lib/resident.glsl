@@ -2,10 +2,9 @@
 // its part, an invocation UNITS_AT_ONCE of them, and each loads its weights once. All that touches them is in line and indexes
 // their arrays by constants: so CPU drivers read a weight as any operand, where a load from a buffer takes some fifty
 // instructions, and compile them in a third of the time that they take where a variable is an index anywhere.
+#include "each_array.glsl"
 const uint ARRAY_COLUMNS = 32;
 const uint HIDDEN_COLUMNS = HIDDEN_VECS * 4;  // whole arrays
-
-#define EACH_ARRAY(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
 
 #define DECLARE_WEIGHTS(n) float weights_##n[ARRAY_COLUMNS * UNITS_AT_ONCE * GATES];
 EACH_ARRAY(DECLARE_WEIGHTS)

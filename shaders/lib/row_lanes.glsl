@@ -2,15 +2,12 @@
 // each, up to four: row v * LANES + LANE of the tile is vector v. A block of BLOCK_COLUMNS columns of all rows lies in arrays
 // that are indexed by constants alone, because all that multiplies it is in line: so CPU drivers read it as they read any
 // operand, and only weights are loaded, once for all rows.
-//
-// One array would do, but for LLVM: for each array of a shader, llvmpipe's coroutine pass looks at every pair of its uses.
+#include "each_array.glsl"
 const uint VECTORS = TILE;
 layout(constant_id = 42) const uint BLOCK_COLUMNS = 16;
 const uint ARRAY_COLUMNS = 16;
 const uint LOAD_COLUMNS = LANES * VECS_PER_LOAD * 4;  // of the weights that a subgroup loads at once
 const uint BLOCK_LOADS = BLOCK_COLUMNS / (VECS_PER_LOAD * 4);
-
-#define EACH_ARRAY(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
 
 #define DECLARE_COLUMNS(n) float columns_##n[ARRAY_COLUMNS * VECTORS];
 EACH_ARRAY(DECLARE_COLUMNS)

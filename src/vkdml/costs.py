@@ -16,6 +16,7 @@ from .tiling import (
     Tiling,
     block_columns,
     blocks,
+    hidden_columns,
     loads_per_block,
     projection_tiles,
     resident_in_line,
@@ -113,7 +114,7 @@ def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
 def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """The same, where weights stay in private memory."""
     rate, phases = rates(info), problem.loop.phases
-    loads_of_h = phases * tiling.hidden_loads * problem.element.vecs_per_load / tiling.lanes
+    loads_of_h = phases * hidden_columns(problem, tiling) / (4 * tiling.lanes)
     of_row = loads_of_h * _RESIDENT_LOAD * rate.load + resident_in_line(problem, tiling) * rate.resident_product
     of_row += tiling.units_at_once * (_RESIDENT_GATE_MATH * rate.gate_math + rate.load)
     return tiling.rows * of_row + phases * _BARRIER

@@ -118,9 +118,10 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     shapes = _shapes(problem, info, options, lanes)
     for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, shapes):
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
+        spins = most_spins(info) if schedule == PERSISTENT else 0
         for parts in _choose_parts(problem, info, options, schedule, shape, unit_tiles):
             tile = _resident_tile if shape.get("resident") else _tile
-            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, **shape)
+            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, spins=spins, **shape)
             if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
                 break
@@ -134,7 +135,7 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
 
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
     """What can run instead of a persistent tiling with the same weights, the fastest first."""
-    others = [_with_shared_state(problem, info, options, tiling.in_one_part())]
+    others = [_with_shared_state(problem, info, options, tiling.in_one_part)]
     if tiling.row_lanes and _can_be_stepped(problem):
         others.append(replace(tiling, schedule=STEPPED, spins=0))
     return sorted((_in_chunks(problem, info, options, other) for other in others
@@ -236,8 +237,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         units = round_up(problem.hidden, tile_units)
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         input_loads=input_loads, hidden_loads=hidden_loads,
-                        projection_rows=projection_rows, projection_units=units if row_lanes else tile_units,
-                        spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0)
+                        projection_rows=projection_rows, projection_units=units if row_lanes else tile_units)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
         return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
@@ -251,8 +251,7 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
     tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, loads_in_line=1, units=units,
                     input_loads=loads(problem, problem.input_size, lanes), hidden_loads=resident_loads(problem),
-                    projection_rows=_projection_rows(problem, info, at_once), projection_units=lanes * at_once,
-                    spins=most_spins(info) if chosen["schedule"] == PERSISTENT else 0)
+                    projection_rows=_projection_rows(problem, info, at_once), projection_units=lanes * at_once)
     if (tiling.schedule == STEPPED or invocations > info.max_workgroup_invocations
             or options.workgroup not in (None, invocations) or not resident_fits(problem, tiling)
             or _steps_by_iterations(problem, info, tiling) < 1):
@@ -262,8 +261,8 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
 
 def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling:
     """With the state in shared memory, where the kernels know that and it fits."""
-    fits = (tiling.lanes == 1 or tiling.resident) and tiling.schedule == SEQUENCE
-    fits = fits and state_bytes(problem, tiling.rows, tiling.hidden_loads) <= info.max_shared_memory
+    fits = ((tiling.lanes == 1 or tiling.resident) and tiling.schedule == SEQUENCE
+            and state_bytes(problem, tiling.rows, tiling.hidden_loads) <= info.max_shared_memory)
     return replace(tiling, shared_state=fits and options.shared_state is not False)
 
 

@@ -66,13 +66,14 @@ class Tiling:
 
     @property
     def of_projection(self) -> Tiling:
-        """What holds for input_projection. A plan and its fallback share it."""
-        tiling = replace(self, schedule=SEQUENCE, parts=1, spins=0)
+        """What holds for input_projection. A plan and its fallback share it, and so its pipeline."""
+        tiling = replace(self.in_one_part, shared_state=False)
         if self.resident:
             tiling = replace(tiling, resident=False, workgroup=self.lanes,
                              units_at_once=self.projection_units // self.lanes)
         return tiling
 
+    @property
     def in_one_part(self) -> Tiling:
         """With the same packed weights."""
         workgroup = self.workgroup * self.parts if self.resident else self.workgroup
@@ -119,9 +120,14 @@ def state_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
     return problem.loop.slots * rows * hidden_loads * problem.element.vecs_per_load * problem.element.real4_bytes
 
 
+def hidden_columns(problem: Problem, tiling: Tiling) -> int:
+    """Of a row of h, padded to whole loads."""
+    return tiling.hidden_loads * problem.element.vecs_per_load * 4
+
+
 def sums_bytes(problem: Problem, tiling: Tiling) -> int:
     """Bytes behind it of the sums between blocks, in row_lanes."""
-    columns = tiling.hidden_loads * problem.element.vecs_per_load * 4
+    columns = hidden_columns(problem, tiling)
     return columns * len(problem.cell.gates) * tiling.lanes * problem.element.real4_bytes if tiling.row_lanes else 0
 
 
@@ -174,14 +180,13 @@ def projection_iterations(problem: Problem, tiling: Tiling) -> int:
 
 def resident_in_line(problem: Problem, tiling: Tiling) -> int:
     """Products of weights that stay in private memory, all of them in line."""
-    columns = tiling.hidden_loads * problem.element.vecs_per_load * 4
-    return columns * tiling.units_at_once * len(problem.cell.gates)
+    return hidden_columns(problem, tiling) * tiling.units_at_once * len(problem.cell.gates)
 
 
 def resident_fits(problem: Problem, tiling: Tiling) -> bool:
     """Whether there are arrays enough, and compilers need not take long."""
-    columns = tiling.hidden_loads * problem.element.vecs_per_load * 4
-    return columns <= _RESIDENT_COLUMNS * _RESIDENT_ARRAYS and resident_in_line(problem, tiling) <= _MOST_RESIDENT_IN_LINE
+    arrays = hidden_columns(problem, tiling) // _RESIDENT_COLUMNS
+    return arrays <= _RESIDENT_ARRAYS and resident_in_line(problem, tiling) <= _MOST_RESIDENT_IN_LINE
 
 
 def step_iterations(problem: Problem, tiling: Tiling) -> int:
@@ -215,7 +220,7 @@ def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units:
 
 def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
-    padded = tiling.part_units + tiling.hidden_loads * problem.element.vecs_per_load * 4 - problem.hidden
+    padded = tiling.part_units + hidden_columns(problem, tiling) - problem.hidden
     rows = (tiling.rows + 2) ** 2  # their order
     weights = tiling.hidden_loads + _RESIDENT_ARRAYS if tiling.resident else 0
     return 2 * _row_iterations(tiling, padded) + rows + tiling.spins + weights
