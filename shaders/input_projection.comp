@@ -5,6 +5,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lib/problem.glsl"
+#include "lib/masked.glsl"
 #define X_BINDING 0
 #include "lib/input.glsl"
 #define INPUT_WEIGHTS_BINDING 1
@@ -78,11 +79,11 @@ void multiply_tile(uint direction, uint tile)
     uint unit = gl_WorkGroupID.x * WORKGROUP * UNITS_AT_ONCE + gl_LocalInvocationID.x;
     real4 acc[TILE];
     set_input_bias(acc, direction, unit);
-    dot_input(acc, direction * INPUT_LOADS * GATES * UNITS, 0, GATES, unit);
-    [[unroll]] for (uint i = 0; i < TILE; ++i) {
+    dot_input(acc, direction, 0, GATES, unit);
+    ROW_LOOP for (uint i = 0; i < TILE; ++i) {
         uint pair = first_pair + i % ROWS;
         uint place = gates_place(pair / BATCH, direction, pair % BATCH, unit + i / ROWS * WORKGROUP);
-        if (pair < pairs) SET_REAL4(gates, place, acc[i]);
+        if (pair < pairs) SET_REAL4(gates, place, PICK(acc, i));
     }
 }
 #endif

@@ -1,7 +1,7 @@
 // Packs one weight tensor and its share of the biases, once per initialization:
-//   [direction][load][gate][unit] weights (lib/weights.glsl), or, BY_UNITS, [direction][unit][gate][load], zero past COLUMNS
-//   and HIDDEN, then [direction][unit] biases, a gate a component, then, with PEEPHOLES, [direction][unit] peepholes likewise.
-//   Strides count elements.
+//   [direction][unit / UNITS_TOGETHER][load][gate][unit % UNITS_TOGETHER] weights (lib/weights.glsl), or, BY_UNITS,
+//   [direction][unit][gate][load], zero past COLUMNS and HIDDEN, then [direction][unit] biases, a gate a component, then, with
+//   PEEPHOLES, [direction][unit] peepholes likewise. Strides count elements.
 // The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose recurrent bias goes to the
 // recurrent pack (IS_RECURRENT).
 #version 450
@@ -26,6 +26,7 @@ layout(constant_id = 15) const uint PEEPHOLES = 0;    // gates that have one, th
 layout(constant_id = 16) const uint PEEPHOLE_STRIDE_D = 0;
 layout(constant_id = 17) const uint PEEPHOLE_STRIDE_ROW = 0;
 layout(constant_id = 18) const uint BY_UNITS = 0;
+layout(constant_id = 19) const uint UNITS_TOGETHER = 1;  // divides UNITS
 #include "lib/real.glsl"
 #include "lib/elements.glsl"
 #include "lib/weights.glsl"
@@ -38,9 +39,11 @@ layout(binding = 3) writeonly buffer Packed { uvec4 packed[]; };
 
 void pack_load(uint i)
 {
-    uint unit = (BY_UNITS != 0 ? i / (COLUMN_LOADS * GATES) : i) % UNITS;
-    uint gate = i / (BY_UNITS != 0 ? COLUMN_LOADS : UNITS) % GATES;
-    uint load = (BY_UNITS != 0 ? i : i / (UNITS * GATES)) % COLUMN_LOADS;
+    uint of_unit = COLUMN_LOADS * GATES;
+    uint together = i / (of_unit * UNITS_TOGETHER) * UNITS_TOGETHER + i % UNITS_TOGETHER;
+    uint unit = (BY_UNITS != 0 ? i / of_unit : together) % UNITS;
+    uint gate = i / (BY_UNITS != 0 ? COLUMN_LOADS : UNITS_TOGETHER) % GATES;
+    uint load = (BY_UNITS != 0 ? i : i / (UNITS_TOGETHER * GATES)) % COLUMN_LOADS;
     uint first_column = load * VECS_PER_LOAD * 4;
     uint direction = i / (UNITS * GATES * COLUMN_LOADS);
     uint row_start = direction * WEIGHT_STRIDE_D + (gate * HIDDEN + unit) * WEIGHT_STRIDE_ROW;

@@ -1,5 +1,6 @@
-// Where `gates`, the input's part of the gates, is for a unit at a step. It is packed [step][direction][row][unit], a real4 with
-// a component a gate, or, with ROW_LANES, [step][direction][tile][unit][gate][lane], a vec4 with a component a vector.
+// Where `gates`, the input's part of the gates, is for a unit at a step. It is packed
+// [step][direction][unit / UNITS_TOGETHER][row][unit % UNITS_TOGETHER] (lanes.glsl), a real4 with a component a gate, or, with
+// ROW_LANES, [step][direction][tile][unit][gate][lane], a vec4 with a component a vector.
 #ifdef ROW_LANES
 uint gates_place(uint step, uint direction, uint tile, uint unit, uint gate)
 {
@@ -8,6 +9,7 @@ uint gates_place(uint step, uint direction, uint tile, uint unit, uint gate)
 #else
 uint gates_place(uint step, uint direction, uint row, uint unit)
 {
-    return ((step * DIRECTIONS + direction) * BATCH + row) * UNITS + unit;
+    uint first = first_together(unit);
+    return ((step * DIRECTIONS + direction) * UNITS + first) * BATCH + row * UNITS_TOGETHER + unit - first;
 }
 #endif

@@ -23,3 +23,20 @@ const uint LOADS_PER_BLOCK = 1;
 const uint LOADS_IN_LINE = 1;
 #define LOAD_LOOP [[unroll]]
 #endif
+
+// Packed weights and `gates` lie so that what a subgroup reads, one load after the other, is in one place: those of LANES units
+// together. Elsewhere all units are together, for the invocations that read them side by side.
+#ifdef SHUFFLE
+#define UNITS_TOGETHER LANES
+uint first_together(uint unit) { return unit / LANES * LANES; }
+#else
+#define UNITS_TOGETHER UNITS
+uint first_together(uint unit) { return 0; }
+#endif
+
+// Where a unit's weights start, in loads: [direction][unit / UNITS_TOGETHER][load][gate][unit % UNITS_TOGETHER]
+uint weights_start(uint direction, uint unit, uint loads)
+{
+    uint first = first_together(unit);
+    return (direction * UNITS + first) * loads * GATES + unit - first;
+}

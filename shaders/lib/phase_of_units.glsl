@@ -25,15 +25,14 @@ const uint HALF_ROWS = (ROWS + 1) / 2;
 
 void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
 {
-    uint start = direction * HIDDEN_LOADS * GATES * UNITS;
     bool half_of_rows = HAS_LENGTHS != 0 && active_rows <= HALF_ROWS;
-    ONCE_IF(!half_of_rows) dot_hidden(acc, start, first_gate, end_gate, unit);
-    ONCE_IF(half_of_rows) dot_hidden_of_half(acc, start, first_gate, end_gate, unit);
+    ONCE_IF(!half_of_rows) dot_hidden(acc, direction, first_gate, end_gate, unit);
+    ONCE_IF(half_of_rows) dot_hidden_of_half(acc, direction, first_gate, end_gate, unit);
 }
 #else
 void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint unit)
 {
-    dot_hidden(acc, direction * HIDDEN_LOADS * GATES * UNITS, first_gate, end_gate, unit);
+    dot_hidden(acc, direction, first_gate, end_gate, unit);
 }
 #endif
 
@@ -42,7 +41,7 @@ void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
 {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) x_start[r] = x_start_of(direction, step, length_of(r), row_of(r));
     set_input_bias(x, direction, unit);
-    dot_input(x, direction * INPUT_LOADS * GATES * UNITS, first_gate(phase), end_gate(phase), unit);
+    dot_input(x, direction, first_gate(phase), end_gate(phase), unit);
 }
 
 void run_phase(uint phase, uint step)

@@ -12,23 +12,26 @@ vec4 resident_biases[UNITS_AT_ONCE], resident_peepholes[UNITS_AT_ONCE];
 
 uint unit_of(uint u) { return first_unit + u * WORKGROUP + gl_LocalInvocationID.x; }
 
+// Each load stands in the code once, for all arrays: loads are what takes compilers longest.
 void load_resident_weights()
 {
-#define LOAD_ARRAY(n) \
-    if (n * ARRAY_COLUMNS < HIDDEN_COLUMNS) \
-        ROW_LOOP for (uint load = 0; load < ARRAY_COLUMNS / 4 / VECS_PER_LOAD; ++load) { \
-            uint row = direction * HIDDEN_LOADS + n * ARRAY_COLUMNS / 4 / VECS_PER_LOAD + load; \
-            [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) \
-                [[unroll]] for (uint gate = 0; gate < GATES; ++gate) { \
-                    uvec4 loaded = LOAD_WEIGHTS(hidden_weights, (row * GATES + gate) * UNITS + unit_of(u)); \
-                    [[unroll]] for (uint column = 0; column < ARRAY_COLUMNS; ++column) { \
-                        float w = unpack_weights(loaded, column / 4 % VECS_PER_LOAD)[column % 4]; \
-                        uint i = (column * UNITS_AT_ONCE + u) * GATES + gate; \
-                        weights_##n[i] = mix(weights_##n[i], w, column / 4 / VECS_PER_LOAD == load); \
-                    } \
-                } \
-        }
-    EACH_ARRAY(LOAD_ARRAY)
+    ROW_LOOP for (uint load = 0; load < HIDDEN_LOADS; ++load) {
+        uvec4 loaded[UNITS_AT_ONCE * GATES];
+        [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
+            [[unroll]] for (uint gate = 0; gate < GATES; ++gate)
+                loaded[u * GATES + gate] = LOAD_WEIGHTS(hidden_weights, weights_start(direction, unit_of(u), HIDDEN_LOADS)
+                                                                            + (load * GATES + gate) * UNITS_TOGETHER);
+        uint first = load * VECS_PER_LOAD * 4;
+#define FILL_ARRAY(n) \
+        if (n * ARRAY_COLUMNS < HIDDEN_COLUMNS) \
+            ONCE_IF(first / ARRAY_COLUMNS == n) \
+                [[unroll]] for (uint i = 0; i < ARRAY_COLUMNS * UNITS_AT_ONCE * GATES; ++i) { \
+                    uint column = i / (UNITS_AT_ONCE * GATES); \
+                    float w = unpack_weights(loaded[i % (UNITS_AT_ONCE * GATES)], column / 4 % VECS_PER_LOAD)[column % 4]; \
+                    weights_##n[i] = mix(weights_##n[i], w, column / 4 / VECS_PER_LOAD == first % ARRAY_COLUMNS / 4 / VECS_PER_LOAD); \
+                }
+        EACH_ARRAY(FILL_ARRAY)
+    }
     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
         resident_biases[u] = hidden_extra(0, unit_of(u));
         if (HAS_PEEPHOLE != 0) resident_peepholes[u] = hidden_extra(1, unit_of(u));

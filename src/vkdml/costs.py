@@ -6,7 +6,8 @@ rates are measured (docs/performance.md says how) for the CPU drivers; those for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from .plans import ceil_div
 from .problem import Problem
@@ -31,6 +32,7 @@ class Rates:
     dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
     small problems small where drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the
     row_lanes kernels, and resident_product: for one gate and row, in the resident ones; 0 where these do not run.
+    resident_compiling: of such a product in line, its share of each execution.
     """
 
     load: float
@@ -41,14 +43,20 @@ class Rates:
     compiling: float = 0.0
     row_product: float = 0.0
     resident_product: float = 0.0
+    resident_compiling: float = 0.0
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
 
 
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6,
-                      row_product=0.3e-9, resident_product=0.5e-9),
+                      row_product=0.3e-9, resident_product=0.5e-9, resident_compiling=0.3e-6),
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
                                 compiling=20e-6, in_line=True),
+}
+# From a major version of Mesa on, which compiles loads otherwise: those of 25.0 and 26.2
+_RATES_OF_NEWER_MESA = {
+    24: replace(_RATES["llvmpipe"], load=15e-9, product=2e-9, row_product=0.8e-9, compiling=100e-6, resident_compiling=3e-6),
+    26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.6e-9, compiling=15e-6, resident_compiling=1e-6),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
@@ -57,16 +65,23 @@ _WAITING = 1.25  # how much slower parts that wait for each other may get where 
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; their loads of h and their gate math beside those
-# of others; a barrier, for each subgroup; their compiling (1 to 5 s), its share of each execution, and that for each product
+# of others; a barrier, for each subgroup; the share of each execution in their compiling (1 to 5 s), beside that of products
 _RESIDENT_STORE, _RESIDENT_LOAD, _RESIDENT_GATE_MATH, _BARRIER = 10e-9, 2.5, 2.0, 20e-9
-_RESIDENT_COMPILING, _RESIDENT_PRODUCT_COMPILING = 0.55e-3, 0.3e-6
+_RESIDENT_COMPILING = 0.55e-3
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
 # has loads of `gates` in it; and their compiling (1 to 2 s), its share of each execution
 _ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-3
 
 
 def rates(info: DeviceInfo) -> Rates:
-    return _RATES.get(info.driver, _OTHER_CPU) if info.is_cpu else _GPU
+    if not info.is_cpu:
+        return _GPU
+    found = _RATES.get(info.driver, _OTHER_CPU)
+    mesa = re.match(r"Mesa (\d+)", info.driver_version)
+    for version, newer in _RATES_OF_NEWER_MESA.items():
+        if mesa and int(mesa[1]) >= version:
+            found = newer
+    return found
 
 
 def workers(info: DeviceInfo) -> int:
@@ -156,7 +171,7 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         total += dispatches * _LATE_START
     if tiling.resident:
         total += dispatches_of_loop * _resident_start(problem, info, tiling)
-        total += _RESIDENT_COMPILING + resident_in_line(problem, tiling) * _RESIDENT_PRODUCT_COMPILING
+        total += _RESIDENT_COMPILING + resident_in_line(problem, tiling) * rates(info).resident_compiling
     if tiling.row_lanes:
         total += _ROW_LANES_COMPILING
     return total + dispatches * rates(info).submission + tiling.rows * tiling.units_at_once * rates(info).compiling

@@ -22,6 +22,7 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
         "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "HIDDEN": problem.hidden, "UNITS": tiling.units, "COLUMNS": columns, "COLUMN_LOADS": column_loads,
         "ELEMENT": problem.element.shader_id, "BY_UNITS": int(tiling.row_lanes),
+        "UNITS_TOGETHER": tiling.lanes if tiling.lanes > 1 else tiling.units,
         "HAS_BIAS": int(problem.has("BiasTensor")), "IS_RECURRENT": int(recurrent), "SPLIT_BIAS": problem.loop.split_bias,
         "PEEPHOLES": problem.cell.peepholes if peephole != NONE else 0,
         **_strides(problem, field, "WEIGHT", (1, 2, 3), ("D", "ROW", "COLUMN")),

@@ -175,7 +175,8 @@ def most_spins(info: DeviceInfo) -> int:
 def projection_iterations(problem: Problem, tiling: Tiling) -> int:
     if tiling.row_lanes:
         return _row_lanes_iterations(problem, tiling, problem.input_size, tiling.projection_units) + tiling.rows + 1
-    return _dot_iterations(problem, tiling, tiling.input_loads)
+    stores = tiling.projection_rows * tiling.units_at_once + 1
+    return _dot_iterations(problem, tiling, tiling.input_loads) + stores
 
 
 def resident_in_line(problem: Problem, tiling: Tiling) -> int:
