@@ -1,7 +1,7 @@
 // Packs one weight tensor and its share of the biases, once per initialization:
-//   [direction][unit / UNITS_TOGETHER][load][gate][unit % UNITS_TOGETHER] weights (lib/weights.glsl), or, BY_UNITS,
-//   [direction][unit][gate][load], zero past COLUMNS and HIDDEN, then [direction][unit] biases, a gate a component, then, with
-//   PEEPHOLES, [direction][unit] peepholes likewise. Strides count elements.
+//   [direction][unit / TOGETHER][load][gate][unit % TOGETHER] weights (lib/weights.glsl), or, BY_UNITS,
+//   [direction][load / TOGETHER][unit][gate][load % TOGETHER], zero past COLUMNS and HIDDEN, then [direction][unit] biases, a gate
+//   a component, then, with PEEPHOLES, [direction][unit] peepholes likewise. Strides count elements.
 // The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose recurrent bias goes to the
 // recurrent pack (IS_RECURRENT).
 #version 450
@@ -26,7 +26,7 @@ layout(constant_id = 15) const uint PEEPHOLES = 0;    // gates that have one, th
 layout(constant_id = 16) const uint PEEPHOLE_STRIDE_D = 0;
 layout(constant_id = 17) const uint PEEPHOLE_STRIDE_ROW = 0;
 layout(constant_id = 18) const uint BY_UNITS = 0;
-layout(constant_id = 19) const uint UNITS_TOGETHER = 1;  // divides UNITS
+layout(constant_id = 19) const uint TOGETHER = 1;     // divides UNITS, or, BY_UNITS, COLUMN_LOADS
 #include "lib/real.glsl"
 #include "lib/elements.glsl"
 #include "lib/weights.glsl"
@@ -39,11 +39,12 @@ layout(binding = 3) writeonly buffer Packed { uvec4 packed[]; };
 
 void pack_load(uint i)
 {
-    uint of_unit = COLUMN_LOADS * GATES;
-    uint together = i / (of_unit * UNITS_TOGETHER) * UNITS_TOGETHER + i % UNITS_TOGETHER;
-    uint unit = (BY_UNITS != 0 ? i / of_unit : together) % UNITS;
-    uint gate = i / (BY_UNITS != 0 ? COLUMN_LOADS : UNITS_TOGETHER) % GATES;
-    uint load = (BY_UNITS != 0 ? i : i / (UNITS_TOGETHER * GATES)) % COLUMN_LOADS;
+    uint middle = BY_UNITS != 0 ? UNITS : COLUMN_LOADS;
+    uint outer = i / (middle * GATES * TOGETHER) * TOGETHER + i % TOGETHER;
+    uint inner = i / (GATES * TOGETHER) % middle;
+    uint gate = i / TOGETHER % GATES;
+    uint unit = BY_UNITS != 0 ? inner : outer % UNITS;
+    uint load = BY_UNITS != 0 ? outer % COLUMN_LOADS : inner;
     uint first_column = load * VECS_PER_LOAD * 4;
     uint direction = i / (UNITS * GATES * COLUMN_LOADS);
     uint row_start = direction * WEIGHT_STRIDE_D + (gate * HIDDEN + unit) * WEIGHT_STRIDE_ROW;

@@ -32,10 +32,10 @@ void load_block(uint block)
 }
 
 // The block's products with BLOCK_WEIGHTS for a gate of a unit, a component a vector. They are packed
-// [direction][unit][gate][load], of `loads` loads.
+// [direction][block][unit][gate][load of the block], of `loads` loads in all blocks.
 vec4 multiply_block(uint block, uint loads, uint direction, uint gate, uint unit)
 {
-    uint first = ((direction * UNITS + unit) * GATES + gate) * loads + block * BLOCK_LOADS;
+    uint first = ((direction * loads + block * BLOCK_LOADS) * UNITS + unit * BLOCK_LOADS) * GATES + gate * BLOCK_LOADS;
     float sums[VECTORS];
     [[unroll]] for (uint v = 0; v < VECTORS; ++v) sums[v] = 0.0;
     vec4 own[VECS_PER_LOAD];

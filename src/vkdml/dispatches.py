@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name, power_of_two
 from .problem import Problem
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, STEPPED, Tiling, block_columns, projection_tiles
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, STEPPED, Tiling, block_columns, projection_tiles, together
 from .vulkan import DeviceInfo
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
@@ -21,8 +21,7 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
     constants = {
         "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "HIDDEN": problem.hidden, "UNITS": tiling.units, "COLUMNS": columns, "COLUMN_LOADS": column_loads,
-        "ELEMENT": problem.element.shader_id, "BY_UNITS": int(tiling.row_lanes),
-        "UNITS_TOGETHER": tiling.lanes if tiling.lanes > 1 else tiling.units,
+        "ELEMENT": problem.element.shader_id, "BY_UNITS": int(tiling.row_lanes), "TOGETHER": together(problem, tiling, columns),
         "HAS_BIAS": int(problem.has("BiasTensor")), "IS_RECURRENT": int(recurrent), "SPLIT_BIAS": problem.loop.split_bias,
         "PEEPHOLES": problem.cell.peepholes if peephole != NONE else 0,
         **_strides(problem, field, "WEIGHT", (1, 2, 3), ("D", "ROW", "COLUMN")),

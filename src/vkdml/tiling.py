@@ -162,6 +162,13 @@ def block_columns(problem: Problem, columns: int, lanes: int) -> int:
     return round_up(ceil_div(columns, blocks(problem, columns)), of_loads)
 
 
+def together(problem: Problem, tiling: Tiling, columns: int) -> int:
+    """Units whose packed weights lie together, or, with row_lanes, loads: what a subgroup reads one after the other."""
+    if tiling.row_lanes:
+        return block_columns(problem, columns, tiling.lanes) // (4 * problem.element.vecs_per_load)
+    return tiling.lanes if tiling.lanes > 1 else tiling.units
+
+
 def most_iterations(info: DeviceInfo) -> int:
     """Loop iterations that an invocation may have in one dispatch."""
     return _MOST_LOOP_ITERATIONS.get(info.driver, 2**31)
