@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import vkdml
 from tests.support import SCHEDULES, gru_desc
-from vkdml import element_types, schedule, tiling
+from vkdml import costs, element_types, schedule, tiling
 from vkdml.kernels import load
 from vkdml.problem import from_desc
 from vkdml.vulkan import DeviceInfo
@@ -21,7 +21,8 @@ SMALLEST = DeviceInfo(index=0, name="smallest", type="integrated", driver="any",
 CPU = replace(SMALLEST, name="cpu", type="cpu", driver="llvmpipe", subgroup_size=8, subgroup_shuffle=True,
               max_workgroup_invocations=1024, max_shared_memory=32768)
 DEVICES = [SMALLEST, CPU, *(replace(SMALLEST, type="discrete", subgroup_size=size, subgroup_shuffle=True) for size in (16, 32, 64)),
-           replace(CPU, driver="other", subgroup_size=4)]
+           replace(CPU, driver="other", subgroup_size=4), replace(CPU, driver_version="Mesa 25.0.7"),
+           replace(CPU, driver_version="Mesa 26.2.6-1 (LLVM 22.1.8)")]
 
 SOME: Any = 2.5
 
@@ -30,6 +31,14 @@ problems = st.builds(
         gru_desc(t, b, i, h, d, data_type=element.data_type, LinearBeforeReset=lbr), element=element),
     st.integers(1, 2000), st.integers(1, 200), st.integers(1, 300), st.integers(1, 600), st.integers(1, 2), st.booleans(),
     st.sampled_from(element_types.ALL))
+
+
+def test_rates_are_those_of_the_newest_measured_mesa():
+    """Of those that are not newer than the driver."""
+    versions = ["Mesa 22.3.6 (LLVM 15.0.6)", "Mesa 24.0.0", "Mesa 25.3.0-devel (git-1)", "Mesa 26.2.6-1 (LLVM 22.1.8)", "Mesa 30.0.0"]
+    old, first, same, newest, future = [costs.rates(replace(CPU, driver_version=version)) for version in versions]
+    assert old == costs.rates(CPU) and first == same and newest == future
+    assert len({old, first, newest}) == 3
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -21,14 +21,13 @@ void load_resident_weights()
             [[unroll]] for (uint gate = 0; gate < GATES; ++gate)
                 loaded[u * GATES + gate] = LOAD_WEIGHTS(hidden_weights, weights_start(direction, unit_of(u), HIDDEN_LOADS)
                                                                             + (load * GATES + gate) * UNITS_TOGETHER);
-        uint first = load * VECS_PER_LOAD * 4;
 #define FILL_ARRAY(n) \
         if (n * ARRAY_COLUMNS < HIDDEN_COLUMNS) \
-            ONCE_IF(first / ARRAY_COLUMNS == n) \
+            ONCE_IF(load * VECS_PER_LOAD * 4 / ARRAY_COLUMNS == n) \
                 [[unroll]] for (uint i = 0; i < ARRAY_COLUMNS * UNITS_AT_ONCE * GATES; ++i) { \
-                    uint column = i / (UNITS_AT_ONCE * GATES); \
+                    uint column = n * ARRAY_COLUMNS + i / (UNITS_AT_ONCE * GATES); \
                     float w = unpack_weights(loaded[i % (UNITS_AT_ONCE * GATES)], column / 4 % VECS_PER_LOAD)[column % 4]; \
-                    weights_##n[i] = mix(weights_##n[i], w, column / 4 / VECS_PER_LOAD == first % ARRAY_COLUMNS / 4 / VECS_PER_LOAD); \
+                    weights_##n[i] = mix(weights_##n[i], w, column / 4 / VECS_PER_LOAD == load); \
                 }
         EACH_ARRAY(FILL_ARRAY)
     }

@@ -53,7 +53,7 @@ _RATES = {
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
                                 compiling=20e-6, in_line=True),
 }
-# From a major version of Mesa on, which compiles loads otherwise: those of 25.0 and 26.2
+# From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
     24: replace(_RATES["llvmpipe"], load=15e-9, product=2e-9, row_product=0.8e-9, compiling=100e-6, resident_compiling=3e-6),
     26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.6e-9, compiling=15e-6, resident_compiling=1e-6),
@@ -76,12 +76,9 @@ _ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-
 def rates(info: DeviceInfo) -> Rates:
     if not info.is_cpu:
         return _GPU
-    found = _RATES.get(info.driver, _OTHER_CPU)
     mesa = re.match(r"Mesa (\d+)", info.driver_version)
-    for version, newer in _RATES_OF_NEWER_MESA.items():
-        if mesa and int(mesa[1]) >= version:
-            found = newer
-    return found
+    newer = [version for version in _RATES_OF_NEWER_MESA if mesa and int(mesa[1]) >= version]
+    return _RATES_OF_NEWER_MESA[max(newer)] if newer else _RATES.get(info.driver, _OTHER_CPU)
 
 
 def workers(info: DeviceInfo) -> int:

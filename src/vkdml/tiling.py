@@ -230,7 +230,7 @@ def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
     padded = tiling.part_units + hidden_columns(problem, tiling) - problem.hidden
     rows = (tiling.rows + 2) ** 2  # their order
-    weights = tiling.hidden_loads + _RESIDENT_ARRAYS if tiling.resident else 0
+    weights = tiling.hidden_loads * (_RESIDENT_ARRAYS + 2) + 1 if tiling.resident else 0
     return 2 * _row_iterations(tiling, padded) + rows + tiling.spins + weights
 
 
