@@ -111,7 +111,7 @@ def iterations(problem, constants, dispatch):
     of_block = per_block // constants["LOADS_IN_LINE"] + 2 if constants["LANES"] > 1 else 1  # dot.glsl: of one load, no inner loop
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
-        return inputs
+        return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
     phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
     tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
@@ -125,10 +125,13 @@ def iterations(problem, constants, dispatch):
     if rows_kernel:
         of_phase = iterations_of_rows(problem, constants, constants["HIDDEN_LOADS"], constants["PART_UNITS"],
                                       constants["ROWS"] // constants["LANES"] + 2)
+    filled = 0
     if dispatch.kernel.endswith("_resident"):
         of_phase = constants["ROWS"] * (constants["UNITS_AT_ONCE"] + 2) + 1
+        arrays = constants["HIDDEN_LOADS"] * problem.element.columns_per_load // 32
+        filled = constants["HIDDEN_LOADS"] * (arrays + 2) + 1
     of_step = phases * (of_phase + meetings + 1) + cleared + 1
-    return steps * of_step + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + 2 * (units + 1) * (constants["ROWS"] + 1)
+    return steps * of_step + filled + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + 2 * (units + 1) * (constants["ROWS"] + 1)
 
 
 def check_chunks(problem, dispatches):

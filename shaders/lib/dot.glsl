@@ -23,11 +23,10 @@ void DOT_NAME(inout real4 acc[TILE], uint direction, uint first_gate, uint end_g
         LOAD_LOOP do {
             [[unroll]] for (uint i = 0; i < LOADS_IN_LINE; ++i) {
                 uint load = LOADS_IN_LINE == LOADS_PER_BLOCK ? i : first + i;
-                uint weights = (block + load) * GATES;
                 loaded_weights loaded[UNITS_AT_ONCE * GATES];
                 [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
                     [[unroll]] for (uint gate = first_gate; gate < end_gate; ++gate)
-                        loaded[u * GATES + gate] = LOAD_WEIGHTS(DOT_WEIGHTS, start[u] + (weights + gate) * UNITS_TOGETHER);
+                        loaded[u * GATES + gate] = LOAD_WEIGHTS(DOT_WEIGHTS, weights_place(start[u], block + load, gate));
                 [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec) {
                     real4 w[UNITS_AT_ONCE * GATES];
                     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)

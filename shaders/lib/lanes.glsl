@@ -40,3 +40,5 @@ uint weights_start(uint direction, uint unit, uint loads)
     uint first = first_together(unit);
     return (direction * UNITS + first) * loads * GATES + unit - first;
 }
+
+uint weights_place(uint start, uint load, uint gate) { return start + (load * GATES + gate) * UNITS_TOGETHER; }

@@ -17,10 +17,11 @@ void load_resident_weights()
 {
     ROW_LOOP for (uint load = 0; load < HIDDEN_LOADS; ++load) {
         uvec4 loaded[UNITS_AT_ONCE * GATES];
-        [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
+        [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
+            uint start = weights_start(direction, unit_of(u), HIDDEN_LOADS);
             [[unroll]] for (uint gate = 0; gate < GATES; ++gate)
-                loaded[u * GATES + gate] = LOAD_WEIGHTS(hidden_weights, weights_start(direction, unit_of(u), HIDDEN_LOADS)
-                                                                            + (load * GATES + gate) * UNITS_TOGETHER);
+                loaded[u * GATES + gate] = LOAD_WEIGHTS(hidden_weights, weights_place(start, load, gate));
+        }
 #define FILL_ARRAY(n) \
         if (n * ARRAY_COLUMNS < HIDDEN_COLUMNS) \
             ONCE_IF(load * VECS_PER_LOAD * 4 / ARRAY_COLUMNS == n) \

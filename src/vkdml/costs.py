@@ -151,7 +151,7 @@ def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, colum
     rate, vectors, gates = rates(info), tiling.rows // tiling.lanes, len(problem.cell.gates)
     width, count = block_columns(problem, columns, tiling.lanes), blocks(problem, columns)
     of_block = vectors * width * (_ROW_LANES_STORE + rate.load / 4)
-    loads = width / (4 * problem.element.vecs_per_load * tiling.lanes)  # of weights
+    loads = width / (problem.element.columns_per_load * tiling.lanes)  # of weights
     of_column = count * (width * vectors * rate.row_product + loads * rate.load)
     sums = 2 * (count - 1) * rate.load  # between blocks
     return count * phases * of_block + units * gates * (of_column + sums)

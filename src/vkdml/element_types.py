@@ -32,6 +32,11 @@ class ElementType:
         return 2 if self.itemsize == 2 else 1
 
     @property
+    def columns_per_load(self) -> int:
+        """Weights of a row in such a load."""
+        return 4 * self.vecs_per_load
+
+    @property
     def real4_bytes(self) -> int:
         """Bytes of 4 numbers as they are computed and carried (shaders/lib/real.glsl)."""
         return 32 if self.pairs else 16

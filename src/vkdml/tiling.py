@@ -122,7 +122,7 @@ def state_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
 
 def hidden_columns(problem: Problem, tiling: Tiling) -> int:
     """Of a row of h, padded to whole loads."""
-    return tiling.hidden_loads * problem.element.vecs_per_load * 4
+    return tiling.hidden_loads * problem.element.columns_per_load
 
 
 def sums_bytes(problem: Problem, tiling: Tiling) -> int:
@@ -137,14 +137,14 @@ def loads_per_block(problem: Problem, lanes: int) -> int:
 
 def resident_loads(problem: Problem) -> int:
     """Loads of recurrent weights for a row of h, whole arrays."""
-    return round_up(problem.hidden, _RESIDENT_COLUMNS) // (4 * problem.element.vecs_per_load)
+    return round_up(problem.hidden, _RESIDENT_COLUMNS) // problem.element.columns_per_load
 
 
 def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool = False) -> int:
     """Loads of weights for a row of so many columns."""
     if row_lanes:
-        return blocks(problem, columns) * block_columns(problem, columns, lanes) // (4 * problem.element.vecs_per_load)
-    return round_up(ceil_div(columns, 4 * problem.element.vecs_per_load), loads_per_block(problem, lanes))
+        return blocks(problem, columns) * block_columns(problem, columns, lanes) // problem.element.columns_per_load
+    return round_up(ceil_div(columns, problem.element.columns_per_load), loads_per_block(problem, lanes))
 
 
 def blocks(problem: Problem, columns: int) -> int:
@@ -158,14 +158,14 @@ def blocks(problem: Problem, columns: int) -> int:
 
 def block_columns(problem: Problem, columns: int, lanes: int) -> int:
     """Columns of such a block: whole loads of a subgroup, and whole arrays."""
-    of_loads = max(4 * problem.element.vecs_per_load * lanes, _ARRAY_COLUMNS)
+    of_loads = max(problem.element.columns_per_load * lanes, _ARRAY_COLUMNS)
     return round_up(ceil_div(columns, blocks(problem, columns)), of_loads)
 
 
 def together(problem: Problem, tiling: Tiling, columns: int) -> int:
     """Units whose packed weights lie together, or, with row_lanes, loads: what a subgroup reads one after the other."""
     if tiling.row_lanes:
-        return block_columns(problem, columns, tiling.lanes) // (4 * problem.element.vecs_per_load)
+        return block_columns(problem, columns, tiling.lanes) // problem.element.columns_per_load
     return tiling.lanes if tiling.lanes > 1 else tiling.units
 
 
