@@ -27,6 +27,7 @@ layout(constant_id = 67) const uint SPINS = 0;       // bound on waiting for the
 const bool STEPPED = PARTS > 1 && SPINS == 0;        // one dispatch for each phase of each step
 
 uint direction;
+uint first_unit, end_unit;  // of this part
 #include "lib/activations.glsl"
 #include "lib/masked.glsl"
 #define X_BINDING 0
@@ -42,7 +43,6 @@ layout(binding = 6) buffer OutputSingle { uint output_single[]; };
 #define STATE_BINDING 7
 #include "lib/state.glsl"
 #include "lib/grid.glsl"
-uint first_unit, end_unit;  // of this part
 real4 peephole;  // the unit's, with HAS_PEEPHOLE
 
 #if defined(CELL_GRU)
@@ -64,7 +64,7 @@ uint source;  // the state slot that a phase multiplies
 real4 hidden_extra(uint which, uint unit)
 {
     uint i = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit;
-    return GET_REAL4(hidden_weights, i);
+    return GET_REAL4(hidden_weights, whole(i));
 }
 
 void store_sequence(uint time, uint r, uint unit, real h)
@@ -72,7 +72,7 @@ void store_sequence(uint time, uint r, uint unit, real h)
     if (HAS_SEQUENCE == 0) return;
     uint i = time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D + row_of(r) * SEQUENCE_STRIDE_B
            + unit * SEQUENCE_STRIDE_H;
-    STORE_ELEMENT(output_sequence, i, h);
+    STORE_ELEMENT(output_sequence, whole(i), h);
 }
 
 // The cell's step for one unit of a row, from its input's and its recurrent part

@@ -7,8 +7,8 @@
 layout(constant_id = 140) const uint LINEAR_BEFORE_RESET = 0;
 const uint PHASES = LINEAR_BEFORE_RESET != 0 ? 1 : 2;
 
-const uint RESET_H_SLOT = 2;
-const uint Z_SLOT = 3;
+const uint Z_SLOT = OWN_SLOT;
+const uint RESET_H_SLOT = 3;
 
 uint first_gate(uint phase) { return phase == 0 ? 0u : 2u; }
 uint end_gate(uint phase) { return phase + 1 == PHASES ? 3u : 2u; }

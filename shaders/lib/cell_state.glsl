@@ -11,7 +11,7 @@ layout(constant_id = 157) const uint CELL_SINGLE_STRIDE_H = 0;
 layout(binding = 8) readonly buffer CellMemInit { uint initial_c[]; };
 layout(binding = 9) buffer OutputCellSingle { uint output_cell_single[]; };
 
-const uint CELL_SLOT = 2;
+const uint CELL_SLOT = OWN_SLOT;
 
 void begin_cell_state(bool first, uint r, uint row, uint unit)
 {

@@ -4,12 +4,12 @@
 #ifdef ROW_LANES
 uint gates_place(uint step, uint direction, uint tile, uint unit, uint gate)
 {
-    return ((((step * DIRECTIONS + direction) * TILES + tile) * UNITS + unit) * GATES + gate) * LANES + LANE;
+    return whole(((((step * DIRECTIONS + direction) * TILES + tile) * UNITS + unit) * GATES + gate) * LANES + LANE);
 }
 #else
 uint gates_place(uint step, uint direction, uint row, uint unit)
 {
     uint first = first_together(unit);
-    return ((step * DIRECTIONS + direction) * UNITS + first) * BATCH + row * UNITS_TOGETHER + unit - first;
+    return whole(((step * DIRECTIONS + direction) * UNITS + first) * BATCH + row * UNITS_TOGETHER + unit - first);
 }
 #endif

@@ -8,6 +8,7 @@ const bool X_IN_VECS = INPUT_STRIDE_I == 1 && INPUTS % 4 == 0 && (INPUT_STRIDE_T
 
 vec4 load_aligned_x(uint place)
 {
+    place = whole(place);
     if (ELEMENT == 0) return uintBitsToFloat(x_uvecs[place / 4]);
     return vec4(both_halves(x_words[place / 2]), both_halves(x_words[place / 2 + 1]));
 }

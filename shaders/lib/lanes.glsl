@@ -34,6 +34,14 @@ uint first_together(uint unit) { return unit / LANES * LANES; }
 uint first_together(uint unit) { return 0; }
 #endif
 
+// An index that stays one value, as none is greater than this bound. llvmpipe's load or store is a loop over invocations, into
+// which LLVM moves the additions that end in an index: each of their terms then goes through memory for each invocation.
+#ifdef SHUFFLE
+uint whole(uint i) { return min(i, 0xFFFFFFFEu); }
+#else
+uint whole(uint i) { return i; }
+#endif
+
 // Where a unit's weights start, in loads: [direction][unit / UNITS_TOGETHER][load][gate][unit % UNITS_TOGETHER]
 uint weights_start(uint direction, uint unit, uint loads)
 {

@@ -10,8 +10,6 @@ const uint HIDDEN_COLUMNS = HIDDEN_VECS * 4;  // whole arrays
 EACH_ARRAY(DECLARE_WEIGHTS)
 vec4 resident_biases[UNITS_AT_ONCE], resident_peepholes[UNITS_AT_ONCE];
 
-uint unit_of(uint u) { return first_unit + u * WORKGROUP + gl_LocalInvocationID.x; }
-
 // Each load stands in the code once, for all arrays: loads are what takes compilers longest.
 void load_resident_weights()
 {

@@ -1,9 +1,11 @@
 // What a tile of ROWS batch rows keeps from phase to phase and step to step: SLOTS vectors a row, each HIDDEN_VECS real4s, row
 // after row, or, with ROW_LANES, the rows' real4s beside each other, as the invocations of a subgroup take them.
-// Slots 0 and 1 hold h, of even and of odd steps; the cell names the others. It lives in a buffer, or, with SHARED_STATE
-// (not in the *_lanes and *_rows kernels), in shared memory, and goes to the buffer only between dispatches.
+// Slots 0 and 1 hold h, of even and of odd steps; the cell names the others, of which OWN_SLOT is read only by the invocation that
+// stored it. The state lives in a buffer, or, with SHARED_STATE (not in the *_lanes and *_rows kernels), in shared memory, and
+// goes to the buffer only between dispatches.
 #extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = 130) const uint SLOTS = 2;
+const uint OWN_SLOT = 2;
 layout(constant_id = 131) const uint SHARED_STATE = 0;
 layout(binding = STATE_BINDING) coherent buffer State { vec4 state_vecs[]; };
 
@@ -15,9 +17,9 @@ const uint SUMS_VECS = 0;
 const uint TILE_VECS = SLOTS * ROWS * HIDDEN_VECS + SUMS_VECS;
 uint tile_state;  // where the tile's state starts in the buffer, in real4s
 #ifdef ROW_LANES
-uint state_vec(uint slot, uint row, uint vec) { return (slot * HIDDEN_VECS + vec) * ROWS + row; }
+uint state_vec(uint slot, uint row, uint vec) { return whole((slot * HIDDEN_VECS + vec) * ROWS + row); }
 #else
-uint state_vec(uint slot, uint row, uint vec) { return (slot * ROWS + row) * HIDDEN_VECS + vec; }
+uint state_vec(uint slot, uint row, uint vec) { return whole((slot * ROWS + row) * HIDDEN_VECS + vec); }
 #endif
 
 #if defined(SHUFFLE) && !defined(RESIDENT)
@@ -64,14 +66,28 @@ real4 load_state_vec(uint slot, uint row, uint vec)
     return IN_SHARED ? get_shared_vec(i) : get_vec(tile_state + i);
 }
 
+#ifdef RESIDENT
+#include "own_state.glsl"
+#else
+const bool KEEPS_OWN = false;
+real load_own(uint slot, uint unit) { return number(0.0); }
+void store_own(uint slot, uint unit, real value) {}
+#endif
+const bool IN_BUFFER = !IN_SHARED && !KEEPS_OWN;
+
 real load_state(uint slot, uint row, uint unit)
 {
+    if (KEEPS_OWN) return load_own(slot, unit);
     uint i = state_vec(slot, row, unit / 4);
     return IN_SHARED ? get_shared(i, unit % 4) : get_component(tile_state + i, unit % 4);
 }
 
 void store_state(uint slot, uint row, uint unit, real value)
 {
+    if (KEEPS_OWN) {
+        store_own(slot, unit, value);
+        if (slot == OWN_SLOT) return;
+    }
     uint i = state_vec(slot, row, unit / 4);
     if (IN_SHARED) put_shared(i, unit % 4, value);
     else put_component(tile_state + i, unit % 4, value);
@@ -80,12 +96,12 @@ void store_state(uint slot, uint row, uint unit, real value)
 // Between dispatches, for the slots that outlive one.
 void fetch_state(uint slot, uint row, uint unit)
 {
-    if (IN_SHARED) store_state(slot, row, unit, get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4));
+    if (!IN_BUFFER) store_state(slot, row, unit, get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4));
 }
 
 void keep_state(uint slot, uint row, uint unit)
 {
-    if (IN_SHARED) put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, load_state(slot, row, unit));
+    if (!IN_BUFFER) put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, load_state(slot, row, unit));
 }
 
 // All invocations of the workgroup see what any of them stored before. One subgroup needs less than a workgroup of several:
