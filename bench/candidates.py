@@ -28,6 +28,7 @@ from vkdml.tiling import Tiling
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
 WARM_UP = 6
+_FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 
 def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
@@ -41,7 +42,7 @@ def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
 def forced(tiling: Tiling) -> vkdml.Options:
     """The options that leave the schedule no other choice."""
     names = {field.name for field in fields(Tiling)} & {"schedule", "parts", "fused", "rows", "units_at_once", "row_lanes",
-                                                        "resident"}
+                                                        "resident", "projection_row_lanes"}
     return vkdml.Options(lanes=tiling.lanes > 1, **{name: getattr(tiling, name) for name in names})
 
 
@@ -58,6 +59,7 @@ def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, An
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
     return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
              "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "resident": tiling.resident,
+             "projection's row lanes": tiling.projection_row_lanes,
              "parts": tiling.parts, "model ms": seconds * 1e3, "ms": median(times) * 1e3}
             for (tiling, seconds), times in zip(tried, zip(*rounds))]
 
@@ -78,7 +80,7 @@ def main() -> int:
         for row in measured:
             row["over the best"] = row["ms"] / best - 1
         shown = [measured[0], *sorted(measured[1:], key=lambda row: row["ms"])[:SHOWN]]
-        print(tabulate(shown, "keys", "github", floatfmt=("", "", "", "", "", "", "", "", ".3f", ".3f", ".0%")), flush=True)
+        print(tabulate(shown, "keys", "github", floatfmt=[_FORMATS.get(name, "") for name in shown[0]]), flush=True)
         print(f"regret {measured[0]['over the best']:.0%} of {len(measured)} candidates\n", flush=True)
         rows += measured
     if arguments.output:

@@ -1,7 +1,7 @@
 // The input's part of every gate for the time steps of a chunk, before the time loop: gates = X W^T + biases.
 // gates is packed as in lib/gates.glsl. A step of a row that runs backward takes the input of the position it works on.
-// Workgroups: x over units, PART_UNITS each, y over tiles of ROWS (step, row) pairs, or, with ROW_LANES, of a step's rows, and
-// some more, z over directions.
+// Workgroups: x over units, PART_UNITS each, y over tiles of ROWS (step, row) pairs, or, OF_TILES, of a step's rows, and some
+// more, z over directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lib/problem.glsl"
@@ -23,40 +23,79 @@ bool find_x(uint direction, uint step, uint row, out uint start)
     return step < length;
 }
 
+uint pairs() { return (chunk.last_step - chunk.first_step) * BATCH; }
+
 #ifdef ROW_LANES
-uint x_start[TILE];
+layout(constant_id = 51) const uint OF_TILES = 0;  // for a loop whose invocations hold rows too
+uint x_start[TILE], vector_start[TILE];  // of a vector in X, and, unless OF_TILES, in `gates`
 #define BLOCK_VECTOR(v, vec) load_x(x_start[v], vec)
 #define BLOCK_WEIGHTS input_weights
 #include "lib/row_lanes.glsl"
 const uint BLOCKS = INPUT_LOADS / BLOCK_LOADS;
 
-void multiply_unit(uint block, uint direction, uint step, uint tile, uint unit)
+// Row r of tile i: whether it is one, with its step of the chunk and its number
+bool find_row(uint i, uint r, out uint step, out uint row)
+{
+    if (OF_TILES != 0) {
+        step = i / TILES;
+        row = i % TILES * ROWS + r;
+        return step < chunk.last_step - chunk.first_step;
+    }
+    uint pair = min(i * ROWS + r, pairs() - 1);
+    step = pair / BATCH;
+    row = pair % BATCH;
+    return i * ROWS + r < pairs();
+}
+
+// To what the blocks before came to, or, in the first one, the biases
+void add_to_gates(uint block, uint place, vec4 bias, vec4 products)
+{
+    if (BLOCKS > 1) bias = mix(uintBitsToFloat(gates[place]), bias, bvec4(block == 0));
+    gates[place] = floatBitsToUint(bias + products);
+}
+
+void multiply_unit(uint block, uint direction, uint i, uint unit)
 {
     vec4 bias = input_bias(direction, unit);
+    vec4 sums[GATES];
+    [[unroll]] for (uint gate = 0; gate < GATES; ++gate) sums[gate] = vec4(0.0);
     ROW_LOOP for (uint gate = 0; gate < GATES; ++gate) {
-        vec4 before = vec4(of_vector(bias, gate));
-        uint place = gates_place(step, direction, tile, unit, gate);
-        if (BLOCKS > 1) before = mix(uintBitsToFloat(gates[place]), before, bvec4(block == 0));
-        gates[place] = floatBitsToUint(before + multiply_block(block, INPUT_LOADS, direction, gate, unit));
+        vec4 products = multiply_block(block, INPUT_LOADS, direction, gate, unit);
+        if (OF_TILES != 0) {
+            uint place = gates_place_of_tile(i / TILES, direction, i % TILES, unit, gate);
+            add_to_gates(block, place, vec4(of_vector(bias, gate)), products);
+        } else
+            [[unroll]] for (uint g = 0; g < GATES; ++g) sums[g] = mix(sums[g], products, bvec4(g == gate));
     }
+    if (OF_TILES == 0)
+        ROW_LOOP for (uint v = 0; v < VECTORS; ++v) {
+            vec4 of_row = vec4(0.0);
+            [[unroll]] for (uint gate = 0; gate < GATES; ++gate) of_row[gate] = of_vector(sums[gate], v);
+            if (i * ROWS + v * LANES + LANE < pairs()) add_to_gates(block, gates_place(vector_start[v], unit), bias, of_row);
+        }
 }
 
 void multiply_tile(uint direction, uint i)
 {
-    uint tile = i % TILES, place = i / TILES, step = chunk.first_step + place;
-    if (step >= chunk.last_step) return;
-
     bool any_valid = false;
-    uint start;
-    ROW_LOOP for (uint r = 0; r < ROWS; ++r) any_valid = find_x(direction, step, tile * ROWS + r, start) || any_valid;
+    uint step, row, start;
+    if (!find_row(i, 0, step, row)) return;
+    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
+        find_row(i, r, step, row);
+        any_valid = find_x(direction, chunk.first_step + step, row, start) || any_valid;
+    }
     if (!any_valid) return;
 
-    [[unroll]] for (uint v = 0; v < VECTORS; ++v) find_x(direction, step, tile * ROWS + v * LANES + LANE, x_start[v]);
+    [[unroll]] for (uint v = 0; v < VECTORS; ++v) {
+        find_row(i, v * LANES + LANE, step, row);
+        find_x(direction, chunk.first_step + step, row, x_start[v]);
+        vector_start[v] = gates_start(step, direction, row);
+    }
     uint first_unit = gl_WorkGroupID.x * PART_UNITS;
     ROW_LOOP for (uint block = 0; block < BLOCKS; ++block) {
         load_block(block);
         for (uint unit = first_unit; unit < min(first_unit + PART_UNITS, HIDDEN); ++unit)
-            multiply_unit(block, direction, place, tile, unit);
+            multiply_unit(block, direction, i, unit);
     }
 }
 #else
@@ -65,13 +104,12 @@ uint x_start[ROWS];
 
 void multiply_tile(uint direction, uint tile)
 {
-    uint pairs = (chunk.last_step - chunk.first_step) * BATCH;
     uint first_pair = tile * ROWS;
-    if (first_pair >= pairs) return;
+    if (first_pair >= pairs()) return;
 
     bool any_valid = false;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        uint pair = min(first_pair + r, pairs - 1);
+        uint pair = min(first_pair + r, pairs() - 1);
         any_valid = find_x(direction, chunk.first_step + pair / BATCH, pair % BATCH, x_start[r]) || any_valid;
     }
     if (!any_valid) return;
@@ -82,8 +120,8 @@ void multiply_tile(uint direction, uint tile)
     dot_input(acc, direction, 0, GATES, unit);
     ROW_LOOP for (uint i = 0; i < TILE; ++i) {
         uint pair = first_pair + i % ROWS;
-        uint place = gates_place(pair / BATCH, direction, pair % BATCH, unit + i / ROWS * WORKGROUP);
-        if (pair < pairs) SET_REAL4(gates, place, PICK(acc, i));
+        uint place = gates_place(gates_start(pair / BATCH, direction, pair % BATCH), unit + i / ROWS * WORKGROUP);
+        if (pair < pairs()) SET_REAL4(gates, place, PICK(acc, i));
     }
 }
 #endif

@@ -93,7 +93,7 @@ void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recur
 real4 load_gates(uint step, uint r, uint unit)
 {
     uint row = min(row_of(r), BATCH - 1);
-    return GET_REAL4(gates, gates_place(step - chunk.gates_step, direction, row, unit));
+    return GET_REAL4(gates, gates_place(gates_start(step - chunk.gates_step, direction, row), unit));
 }
 
 #ifdef RESIDENT

@@ -48,6 +48,8 @@ SCHEDULES = {
     "resident": Options(resident=True, schedule="sequence"),
     "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
     "resident persistent": Options(resident=True, schedule="persistent", parts=2),
+    "resident, rows projected": Options(resident=True, projection_row_lanes=True, schedule="sequence"),
+    "rows projected, chunked": Options(projection_row_lanes=True, fused=False, chunk_steps=2, workspace_bytes=20000),
     "plain": Options(lanes=False, fused=False),
     "plain fused": Options(lanes=False, fused=True, rows=3),
     "plain in a buffer": Options(lanes=False, shared_state=False, workgroup=64),
@@ -62,10 +64,11 @@ def options(device: vkdml.Device, name: str, element: ElementType = element_type
     float64.
     """
     chosen, info = SCHEDULES[name], device.info
-    if (chosen.lanes or chosen.row_lanes or chosen.resident) and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
-        return replace(chosen, lanes=False, row_lanes=None, resident=None, workgroup=None)
+    shuffle = chosen.lanes or chosen.row_lanes or chosen.resident or chosen.projection_row_lanes
+    if shuffle and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
+        return replace(chosen, lanes=False, row_lanes=None, resident=None, projection_row_lanes=None, workgroup=None)
     if info.driver != "llvmpipe":
-        chosen = replace(chosen, row_lanes=None, resident=None)
+        chosen = replace(chosen, row_lanes=None, resident=None, projection_row_lanes=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
 

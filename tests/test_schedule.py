@@ -46,10 +46,10 @@ def test_rates_are_those_of_the_newest_measured_mesa():
 @given(problems, st.sampled_from(DEVICES), st.sampled_from(list(SCHEDULES.values())))
 def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
-    if (options.lanes or options.row_lanes or options.resident) and (problem.element.pairs or not info.subgroup_shuffle):
-        options = replace(options, lanes=None, row_lanes=None, resident=None)
+    if problem.element.pairs or not info.subgroup_shuffle:
+        options = replace(options, lanes=None, row_lanes=None, resident=None, projection_row_lanes=None)
     if info.driver != "llvmpipe":
-        options = replace(options, row_lanes=None, resident=None)
+        options = replace(options, row_lanes=None, resident=None, projection_row_lanes=None)
     options = replace(options, workgroup=None)  # forced ones need not suit every device
     plan = schedule.plan(problem, info, options)
     assert plan == schedule.plan(problem, info, options)
@@ -106,7 +106,10 @@ def iterations(problem, constants, dispatch):
     """Of all loops of an invocation, each with its last check, as llvmpipe counts them; more than it may be, never less."""
     rows_kernel = dispatch.kernel.endswith("_rows")
     if rows_kernel and dispatch.kernel.startswith("input_projection"):
-        return iterations_of_rows(problem, constants, constants["INPUT_LOADS"], constants["PART_UNITS"], 0) + constants["ROWS"] + 1
+        blocks = constants["INPUT_LOADS"] * problem.element.columns_per_load // constants["BLOCK_COLUMNS"]
+        stored = 0 if constants["OF_TILES"] else constants["PART_UNITS"] * (constants["ROWS"] // constants["LANES"] + 1)
+        products = iterations_of_rows(problem, constants, constants["INPUT_LOADS"], constants["PART_UNITS"], 0)
+        return products + blocks * stored + constants["ROWS"] + 1
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
     of_block = per_block // constants["LOADS_IN_LINE"] + 2 if constants["LANES"] > 1 else 1  # dot.glsl: of one load, no inner loop
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
@@ -143,7 +146,7 @@ def check_chunks(problem, dispatches):
             assert (first, gates_step) == (projected, projected)
             projected, gates_first = last, first
             tiles, rows = (last - first) * problem.batch, dispatch.constants["ROWS"]
-            if dispatch.kernel.endswith("_rows"):  # a step's each
+            if dispatch.constants["OF_TILES"]:  # a step's each
                 tiles = (last - first) * -(-problem.batch // rows) * rows
             assert dispatch.groups[1] * rows >= tiles
             continue

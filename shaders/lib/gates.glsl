@@ -1,15 +1,20 @@
-// Where `gates`, the input's part of the gates, is for a unit at a step. It is packed
-// [step][direction][unit / UNITS_TOGETHER][row][unit % UNITS_TOGETHER] (lanes.glsl), a real4 with a component a gate, or, with
-// ROW_LANES, [step][direction][tile][unit][gate][lane], a vec4 with a component a vector.
-#ifdef ROW_LANES
-uint gates_place(uint step, uint direction, uint tile, uint unit, uint gate)
+// Where `gates`, the input's part of the gates, is for a unit at a step. For loops whose invocations hold units it is packed
+// [step][direction][unit / UNITS_TOGETHER][row][unit % UNITS_TOGETHER] (lanes.glsl), a real4 with a component a gate.
+uint gates_start(uint step, uint direction, uint row)
 {
-    return whole(((((step * DIRECTIONS + direction) * TILES + tile) * UNITS + unit) * GATES + gate) * LANES + LANE);
+    return (step * DIRECTIONS + direction) * UNITS * BATCH + row * UNITS_TOGETHER;
 }
-#else
-uint gates_place(uint step, uint direction, uint row, uint unit)
+
+uint gates_place(uint start, uint unit)
 {
     uint first = first_together(unit);
-    return whole(((step * DIRECTIONS + direction) * UNITS + first) * BATCH + row * UNITS_TOGETHER + unit - first);
+    return whole(start + first * BATCH + unit - first);
+}
+
+#ifdef ROW_LANES
+// For loops whose invocations hold rows: [step][direction][tile][unit][gate][lane], a vec4 with a component a vector
+uint gates_place_of_tile(uint step, uint direction, uint tile, uint unit, uint gate)
+{
+    return whole(((((step * DIRECTIONS + direction) * TILES + tile) * UNITS + unit) * GATES + gate) * LANES + LANE);
 }
 #endif

@@ -49,7 +49,7 @@ class Rates:
 
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6,
-                      row_product=0.3e-9, resident_product=0.5e-9, resident_compiling=0.3e-6),
+                      row_product=0.3e-9, resident_product=0.3e-9, resident_compiling=0.3e-6),
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
                                 compiling=20e-6, in_line=True),
 }
@@ -64,13 +64,15 @@ _GPU_WORKERS = 256  # subgroups that run side by side
 _WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
-# The resident kernels: a weight of each invocation stored in private memory; their loads of h and their gate math beside those
-# of others; a barrier, for each subgroup; the share of each execution in their compiling (1 to 5 s), beside that of products
-_RESIDENT_STORE, _RESIDENT_LOAD, _RESIDENT_GATE_MATH, _BARRIER = 10e-9, 2.5, 2.0, 20e-9
+# The resident kernels: a weight of each invocation stored in private memory; one of a phase's first row fetched from beyond a
+# core's cache, where there are more of them than that holds; their loads of h beside those of others; a barrier, for each
+# subgroup; the share of each execution in their compiling (1 to 5 s), beside that of products
+_RESIDENT_STORE, _RESIDENT_FETCH, _RESIDENT_LOAD, _BARRIER = 10e-9, 0.75e-9, 1.8, 20e-9
 _RESIDENT_COMPILING = 0.55e-3
+_CACHE_BYTES = 512 * 1024
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
-# has loads of `gates` in it; and their compiling (1 to 2 s), its share of each execution
-_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING = 20e-9, 0.75, 10e-3
+# has loads of `gates` in it; and their compiling, its share of each execution: the loop's (1 to 2 s) and input_projection's
+_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING, _PROJECTION_COMPILING = 20e-9, 0.75, 9.5e-3, 0.5e-3
 
 
 def rates(info: DeviceInfo) -> Rates:
@@ -88,10 +90,11 @@ def workers(info: DeviceInfo) -> int:
 
 def projection_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, steps: int) -> float:
     """Of input_projection for so many time steps."""
-    tiling = tiling.of_projection
     tiles = projection_tiles(problem, tiling, steps) * problem.directions
+    tiling = tiling.of_projection
     if tiling.row_lanes:
         of_tile = _row_lanes_seconds(problem, info, tiling, problem.input_size, tiling.projection_units)
+        of_tile += tiling.rows // tiling.lanes * tiling.projection_units * rates(info).load  # stores of `gates`
     else:
         of_tile = _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.projection_rows)
         of_tile += tiling.projection_rows * tiling.units_at_once * rates(info).load  # stores of `gates`
@@ -124,12 +127,13 @@ def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
 
 
 def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
-    """The same, where weights stay in private memory."""
-    rate, phases = rates(info), problem.loop.phases
+    """Of a part's subgroup in a time step, where weights stay in private memory."""
+    rate, phases, products = rates(info), problem.loop.phases, resident_in_line(problem, tiling)
     loads_of_h = phases * hidden_columns(problem, tiling) / (4 * tiling.lanes)
-    of_row = loads_of_h * _RESIDENT_LOAD * rate.load + resident_in_line(problem, tiling) * rate.resident_product
-    of_row += tiling.units_at_once * (_RESIDENT_GATE_MATH * rate.gate_math + rate.load)
-    return tiling.rows * of_row + phases * _BARRIER
+    of_row = loads_of_h * _RESIDENT_LOAD * rate.load + products * rate.resident_product
+    of_row += tiling.units_at_once * (rate.gate_math + rate.load)
+    is_cached = products * tiling.workgroup * 4 <= _CACHE_BYTES
+    return tiling.rows * of_row + phases * _BARRIER + (0 if is_cached else products * _RESIDENT_FETCH)
 
 
 def _resident_start(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
@@ -169,8 +173,7 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     if tiling.resident:
         total += dispatches_of_loop * _resident_start(problem, info, tiling)
         total += _RESIDENT_COMPILING + resident_in_line(problem, tiling) * rates(info).resident_compiling
-    if tiling.row_lanes:
-        total += _ROW_LANES_COMPILING
+    total += tiling.row_lanes * _ROW_LANES_COMPILING + tiling.projection_row_lanes * _PROJECTION_COMPILING
     return total + dispatches * rates(info).submission + tiling.rows * tiling.units_at_once * rates(info).compiling
 
 

@@ -18,6 +18,8 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
     peephole = _given(problem, "PeepholeTensor") if recurrent else NONE
     columns = problem.hidden if recurrent else problem.input_size
     column_loads = tiling.hidden_loads if recurrent else tiling.input_loads
+    invocations = tiling.internal(problem)[packed] // problem.element.real4_bytes
+    tiling = tiling if recurrent else tiling.of_projection
     constants = {
         "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
         "HIDDEN": problem.hidden, "UNITS": tiling.units, "COLUMNS": columns, "COLUMN_LOADS": column_loads,
@@ -28,7 +30,6 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
         **_strides(problem, "BiasTensor", "BIAS", (2, 3), ("D", "ROW")),
         **_strides(problem, "PeepholeTensor", "PEEPHOLE", (2, 3), ("D", "ROW")),
     }
-    invocations = tiling.internal(problem)[packed] // problem.element.real4_bytes
     groups = min(ceil_div(invocations, _PACK_WORKGROUP), info.max_workgroup_count)
     buffers = (field, _given(problem, "BiasTensor"), peephole, packed)
     return Dispatch(kernel_name("pack", problem), constants, buffers, (packed,), (groups, 1, 1))
@@ -52,14 +53,13 @@ def _chunks(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 
 def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Dispatch:
-    rows = tiling.projection_rows
     tiles = projection_tiles(problem, tiling, last - first)
     if power_of_two(tiles) <= _WORKGROUPS_EVERYWHERE:
         tiles = power_of_two(tiles)  # so that sequences of like lengths can share a pipeline; those too many end at once
     return Dispatch(
-        kernel=kernel_name("input_projection", problem, tiling.lanes, tiling.row_lanes),
+        kernel=kernel_name("input_projection", problem, tiling.lanes, tiling.projection_row_lanes),
         constants=_constants(problem, tiling.of_projection, problem.input_size)
-        | {"ROWS": rows, "PART_UNITS": tiling.projection_units},
+        | {"PART_UNITS": tiling.projection_units, "OF_TILES": int(tiling.row_lanes)},
         buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
         writes=(GATES,),
         groups=(ceil_div(tiling.units, tiling.projection_units), tiles, problem.directions),

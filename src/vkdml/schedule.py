@@ -72,6 +72,7 @@ class Options:
     schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent). fused: multiply the
     input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose invocations hold rows,
     whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private memory (not stepped).
+    projection_row_lanes: the input's part of the gates by invocations that hold rows (not fused; always with row_lanes).
     rows: batch rows of a tile. units_at_once: units that an invocation computes together. workgroup: invocations (a multiple of
     the subgroup size with lanes). shared_state: keep h in shared memory (not with parts, and with lanes only where weights are
     resident). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the memory for the input's part of the
@@ -84,6 +85,7 @@ class Options:
     lanes: bool | None = None
     row_lanes: bool | None = None
     resident: bool | None = None
+    projection_row_lanes: bool | None = None
     rows: int | None = None
     units_at_once: int | None = None
     workgroup: int | None = None
@@ -120,7 +122,7 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
         spins = most_spins(info) if schedule == PERSISTENT else 0
         for parts in _choose_parts(problem, info, options, schedule, shape, unit_tiles):
-            tile = _resident_tile if shape.get("resident") else _tile
+            tile = _resident_tile if shape["resident"] else _tile
             tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, spins=spins, **shape)
             if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
@@ -128,7 +130,7 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     if not found:
         raise InvalidArgumentError(problem.operator, "sizes", f"H = {problem.hidden}, I = {problem.input_size}",
                                    f"ones that {info.name} can loop over in one dispatch")
-    for name in ("row_lanes", "resident", "fused"):  # where they can be had
+    for name in ("row_lanes", "resident", "fused", "projection_row_lanes"):  # where they can be had
         found = [tiling for tiling in found if getattr(tiling, name) == getattr(options, name)] or found
     return found
 
@@ -143,20 +145,24 @@ def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Til
                   key=lambda other: costs.seconds(problem, info, other))
 
 
+_SHAPE = {"units_at_once": 1, "fused": False, "row_lanes": False, "resident": False, "projection_row_lanes": False}
+
+
 def _shapes(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> list[dict[str, Any]]:
     """What tiles may look like."""
     rows = [options.rows] if options.rows else _distinct_rows(problem, _most_rows(problem, info))
     at_once = [options.units_at_once] if options.units_at_once else [2, 1] if lanes > 1 else [1]
-    shapes = [{"fused": fused, "rows": of_tile, "units_at_once": units}
-              for fused, of_tile, units in product([False, True], rows, at_once)]
-    if costs.rates(info).row_product and options.row_lanes is not False and lanes > 1:
+    shapes = [_SHAPE | {"rows": of_tile, "units_at_once": units, "fused": True} for of_tile, units in product(rows, at_once)]
+    rates = costs.rates(info)
+    residents, in_rows = ([False, True] if rate and option is not False and lanes > 1 else [False] for rate, option in (
+        (rates.resident_product, options.resident), (rates.row_product, options.projection_row_lanes)))
+    shapes += [_SHAPE | {"rows": of_tile, "units_at_once": units, "resident": resident, "projection_row_lanes": in_row}
+               for resident, in_row, of_tile, units in product(residents, in_rows, rows, at_once)]
+    if rates.row_product and options.row_lanes is not False and lanes > 1:
         vectors = {ceil_div(of_tile, lanes) for of_tile in ([options.rows] if options.rows else
                                                             _distinct_rows(problem, _MOST_VECTORS * lanes))}
-        shapes += [{"fused": False, "rows": lanes * count, "units_at_once": 1, "row_lanes": True}
+        shapes += [_SHAPE | {"rows": lanes * count, "row_lanes": True, "projection_row_lanes": True}
                    for count in sorted(vectors) if count <= _MOST_VECTORS]
-    if costs.rates(info).resident_product and options.resident is not False and lanes > 1:
-        shapes += [{"fused": False, "rows": of_tile, "units_at_once": units, "resident": True}
-                   for of_tile, units in product(rows, at_once)]
     return shapes
 
 
@@ -164,7 +170,7 @@ def _check_options(options: Options) -> None:
     if options.schedule not in (None, *SCHEDULES):
         raise InvalidArgumentError("compile_operator", "options.schedule", repr(options.schedule),
                                    "one of " + ", ".join(SCHEDULES))
-    for name in ("lanes", "row_lanes", "resident", "fused", "shared_state"):
+    for name in ("lanes", "row_lanes", "resident", "fused", "shared_state", "projection_row_lanes"):
         value = getattr(options, name)
         if value not in (None, False, True):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), "True, False or None")
@@ -184,11 +190,13 @@ def _choose_lanes(problem: Problem, info: DeviceInfo, options: Options) -> int:
     possible = info.subgroup_shuffle and info.subgroup_size > 1 and not problem.element.pairs
     for name, there, needed in (("lanes", possible, "a device that has subgroup shuffles"),
                                 ("row_lanes", possible and costs.rates(info).row_product, "llvmpipe"),
+                                ("projection_row_lanes", possible and costs.rates(info).row_product, "llvmpipe"),
                                 ("resident", possible and costs.rates(info).resident_product, "llvmpipe")):
         if getattr(options, name) and not there:
             raise InvalidArgumentError("compile_operator", f"options.{name}", f"{problem.element.name} on {info.name}",
                                        f"{needed}, and another type than float64")
-    wanted = options.lanes or options.row_lanes or options.resident or (options.lanes is None and info.is_cpu)
+    shuffle = options.lanes or options.row_lanes or options.resident or options.projection_row_lanes
+    wanted = shuffle or (options.lanes is None and info.is_cpu)
     return info.subgroup_size if wanted and possible else 1
 
 
@@ -214,7 +222,7 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
     parts = min(_GPU_PARTS, unit_tiles)
     if info.is_cpu:  # as many as leave every core its own
         parts = min(costs.workers(info) // (problem.directions * ceil_div(problem.batch, shape["rows"])), unit_tiles)
-    if schedule == STEPPED and shape.get("row_lanes"):  # or as many as have loop iterations enough for a step
+    if schedule == STEPPED and shape["row_lanes"]:  # or as many as have loop iterations enough for a step
         return [count for count in (parts, 2, 4, 8) if 1 < count <= unit_tiles]
     return [max(parts, 2)] if forced else [parts] if parts > 1 else []
 
@@ -225,19 +233,17 @@ def _can_be_stepped(problem: Problem) -> bool:
 
 def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **chosen: Any) -> Tiling | None:
     """The tiling with the first workgroup that has loop iterations enough for a step."""
-    row_lanes = chosen.get("row_lanes", False)
+    row_lanes = chosen["row_lanes"]
     if costs.rates(info).in_line and chosen["rows"] * chosen["units_at_once"] > _MOST_IN_LINE and options.rows is None:
         return None
-    input_loads, hidden_loads = (loads(problem, size, lanes, row_lanes) for size in (problem.input_size, problem.hidden))
-    projection_rows = chosen["rows"] if row_lanes else _projection_rows(problem, info, chosen["units_at_once"])
     for workgroup, in_line in _workgroups(problem, info, options, lanes):
         if row_lanes and workgroup != lanes:
             return None
         tile_units = workgroup * chosen["units_at_once"]
         units = round_up(problem.hidden, tile_units)
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
-                        input_loads=input_loads, hidden_loads=hidden_loads,
-                        projection_rows=projection_rows, projection_units=units if row_lanes else tile_units)
+                        hidden_loads=loads(problem, problem.hidden, lanes, row_lanes),
+                        **_projection(problem, info, lanes, chosen, units, tile_units, chosen["units_at_once"]))
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
         return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
@@ -250,8 +256,8 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     units = invocations * chosen["units_at_once"] * chosen["parts"]
     at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
     tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, loads_in_line=1, units=units,
-                    input_loads=loads(problem, problem.input_size, lanes), hidden_loads=resident_loads(problem),
-                    projection_rows=_projection_rows(problem, info, at_once), projection_units=lanes * at_once)
+                    hidden_loads=resident_loads(problem),
+                    **_projection(problem, info, lanes, chosen, units, lanes * at_once, at_once))
     if (tiling.schedule == STEPPED or invocations > info.max_workgroup_invocations
             or options.workgroup not in (None, invocations) or not resident_fits(problem, tiling)
             or _steps_by_iterations(problem, info, tiling) < 1):
@@ -266,17 +272,23 @@ def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, til
     return replace(tiling, shared_state=fits and options.shared_state is not False)
 
 
-def _projection_rows(problem: Problem, info: DeviceInfo, units_at_once: int) -> int:
-    """Rows of a tile of input_projection."""
-    pairs = problem.batch * problem.steps
-    if costs.rates(info).in_line:
-        return min(_MOST_IN_LINE // units_at_once, ceil_div(pairs, _PAIRS_FOR_A_ROW))
-    return min(_most_rows(problem, info), pairs)
+def _projection(problem: Problem, info: DeviceInfo, lanes: int, chosen: dict[str, Any], units: int, tile_units: int,
+                units_at_once: int) -> dict[str, Any]:
+    """The parts of a tiling that tell how input_projection is cut."""
+    pairs, row_lanes = problem.batch * problem.steps, chosen["projection_row_lanes"]
+    if row_lanes:
+        rows = chosen["rows"] if chosen["row_lanes"] else lanes * min(_MOST_VECTORS, ceil_div(pairs, lanes))
+    elif costs.rates(info).in_line:
+        rows = min(_MOST_IN_LINE // units_at_once, ceil_div(pairs, _PAIRS_FOR_A_ROW))
+    else:
+        rows = min(_most_rows(problem, info), pairs)
+    return {"projection_rows": rows, "projection_units": units if row_lanes else tile_units,
+            "input_loads": loads(problem, problem.input_size, lanes, row_lanes)}
 
 
 def _with_projection(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling | None:
     """With chunks, and in row_lanes as many units of a workgroup of input_projection as it has loop iterations for."""
-    while (tiling.row_lanes and projection_iterations(problem, tiling) > most_iterations(info)
+    while (tiling.projection_row_lanes and projection_iterations(problem, tiling) > most_iterations(info)
            and tiling.projection_units > tiling.lanes):
         tiling = replace(tiling, projection_units=ceil_div(tiling.projection_units, 2))
     if not tiling.fused and (projection_iterations(problem, tiling) > most_iterations(info)

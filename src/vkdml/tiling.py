@@ -30,7 +30,8 @@ class Tiling:
     """One way to run a problem.
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
-    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl). resident: recurrent weights stay in
+    row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl), in the loop; projection_row_lanes: in
+    input_projection. resident: recurrent weights stay in
     private memory (shaders/lib/resident.glsl). parts: workgroups that share a tile's units. spins: bound on the waiting of
     persistent ones. loads_in_line: of a block's loads, how many the code has in line. projection_*: of a workgroup of
     input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of input_projection, whose result is
@@ -53,6 +54,7 @@ class Tiling:
     shared_state: bool = False
     row_lanes: bool = False
     resident: bool = False
+    projection_row_lanes: bool = False
     projection_rows: int = 1
     projection_units: int = 0
     chunk_steps: int = 1
@@ -67,10 +69,12 @@ class Tiling:
     @property
     def of_projection(self) -> Tiling:
         """What holds for input_projection. A plan and its fallback share it, and so its pipeline."""
-        tiling = replace(self.in_one_part, shared_state=False)
+        tiling = replace(self.in_one_part, shared_state=False, resident=False, row_lanes=self.projection_row_lanes,
+                         rows=self.projection_rows)
+        if self.projection_row_lanes:
+            return replace(tiling, workgroup=self.lanes, units_at_once=1)
         if self.resident:
-            tiling = replace(tiling, resident=False, workgroup=self.lanes,
-                             units_at_once=self.projection_units // self.lanes)
+            return replace(tiling, workgroup=self.lanes, units_at_once=self.projection_units // self.lanes)
         return tiling
 
     @property
@@ -180,8 +184,10 @@ def most_spins(info: DeviceInfo) -> int:
 
 
 def projection_iterations(problem: Problem, tiling: Tiling) -> int:
-    if tiling.row_lanes:
-        return _row_lanes_iterations(problem, tiling, problem.input_size, tiling.projection_units) + tiling.rows + 1
+    if tiling.projection_row_lanes:
+        products = _row_lanes_iterations(problem, tiling.of_projection, problem.input_size, tiling.projection_units)
+        stores = 0 if tiling.row_lanes else tiling.projection_units * (tiling.projection_rows // tiling.lanes + 1)
+        return products + blocks(problem, problem.input_size) * stores + tiling.projection_rows + 1
     stores = tiling.projection_rows * tiling.units_at_once + 1
     return _dot_iterations(problem, tiling, tiling.input_loads) + stores
 
