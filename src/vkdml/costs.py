@@ -72,7 +72,7 @@ _RESIDENT_COMPILING = 0.55e-3
 _CACHE_BYTES = 512 * 1024
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
 # has loads of `gates` in it; and their compiling, its share of each execution: the loop's (1 to 2 s) and input_projection's
-_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING, _PROJECTION_COMPILING = 20e-9, 0.75, 9.5e-3, 0.5e-3
+_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING, _PROJECTION_COMPILING = 20e-9, 0.75, 9.9e-3, 0.1e-3
 
 
 def rates(info: DeviceInfo) -> Rates:
