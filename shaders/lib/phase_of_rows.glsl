@@ -9,7 +9,7 @@ const uint BLOCKS = HIDDEN_LOADS / BLOCK_LOADS;
 // the next block
 uint sums_place(uint unit, uint gate)
 {
-    return tile_state + SLOTS * ROWS * HIDDEN_VECS + (unit * GATES + gate) * LANES + LANE;
+    return whole(tile_state + SLOTS * ROWS * HIDDEN_VECS + (unit * GATES + gate) * LANES + LANE);
 }
 
 // Adds the block's products to that; of the last block they stay in registers, for the unit's end.

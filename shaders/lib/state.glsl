@@ -17,9 +17,9 @@ const uint SUMS_VECS = 0;
 const uint TILE_VECS = SLOTS * ROWS * HIDDEN_VECS + SUMS_VECS;
 uint tile_state;  // where the tile's state starts in the buffer, in real4s
 #ifdef ROW_LANES
-uint state_vec(uint slot, uint row, uint vec) { return whole((slot * HIDDEN_VECS + vec) * ROWS + row); }
+uint state_vec(uint slot, uint row, uint vec) { return (slot * HIDDEN_VECS + vec) * ROWS + row; }
 #else
-uint state_vec(uint slot, uint row, uint vec) { return whole((slot * ROWS + row) * HIDDEN_VECS + vec); }
+uint state_vec(uint slot, uint row, uint vec) { return (slot * ROWS + row) * HIDDEN_VECS + vec; }
 #endif
 
 #if defined(SHUFFLE) && !defined(RESIDENT)
@@ -30,9 +30,9 @@ const bool IN_SHARED = SHARED_STATE != 0;
 const uint SHARED_VECS = IN_SHARED ? SLOTS * ROWS * HIDDEN_VECS : 1;
 #ifdef SHUFFLE  // CPU drivers charge for loads, not for components
 shared vec4 shared_state[SHARED_VECS];
-vec4 get_shared_vec(uint i) { return shared_state[i]; }
-float get_shared(uint i, uint c) { return shared_state[i][c]; }
-void put_shared(uint i, uint c, float value) { shared_state[i][c] = value; }
+vec4 get_shared_vec(uint i) { return shared_state[whole(i)]; }
+float get_shared(uint i, uint c) { return shared_state[whole(i)][c]; }
+void put_shared(uint i, uint c, float value) { shared_state[whole(i)][c] = value; }
 #else
 shared real shared_state[SHARED_VECS * 4];
 real get_shared(uint i, uint c) { return shared_state[i * 4 + c]; }
@@ -55,9 +55,10 @@ void put_component(uint i, uint c, real value)
     state_vecs[2 * i + 1][c] = value.y;
 }
 #else
-real4 get_vec(uint i) { return state_vecs[i]; }
-real get_component(uint i, uint c) { return state_vecs[i][c]; }
-void put_component(uint i, uint c, real value) { state_vecs[i][c] = value; }
+layout(binding = STATE_BINDING) coherent buffer StateFloats { float state_floats[]; };
+real4 get_vec(uint i) { return state_vecs[whole(i)]; }
+real get_component(uint i, uint c) { return state_floats[whole(i * 4 + c)]; }
+void put_component(uint i, uint c, real value) { state_floats[whole(i * 4 + c)] = value; }
 #endif
 
 real4 load_state_vec(uint slot, uint row, uint vec)
