@@ -78,10 +78,9 @@ void store_sequence(uint time, uint r, uint unit, real h)
 // The cell's step for one unit of a row, from its input's and its recurrent part
 void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recurrent)
 {
-    uint h_slot = step & 1;
-    real h = cell_phase(phase, r, unit, h_slot, x, recurrent);
+    real h = cell_phase(phase, r, unit, h_slot(step), x, recurrent);
     if (phase + 1 == PHASES) {
-        store_state(h_slot ^ 1, r, unit, h);
+        store_state(h_slot(step + 1), r, unit, h);
         store_sequence(position_at(direction, step, length_of(r)), r, unit, h);
     }
 }
@@ -110,8 +109,8 @@ void begin(bool first)
     uint end = first_unit < HIDDEN && end_unit == HIDDEN ? HIDDEN_VECS * 4 : end_unit;
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP) {
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
-            if (first || IN_SHARED)
-                [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot) store_state(slot, r, unit, number(0.0));
+            [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot)
+                if (first || !in_buffer(slot)) store_state(slot, r, unit, number(0.0));
             uint row = row_of(r);
             if (unit < HIDDEN && row < BATCH) {
                 if (!first) fetch_state(slot_at(chunk.first_step, r), r, unit);

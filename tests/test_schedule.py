@@ -85,7 +85,8 @@ def test_plan(problem, info, options):
             assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load % constants["LANES"] == 0
         if dispatch.kernel.startswith("sequence") and constants["SHARED_STATE"]:
             assert constants["PARTS"] == 1
-            state = constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load
+            slots = 2 if dispatch.kernel.endswith("_resident") else constants["SLOTS"]
+            state = slots * constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load
             assert state * problem.element.real4_bytes <= info.max_shared_memory
     assert all(size <= info.max_storage_buffer_range for size in plan.internal.values())
     assert plan.internal.get(tiling.GATES, 0) <= options.workspace_bytes
@@ -115,7 +116,7 @@ def iterations(problem, constants, dispatch):
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
         return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
-    phases = 2 if "gru" in dispatch.kernel and not constants["LINEAR_BEFORE_RESET"] else 1
+    phases = constants["PHASES"]
     tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
         tile += constants["ROWS"] * 150

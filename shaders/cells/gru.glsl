@@ -1,14 +1,11 @@
 // The GRU's fused gate math (DML_OPERATOR_GRU, ONNX GRU), gates z r h:
 //   z = f(x_z + h R_z),  r = f(x_r + h R_r)
-//   n = g(x_h + (r * h) R_h), or with LINEAR_BEFORE_RESET  n = g(x_h + r * (h R_h + Rb_h))
+//   n = g(x_h + (r * h) R_h), or, with one phase, n = g(x_h + r * (h R_h + Rb_h))
 //   h' = (1 - z) * n + z * h
-// x_* are the input's parts with their biases. Without LINEAR_BEFORE_RESET the candidate needs r of all units first: a
+// x_* are the input's parts with their biases. Without linear_before_reset the candidate needs r of all units first: a
 // step has two phases, the second of which multiplies R_h with r * h.
-layout(constant_id = 140) const uint LINEAR_BEFORE_RESET = 0;
-const uint PHASES = LINEAR_BEFORE_RESET != 0 ? 1 : 2;
-
+const uint RESET_H_SLOT = 1;  // with two phases, where h has one slot
 const uint Z_SLOT = OWN_SLOT;
-const uint RESET_H_SLOT = 3;
 
 uint first_gate(uint phase) { return phase == 0 ? 0u : 2u; }
 uint end_gate(uint phase) { return phase + 1 == PHASES ? 3u : 2u; }

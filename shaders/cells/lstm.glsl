@@ -4,7 +4,6 @@
 //   o = f(x_o + h R_o + P_o * c'),  h' = o * h(c')
 // x_* are the input's parts with their biases. The output gate's peephole looks at the new cell state, as in ONNX.
 layout(constant_id = 140) const uint COUPLE_INPUT_FORGET = 0;
-const uint PHASES = 1;
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 4; }

@@ -1,5 +1,4 @@
 // The simple RNN's gate math (DML_OPERATOR_RNN, ONNX RNN): h' = f(x + h R), x with both biases.
-const uint PHASES = 1;
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }

@@ -17,6 +17,6 @@ void store_own(uint slot, uint unit, float value)
 {
     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
         if (slot == OWN_SLOT) own_slot[u] = mix(own_slot[u], value, unit == unit_of(u));
-        if (slot < OWN_SLOT) own_h[u] = mix(own_h[u], value, unit == unit_of(u));
+        if (slot == 0 || (slot == 1 && PHASES == 1)) own_h[u] = mix(own_h[u], value, unit == unit_of(u));
     }
 }

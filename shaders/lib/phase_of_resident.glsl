@@ -3,7 +3,7 @@
 
 void run_phase(uint phase, uint step)
 {
-    source = source_slot(phase, step & 1);
+    source = source_slot(phase, h_slot(step));
     ROW_LOOP for (uint r = 0; r < ACTIVE_ROWS; ++r) {
         vec4 sums[UNITS_AT_ONCE];
         multiply_resident(sums, phase, r);

@@ -52,7 +52,7 @@ void finish_unit(uint phase, uint step, uint unit, vec4 sums[GATES])
 
 void run_phase(uint phase, uint step)
 {
-    source = source_slot(phase, step & 1);
+    source = source_slot(phase, h_slot(step));
     ROW_LOOP for (uint block = 0; block < BLOCKS; ++block) {
         load_block(block);
         for (uint unit = first_unit; unit < end_unit; ++unit) {

@@ -46,7 +46,7 @@ void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
 
 void run_phase(uint phase, uint step)
 {
-    source = source_slot(phase, step & 1);
+    source = source_slot(phase, h_slot(step));
     for (uint first = first_unit; first < end_unit; first += WORKGROUP * UNITS_AT_ONCE) {
         uint unit = first + gl_LocalInvocationID.x;
         real4 x[TILE];

@@ -63,4 +63,4 @@ uint length_of(uint r)
 }
 
 // Where a row's h is before a step; a finished row keeps its last one
-uint slot_at(uint step, uint r) { return min(step, length_of(r)) & 1; }
+uint slot_at(uint step, uint r) { return h_slot(min(step, length_of(r))); }

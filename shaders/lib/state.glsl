@@ -1,10 +1,11 @@
 // What a tile of ROWS batch rows keeps from phase to phase and step to step: SLOTS vectors a row, each HIDDEN_VECS real4s, row
 // after row, or, with ROW_LANES, the rows' real4s beside each other, as the invocations of a subgroup take them.
-// Slots 0 and 1 hold h, of even and of odd steps; the cell names the others, of which OWN_SLOT is read only by the invocation that
-// stored it. The state lives in a buffer, or, with SHARED_STATE (not in the *_lanes and *_rows kernels), in shared memory, and
-// goes to the buffer only between dispatches.
+// Slots 0 and 1 hold h, of even and of odd steps; with two phases slot 0 holds h, which nobody reads in the phase that stores
+// it. OWN_SLOT is read only by the invocation that stored it; the cell names it and slot 1. The state lives in a buffer, or,
+// with SHARED_STATE (not in the *_lanes and *_rows kernels), in shared memory, and goes to the buffer only between dispatches.
 #extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = 130) const uint SLOTS = 2;
+layout(constant_id = 132) const uint PHASES = 1;  // of a step
 const uint OWN_SLOT = 2;
 layout(constant_id = 131) const uint SHARED_STATE = 0;
 layout(binding = STATE_BINDING) coherent buffer State { vec4 state_vecs[]; };
@@ -27,7 +28,15 @@ const bool IN_SHARED = false;
 #else
 const bool IN_SHARED = SHARED_STATE != 0;
 #endif
-const uint SHARED_VECS = IN_SHARED ? SLOTS * ROWS * HIDDEN_VECS : 1;
+#ifdef RESIDENT  // OWN_SLOT's place is better used for more rows
+#define SHARED_SLOTS 2
+#else
+#define SHARED_SLOTS SLOTS
+#endif
+const uint SHARED_VECS = IN_SHARED ? SHARED_SLOTS * ROWS * HIDDEN_VECS : 1;
+bool in_shared(uint slot) { return IN_SHARED && slot < SHARED_SLOTS; }
+uint h_slot(uint step) { return PHASES == 2 ? 0 : step & 1; }
+
 #ifdef SHUFFLE  // CPU drivers charge for loads, not for components
 shared vec4 shared_state[SHARED_VECS];
 vec4 get_shared_vec(uint i) { return shared_state[whole(i)]; }
@@ -74,13 +83,13 @@ const bool KEEPS_OWN = false;
 real load_own(uint slot, uint unit) { return number(0.0); }
 void store_own(uint slot, uint unit, real value) {}
 #endif
-const bool IN_BUFFER = !IN_SHARED && !KEEPS_OWN;
+bool in_buffer(uint slot) { return !in_shared(slot) && !KEEPS_OWN; }
 
 real load_state(uint slot, uint row, uint unit)
 {
     if (KEEPS_OWN) return load_own(slot, unit);
     uint i = state_vec(slot, row, unit / 4);
-    return IN_SHARED ? get_shared(i, unit % 4) : get_component(tile_state + i, unit % 4);
+    return in_shared(slot) ? get_shared(i, unit % 4) : get_component(tile_state + i, unit % 4);
 }
 
 void store_state(uint slot, uint row, uint unit, real value)
@@ -90,19 +99,19 @@ void store_state(uint slot, uint row, uint unit, real value)
         if (slot == OWN_SLOT) return;
     }
     uint i = state_vec(slot, row, unit / 4);
-    if (IN_SHARED) put_shared(i, unit % 4, value);
+    if (in_shared(slot)) put_shared(i, unit % 4, value);
     else put_component(tile_state + i, unit % 4, value);
 }
 
 // Between dispatches, for the slots that outlive one.
 void fetch_state(uint slot, uint row, uint unit)
 {
-    if (!IN_BUFFER) store_state(slot, row, unit, get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4));
+    if (!in_buffer(slot)) store_state(slot, row, unit, get_component(tile_state + state_vec(slot, row, unit / 4), unit % 4));
 }
 
 void keep_state(uint slot, uint row, uint unit)
 {
-    if (!IN_BUFFER) put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, load_state(slot, row, unit));
+    if (!in_buffer(slot)) put_component(tile_state + state_vec(slot, row, unit / 4), unit % 4, load_state(slot, row, unit));
 }
 
 // All invocations of the workgroup see what any of them stored before. One subgroup needs less than a workgroup of several:

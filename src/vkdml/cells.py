@@ -16,8 +16,8 @@ class Loop:
     """How a cell goes through a time step.
 
     phases: times that a step goes over all units; a second one needs what the first made of all of them. slots: vectors of
-    H floats that a row keeps on the device: h of even and of odd steps, then the cell's own. split_bias: bit mask of the
-    gates whose recurrent bias is not added to the input's.
+    H floats that a row keeps on the device: h, with one phase that of even and of odd steps, then the cell's own. split_bias:
+    bit mask of the gates whose recurrent bias is not added to the input's.
     """
 
     phases: int
@@ -90,7 +90,7 @@ GRU = Cell(
     outputs=_OUTPUTS,
     arguments=_ARGUMENTS,
     default_activations=("Sigmoid", "Tanh"),
-    loops=(Loop(phases=2, slots=4), Loop(phases=1, slots=2, split_bias=0b100)),
+    loops=(Loop(phases=2, slots=3), Loop(phases=1, slots=2, split_bias=0b100)),
     flags={"LinearBeforeReset": "linear_before_reset"},
 )
 

@@ -67,7 +67,8 @@ _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; one of a phase's first row fetched from beyond a
 # core's cache, where there are more of them than that holds; their loads of h beside those of others; a barrier, for each
 # subgroup; the share of each execution in their compiling (1 to 5 s), beside that of products
-_RESIDENT_STORE, _RESIDENT_FETCH, _RESIDENT_LOAD, _BARRIER = 10e-9, 0.75e-9, 1.8, 20e-9
+_RESIDENT_STORE, _RESIDENT_FETCH, _BARRIER = 10e-9, 0.75e-9, 20e-9
+_RESIDENT_LOAD = {True: 1.8, False: 2.8}  # by whether h is in shared memory
 _RESIDENT_COMPILING = 0.55e-3
 _CACHE_BYTES = 512 * 1024
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
@@ -130,7 +131,7 @@ def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of a part's subgroup in a time step, where weights stay in private memory."""
     rate, phases, products = rates(info), problem.loop.phases, resident_in_line(problem, tiling)
     loads_of_h = phases * hidden_columns(problem, tiling) / (4 * tiling.lanes)
-    of_row = loads_of_h * _RESIDENT_LOAD * rate.load + products * rate.resident_product
+    of_row = loads_of_h * _RESIDENT_LOAD[tiling.shared_state] * rate.load + products * rate.resident_product
     of_row += tiling.units_at_once * (rate.gate_math + rate.load)
     is_cached = products * tiling.workgroup * 4 <= _CACHE_BYTES
     return tiling.rows * of_row + phases * _BARRIER + (0 if is_cached else products * _RESIDENT_FETCH)

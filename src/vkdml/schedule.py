@@ -43,7 +43,7 @@ from .tiling import (
     projection_tiles,
     resident_fits,
     resident_loads,
-    state_bytes,
+    shared_bytes,
     step_iterations,
 )
 from .vulkan import DeviceInfo
@@ -268,7 +268,7 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
 def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling:
     """With the state in shared memory, where the kernels know that and it fits."""
     fits = ((tiling.lanes == 1 or tiling.resident) and tiling.schedule == SEQUENCE
-            and state_bytes(problem, tiling.rows, tiling.hidden_loads) <= info.max_shared_memory)
+            and shared_bytes(problem, tiling) <= info.max_shared_memory)
     return replace(tiling, shared_state=fits and options.shared_state is not False)
 
 

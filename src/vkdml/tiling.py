@@ -22,6 +22,7 @@ _QUICK_SPINS = 32       # of a barrier there
 _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shaders/lib/row_lanes.glsl, and of all
 _RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
 _MOST_RESIDENT_IN_LINE = 2048  # products in line there
+_RESIDENT_SHARED_SLOTS = 2
 _BLOCK_COLUMNS, _FEW_COLUMNS = 128, 512  # of a block, where H and I are at most so many
 
 
@@ -121,7 +122,17 @@ def projection_tiles(problem: Problem, tiling: Tiling, steps: int) -> int:
 
 def state_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
     """Bytes of a tile's state."""
-    return problem.loop.slots * rows * hidden_loads * problem.element.vecs_per_load * problem.element.real4_bytes
+    return problem.loop.slots * _slot_bytes(problem, rows, hidden_loads)
+
+
+def shared_bytes(problem: Problem, tiling: Tiling) -> int:
+    """Bytes of it that may be in shared memory (shaders/lib/state.glsl)."""
+    slots = min(problem.loop.slots, _RESIDENT_SHARED_SLOTS) if tiling.resident else problem.loop.slots
+    return slots * _slot_bytes(problem, tiling.rows, tiling.hidden_loads)
+
+
+def _slot_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
+    return rows * hidden_loads * problem.element.vecs_per_load * problem.element.real4_bytes
 
 
 def hidden_columns(problem: Problem, tiling: Tiling) -> int:
