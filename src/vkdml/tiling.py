@@ -32,12 +32,11 @@ class Tiling:
 
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
     row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl), in the loop; projection_row_lanes: in
-    input_projection. resident: recurrent weights stay in
-    private memory (shaders/lib/resident.glsl). parts: workgroups that share a tile's units. spins: bound on the waiting of
-    persistent ones. loads_in_line: of a block's loads, how many the code has in line. projection_*: of a workgroup of
-    input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of input_projection, whose result is
-    `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or h, whole blocks of `lanes` vec4s,
-    or of columns with row_lanes, or whole arrays where they are resident.
+    input_projection. resident: recurrent weights stay in private memory (shaders/lib/resident.glsl). parts: workgroups that
+    share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's loads, how many the code
+    has in line. projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop.
+    gates_steps: of input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for
+    a row of X or h, whole blocks of `lanes` vec4s, or of columns with row_lanes, or whole arrays where they are resident.
     """
 
     schedule: str
