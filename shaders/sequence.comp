@@ -1,6 +1,7 @@
 // All time steps of a chunk in one dispatch. A workgroup owns one direction and ROWS batch rows from the first step to the
 // last, so nothing passes between workgroups and no barrier between dispatches is needed. Or PARTS workgroups own the tile,
-// each some of its units; then they meet at a barrier of their own, or a dispatch is one phase of one step.
+// each some of its units; then they meet at a barrier of their own, or a dispatch is one phase of one step. Of an only step
+// with one phase they need nothing of each other: it is one dispatch, in which each has a state of its own.
 // With FUSED it also computes the input's part of the gates (lib/dot_input.glsl) instead of reading it from
 // input_projection's result: one dispatch less where there are few steps to share the loads of W.
 // Workgroups: x over tiles of ROWS rows, y over directions, z over parts.
@@ -106,11 +107,12 @@ real4 load_gates(uint step, uint r, uint unit)
 void begin(bool first)
 {
     // What pads the last vec4s belongs to the last part
-    uint end = first_unit < HIDDEN && end_unit == HIDDEN ? HIDDEN_VECS * 4 : end_unit;
-    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP) {
+    uint start = stands_alone() ? 0 : first_unit;
+    uint end = stands_alone() || (first_unit < HIDDEN && end_unit == HIDDEN) ? HIDDEN_VECS * 4 : end_unit;
+    for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP) {
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot)
-                if (first || !in_buffer(slot)) store_state(slot, r, unit, number(0.0));
+                if (first || in_shared(slot)) store_state(slot, r, unit, number(0.0));
             uint row = row_of(r);
             if (unit < HIDDEN && row < BATCH) {
                 if (!first) fetch_state(slot_at(chunk.first_step, r), r, unit);
@@ -160,7 +162,7 @@ void main()
     direction = gl_WorkGroupID.y;
     first_row = gl_WorkGroupID.x * ROWS;
     uint tile = direction * TILES + gl_WorkGroupID.x;
-    tile_state = tile * TILE_VECS;
+    tile_state = (stands_alone() ? tile * PARTS + gl_WorkGroupID.z : tile) * TILE_VECS;
     first_unit = gl_WorkGroupID.z * PART_UNITS;
     end_unit = min(first_unit + PART_UNITS, HIDDEN);
     if (!begin_grid(tile)) return;
@@ -171,8 +173,9 @@ void main()
     load_resident_weights();
 #endif
     // Stepped, the state before the first step has a dispatch of its own, and so has each phase of a step
-    bool starts = STEPPED ? chunk.last_step == 0 : chunk.first_step == 0;
-    if (!STEPPED || starts) begin(starts);
+    bool stepped = STEPPED && !stands_alone();
+    bool starts = stepped ? chunk.last_step == 0 : chunk.first_step == 0;
+    if (!stepped || starts) begin(starts);
     for (uint step = chunk.first_step; step < min(chunk.last_step, steps) && !gave_up; ++step) {
         drop_finished_rows(step);
 #if defined(PAIRS) || defined(ROW_LANES)  // whose code is long; in line once
@@ -183,7 +186,7 @@ void main()
         if (PHASES == 2 && (!STEPPED || chunk.phase == 1)) run_phase(1, step);
 #endif
     }
-    if (STEPPED && (starts || chunk.phase + 1 < PHASES)) return;
+    if (stepped && (starts || chunk.phase + 1 < PHASES)) return;
     if (HAS_SEQUENCE != 0 && HAS_LENGTHS != 0)
         for (uint time = max(chunk.first_step, shortest); time < chunk.last_step; ++time) clear(time);
     end();

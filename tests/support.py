@@ -47,6 +47,7 @@ SCHEDULES = {
     "row lanes persistent": Options(row_lanes=True, schedule="persistent", parts=2),
     "resident": Options(resident=True, schedule="sequence"),
     "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
+    "resident, in a buffer": Options(resident=True, schedule="sequence", rows=1, shared_state=False, chunk_steps=2),
     "resident persistent": Options(resident=True, schedule="persistent", parts=2),
     "resident, rows projected": Options(resident=True, projection_row_lanes=True, schedule="sequence"),
     "rows projected, chunked": Options(projection_row_lanes=True, fused=False, chunk_steps=2, workspace_bytes=20000),

@@ -1,5 +1,6 @@
 """Plans: complete, within the device's limits, and the same each time. No device is needed."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ SOME: Any = 2.5
 problems = st.builds(
     lambda t, b, i, h, d, lbr, element: from_desc(
         gru_desc(t, b, i, h, d, data_type=element.data_type, LinearBeforeReset=lbr), element=element),
-    st.integers(1, 2000), st.integers(1, 200), st.integers(1, 300), st.integers(1, 600), st.integers(1, 2), st.booleans(),
+    st.one_of(st.just(1), st.integers(1, 2000)), st.integers(1, 200), st.integers(1, 300), st.integers(1, 600), st.integers(1, 2), st.booleans(),
     st.sampled_from(element_types.ALL))
 
 
@@ -65,6 +66,9 @@ def test_plan(problem, info, options):
             assert constants["UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         if dispatch.kernel.startswith("sequence"):
             assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
+            states = math.prod(dispatch.groups) if stands_alone(problem, constants) else math.prod(dispatch.groups[:2])
+            state = constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load
+            assert plan.internal[tiling.STATE] >= states * state * problem.element.real4_bytes
             assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         assert len(dispatch.buffers) <= info.max_storage_buffers
         if info.driver == "llvmpipe" and "BATCH" in constants:
@@ -135,7 +139,14 @@ def iterations(problem, constants, dispatch):
         arrays = constants["HIDDEN_LOADS"] * problem.element.columns_per_load // 32
         filled = constants["HIDDEN_LOADS"] * (arrays + 2) + 1
     of_step = phases * (of_phase + meetings + 1) + cleared + 1
-    return steps * of_step + filled + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + 2 * (units + 1) * (constants["ROWS"] + 1)
+    begun = -(-problem.hidden // constants["WORKGROUP"]) if stands_alone(problem, constants) else units
+    states = (begun + units + 2) * (constants["ROWS"] + 1)
+    return steps * of_step + filled + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + states
+
+
+def stands_alone(problem, constants):
+    """Whether a part runs the only step, of one phase, with a state of its own."""
+    return constants["PARTS"] > 1 and not constants["SPINS"] and problem.steps * constants["PHASES"] == 1
 
 
 def check_chunks(problem, dispatches):
@@ -155,6 +166,7 @@ def check_chunks(problem, dispatches):
         if not constants["FUSED"] and last:
             assert gates_first == gates_step <= first < last <= projected
         if constants["PARTS"] > 1 and not constants["SPINS"]:
+            assert (dispatches[0].push[1] == 0) == (not stands_alone(problem, constants))
             if last == 0:
                 assert dispatch is dispatches[0]
                 continue
@@ -189,7 +201,7 @@ def test_what_a_device_cannot_hold_is_refused(changes, what):
                                               (vkdml.Options(resident=True), "options.resident"), (vkdml.Options(workgroup=256), "options.workgroup"),
                                               (vkdml.Options(rows=-1), "options.rows"), (vkdml.Options(rows=SOME), "options.rows"),
                                               (vkdml.Options(rows=1000), "options.rows"), (vkdml.Options(schedule="any"), "options.schedule"),
-                                              (vkdml.Options(parts=0), "options.parts"), (vkdml.Options(workspace_bytes=0), "options.workspace_bytes"), (vkdml.Options(chunk_steps=0), "options.chunk_steps")])
+                                              (vkdml.Options(parts=0), "options.parts"), (vkdml.Options(parts=1, schedule="stepped"), "options.parts"), (vkdml.Options(workspace_bytes=0), "options.workspace_bytes"), (vkdml.Options(chunk_steps=0), "options.chunk_steps")])
 def test_impossible_options_are_refused(options, what):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"{what}: found"):
         schedule.plan(from_desc(gru_desc()), SMALLEST, options)

@@ -27,12 +27,13 @@ from .vulkan import DeviceInfo
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row.
-    gate_math: of one unit in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a
-    dispatch, with the wait for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of
-    small problems small where drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the
-    row_lanes kernels, and resident_product: for one gate and row, in the resident ones; 0 where these do not run.
-    resident_compiling: of such a product in line, its share of each execution.
+    """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row;
+    product_alone: where an invocation has one row and one unit, and so few sums; 0 where it is the same. gate_math: of one unit
+    in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a dispatch, with the wait
+    for it. compiling: of a tile's row of a unit, its share of each execution; it keeps the tiles of small problems small where
+    drivers compile slowly. row_product: of a column, for one gate and row of each invocation, in the row_lanes kernels, and
+    resident_product: for one gate and row, in the resident ones; 0 where these do not run. resident_compiling: of such a
+    product in line, its share of each execution.
     """
 
     load: float
@@ -40,6 +41,7 @@ class Rates:
     gate_math: float
     meeting: float
     submission: float
+    product_alone: float = 0.0
     compiling: float = 0.0
     row_product: float = 0.0
     resident_product: float = 0.0
@@ -50,8 +52,8 @@ class Rates:
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6,
                       row_product=0.3e-9, resident_product=0.3e-9, resident_compiling=0.3e-6),
-    "SwiftShader driver": Rates(load=18e-9, product=7e-9, gate_math=300e-9, meeting=2e-6, submission=60e-6,
-                                compiling=20e-6, in_line=True),
+    "SwiftShader driver": Rates(load=18e-9, product=7e-9, product_alone=2.5e-9, gate_math=300e-9, meeting=2e-6,
+                                submission=60e-6, compiling=20e-6, in_line=True),
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
@@ -166,6 +168,8 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of an execution."""
     total = problem.steps * step_seconds(problem, info, tiling)
     dispatches = dispatches_of_loop = 1 if tiling.schedule == STEPPED else ceil_div(problem.steps, tiling.chunk_steps)
+    if tiling.stands_alone(problem):
+        dispatches -= 1
     if not tiling.fused:
         total += projection_seconds(problem, info, tiling, problem.steps)
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
@@ -184,7 +188,8 @@ def _dot_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, loads: int,
     gates = len(problem.cell.gates) * tiling.units_at_once
     sharing = loads_per_block(problem, tiling.lanes) if tiling.lanes > 1 else 1  # loads of weights for each of a vector
     vectors = rows * element.vecs_per_load * problem.loop.phases / sharing
-    product = rate.product * (_PAIR_PRODUCT if element.pairs else 1)
+    product = (rate.product_alone if rows * tiling.units_at_once == 1 else 0) or rate.product
+    product *= _PAIR_PRODUCT if element.pairs else 1
     return loads * ((gates + vectors) * rate.load + gates * rows * element.vecs_per_load * product)
 
 

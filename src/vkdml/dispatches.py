@@ -38,7 +38,8 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
 def time_loop(problem: Problem, tiling: Tiling) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order."""
     step = _sequence(problem, tiling)
-    dispatches = [step(0, 0, 0, 0)] if tiling.schedule == STEPPED else []  # the state before the first step
+    has_begin = tiling.schedule == STEPPED and not tiling.stands_alone(problem)
+    dispatches = [step(0, 0, 0, 0)] if has_begin else []  # the state before the first step
     gates_steps = problem.steps if tiling.fused else tiling.gates_steps
     for first, last in _chunks(0, problem.steps, gates_steps):
         if not tiling.fused:

@@ -69,14 +69,14 @@ _MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a submission, which
 class Options:
     """What to force instead of what the plan would choose; None leaves the choice. For tests and measurements.
 
-    schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent). fused: multiply the
-    input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose invocations hold rows,
-    whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private memory (not stepped).
-    projection_row_lanes: the input's part of the gates by invocations that hold rows (not fused; always with row_lanes).
-    rows: batch rows of a tile. units_at_once: units that an invocation computes together. workgroup: invocations (a multiple of
-    the subgroup size with lanes). shared_state: keep h in shared memory (not with parts, and with lanes only where weights are
-    resident). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the memory for the input's part of the
-    gates; more time steps than fit go through in chunks.
+    schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent, 2 at least). fused:
+    multiply the input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose invocations
+    hold rows, whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private memory (not
+    stepped). projection_row_lanes: the input's part of the gates by invocations that hold rows (not fused; always with
+    row_lanes). rows: batch rows of a tile. units_at_once: units that an invocation computes together. workgroup: invocations (a
+    multiple of the subgroup size with lanes). shared_state: keep h in shared memory (not with parts, and with lanes only where
+    weights are resident). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the memory for the input's
+    part of the gates; more time steps than fit go through in chunks.
     """
 
     schedule: str | None = None
@@ -138,8 +138,9 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
     """What can run instead of a persistent tiling with the same weights, the fastest first."""
     others = [_with_shared_state(problem, info, options, tiling.in_one_part)]
-    if tiling.row_lanes and _can_be_stepped(problem):
-        others.append(replace(tiling, schedule=STEPPED, spins=0))
+    stepped = replace(tiling, schedule=STEPPED, spins=0)
+    if tiling.row_lanes and _can_be_stepped(problem) and not stepped.stands_alone(problem):  # which has more states
+        others.append(stepped)
     return sorted((_in_chunks(problem, info, options, other) for other in others
                    if other.workgroup <= info.max_workgroup_invocations and _steps_by_iterations(problem, info, other) >= 1),
                   key=lambda other: costs.seconds(problem, info, other))
@@ -179,6 +180,8 @@ def _check_options(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and not (isinstance(value, int) and 1 <= value <= most):
             raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), f"a whole number from 1 to {most}")
+    if options.parts == 1 and options.schedule in (STEPPED, PERSISTENT):
+        raise InvalidArgumentError("compile_operator", "options.parts", 1, f"at least 2 for the schedule {options.schedule}")
 
 
 def _choose_lanes(problem: Problem, info: DeviceInfo, options: Options) -> int:
@@ -218,7 +221,7 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
     if not (forced or (_can_be_stepped(problem) if schedule == STEPPED else info.driver in _RUNS_SIDE_BY_SIDE)):
         return []
     if options.parts:
-        return [options.parts]
+        return [options.parts] if options.parts > 1 else []
     parts = min(_GPU_PARTS, unit_tiles)
     if info.is_cpu:  # as many as leave every core its own
         parts = min(costs.workers(info) // (problem.directions * ceil_div(problem.batch, shape["rows"])), unit_tiles)

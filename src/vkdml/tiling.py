@@ -86,16 +86,20 @@ class Tiling:
     def tiles(self, problem: Problem) -> int:
         return ceil_div(problem.batch, self.rows)
 
+    def stands_alone(self, problem: Problem) -> bool:
+        """Whether parts need nothing of each other, and run in one dispatch, each with a state of its own."""
+        return self.schedule == STEPPED and problem.steps * problem.loop.phases == 1
+
     def internal(self, problem: Problem) -> dict[str, int]:
         """Bytes of the buffers that are not the user's."""
         gates, real4 = len(problem.cell.gates), problem.element.real4_bytes
         has_peephole = problem.has("PeepholeTensor")
-        tiles = problem.directions * self.tiles(problem)
+        states = problem.directions * self.tiles(problem) * (self.parts if self.stands_alone(problem) else 1)
         of_tile = state_bytes(problem, self.rows, self.hidden_loads) + sums_bytes(problem, self)
         sizes = {
             PACKED_INPUT: problem.directions * self.units * (self.input_loads * gates + 1) * real4,
             PACKED_HIDDEN: problem.directions * self.units * (self.hidden_loads * gates + 1 + has_peephole) * real4,
-            STATE: tiles * of_tile + self.grid_words(problem) * 4,
+            STATE: states * of_tile + self.grid_words(problem) * 4,
         }
         if not self.fused:
             sizes[GATES] = self.gates_steps * gates_bytes(problem, self)
@@ -244,7 +248,8 @@ def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units:
 
 def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
-    padded = tiling.part_units + hidden_columns(problem, tiling) - problem.hidden
+    begun = problem.hidden if tiling.stands_alone(problem) else tiling.part_units
+    padded = begun + hidden_columns(problem, tiling) - problem.hidden
     rows = (tiling.rows + 2) ** 2  # their order
     weights = tiling.hidden_loads * (_RESIDENT_ARRAYS + 2) + 1 if tiling.resident else 0
     return 2 * _row_iterations(tiling, padded) + rows + tiling.spins + weights

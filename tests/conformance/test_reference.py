@@ -7,6 +7,7 @@ import vkdml
 from tests.support import CELLS, SCHEDULES, Case, check, gru_desc, make_desc, options, random_arrays, random_case, run_on_device
 from vkdml import cells, descs, element_types
 from vkdml.activations import BY_DESC
+from vkdml.schedule import SCHEDULES as SCHEDULE_NAMES
 
 
 @pytest.mark.parametrize("seed", range(450))
@@ -19,6 +20,29 @@ def test_random_problem(device, seed):
 @pytest.mark.parametrize("seed", range(450, 10_000))
 def test_random_problem_long(device, seed):
     test_random_problem(device, seed)
+
+
+FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4, 8, 9, 16, 32], "units_at_once": [1, 2, 3],
+          "workgroup": [8, 16, 32, 64], "chunk_steps": [1, 2, 5], "workspace_bytes": [5000, 20000],
+          **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_options(device, seed):
+    """Any of them together: computed right, or refused by what is wrong with them."""
+    case, rng = random_case(seed), np.random.default_rng([seed, 1])
+    forced = {name: values[rng.integers(len(values))] for name, values in FORCED.items() if rng.random() < 0.3}
+    try:
+        results = run_on_device(device, case, vkdml.Options(**forced))
+    except vkdml.InvalidArgumentError as error:
+        assert "options." in str(error)  # noqa: PT017  (either outcome is right)
+    else:
+        check(case, results)
+
+
+@pytest.mark.parametrize("seed", range(60, 5000))
+def test_random_options_long(device, seed):
+    test_random_options(device, seed)
 
 
 # A cell and its flags, one way to go through a time step each
@@ -34,6 +58,18 @@ def test_schedule(device, schedule, variant):
     desc = make_desc(cell, 9, 7, 10, 21, 2, **flags)
     arrays = random_arrays(desc, np.random.default_rng(5))
     arrays["SequenceLengthsTensor"] = np.array([9, 0, 1, 5, 8, 2, 9], np.uint32).reshape(1, 1, 1, 7)
+    case = Case(desc, 0.2, arrays)
+    check(case, run_on_device(device, case, options(device, schedule)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
+def test_one_step(device, schedule, variant):
+    """Where a step has one phase, the parts of a tile need not meet."""
+    cell, flags = VARIANTS[variant]
+    desc = make_desc(cell, 1, 7, 10, 45, 2, **flags)
+    arrays = random_arrays(desc, np.random.default_rng(8))
+    arrays["SequenceLengthsTensor"] = np.array([1, 0, 1, 1, 0, 1, 1], np.uint32).reshape(1, 1, 1, 7)
     case = Case(desc, 0.2, arrays)
     check(case, run_on_device(device, case, options(device, schedule)))
 
