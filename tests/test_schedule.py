@@ -117,13 +117,16 @@ def iterations(problem, constants, dispatch):
         return products + blocks * stored + constants["ROWS"] + 1
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
     of_block = per_block // constants["LOADS_IN_LINE"] + 2 if constants["LANES"] > 1 else 1  # dot.glsl: of one load, no inner loop
+    if problem.element.pairs:  # four columns each, one of which has a last check; and around them rows, units and gates
+        of_unit = constants["GATES"] * (5 + 1) + 2
+        of_block = constants["ROWS"] * (constants["UNITS_AT_ONCE"] * of_unit + 2) + 5
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
         return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
     phases = constants["PHASES"]
     tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
-        tile += constants["ROWS"] * 150
+        tile += constants["UNITS_AT_ONCE"] * constants["ROWS"] * 150
     units = constants["PART_UNITS"] // constants["WORKGROUP"]
     unit_tiles = units // constants["UNITS_AT_ONCE"]
     meetings = 32 + 1 if constants["SPINS"] else 0

@@ -18,6 +18,7 @@ _MOST_LOOP_ITERATIONS = {"llvmpipe": 60000}
 _SPINS = {"llvmpipe": 12000}
 _OTHER_SPINS = 100_000
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
+_PAIR_DOT_ITERATIONS = 5  # of one in a product of four columns
 _QUICK_SPINS = 32       # of a barrier there
 _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shaders/lib/row_lanes.glsl, and of all
 _RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
@@ -203,7 +204,7 @@ def projection_iterations(problem: Problem, tiling: Tiling) -> int:
         stores = 0 if tiling.row_lanes else tiling.projection_units * (tiling.projection_rows // tiling.lanes + 1)
         return products + blocks(problem, problem.input_size) * stores + tiling.projection_rows + 1
     stores = tiling.projection_rows * tiling.units_at_once + 1
-    return _dot_iterations(problem, tiling, tiling.input_loads) + stores
+    return _dot_iterations(problem, tiling, tiling.input_loads, tiling.projection_rows) + stores
 
 
 def resident_in_line(problem: Problem, tiling: Tiling) -> int:
@@ -232,10 +233,10 @@ def _phase_iterations(problem: Problem, tiling: Tiling) -> int:
         return tiling.rows * (tiling.units_at_once + 2) + 1
     of_tile = tiling.units_at_once * (tiling.rows + 1) + 1 if tiling.lanes > 1 or problem.element.pairs else 0
     if problem.element.pairs:
-        of_tile += tiling.rows * _PAIR_ITERATIONS
-    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads) + of_tile + 6
+        of_tile += tiling.units_at_once * tiling.rows * _PAIR_ITERATIONS
+    of_units = _dot_iterations(problem, tiling, tiling.hidden_loads, tiling.rows) + of_tile + 6
     if tiling.fused:
-        of_units += _dot_iterations(problem, tiling, tiling.input_loads)
+        of_units += _dot_iterations(problem, tiling, tiling.input_loads, tiling.rows)
     return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_units
 
 
@@ -259,7 +260,11 @@ def _row_iterations(tiling: Tiling, units: int) -> int:
     return ceil_div(units, tiling.workgroup) * (tiling.rows + 2) + 1
 
 
-def _dot_iterations(problem: Problem, tiling: Tiling, count: int) -> int:
+def _dot_iterations(problem: Problem, tiling: Tiling, count: int, rows: int) -> int:
+    if problem.element.pairs:  # the loop in add_dot (shaders/lib/pairs.glsl) keeps those around it from being in line
+        of_unit = len(problem.cell.gates) * (_PAIR_DOT_ITERATIONS + 1) + 2
+        of_vec = rows * (tiling.units_at_once * of_unit + 2) + 2
+        return count * (problem.element.vecs_per_load * of_vec + 5) + 1
     per_block = loads_per_block(problem, tiling.lanes)
     of_block = 2 + per_block // tiling.loads_in_line if tiling.lanes > 1 else 1
     return count // per_block * of_block + 1

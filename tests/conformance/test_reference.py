@@ -107,6 +107,17 @@ def test_long_and_wide(device, shape, schedule, variant):
     check(case, run_on_device(device, case, options(device, schedule)))
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
+def test_long_and_wide_float64(device, shape, variant):
+    """The same, with more iterations for each."""
+    cell, flags = VARIANTS[variant]
+    element = element_types.FLOAT64
+    desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4), element), element)
+    check(case, run_on_device(device, case))
+
+
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_activation(device, activation, scale):
