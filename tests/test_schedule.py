@@ -117,9 +117,10 @@ def iterations(problem, constants, dispatch):
         return products + blocks * stored + constants["ROWS"] + 1
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
     of_block = per_block // constants["LOADS_IN_LINE"] + 2 if constants["LANES"] > 1 else 1  # dot.glsl: of one load, no inner loop
-    if problem.element.pairs:  # four columns each, one of which has a last check; and around them rows, units and gates
+    if problem.element.pairs:  # loops over four columns, with a last check, in ones over gates, units and rows
         of_unit = constants["GATES"] * (5 + 1) + 2
-        of_block = constants["ROWS"] * (constants["UNITS_AT_ONCE"] * of_unit + 2) + 5
+        of_block = constants["ROWS"] * (constants["UNITS_AT_ONCE"] * of_unit + 2 + 5) + 5
+        of_block += 2 * constants["UNITS_AT_ONCE"] * (constants["GATES"] + 2) + 2  # their weights
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
         return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1

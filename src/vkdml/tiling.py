@@ -18,7 +18,7 @@ _MOST_LOOP_ITERATIONS = {"llvmpipe": 60000}
 _SPINS = {"llvmpipe": 12000}
 _OTHER_SPINS = 100_000
 _PAIR_ITERATIONS = 160  # of the loops in all activations of a unit, LSTM's five being the most
-_PAIR_DOT_ITERATIONS = 5  # of one in a product of four columns
+_PAIR_DOT_ITERATIONS = 5  # of one over four columns
 _QUICK_SPINS = 32       # of a barrier there
 _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shaders/lib/row_lanes.glsl, and of all
 _RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
@@ -261,10 +261,11 @@ def _row_iterations(tiling: Tiling, units: int) -> int:
 
 
 def _dot_iterations(problem: Problem, tiling: Tiling, count: int, rows: int) -> int:
-    if problem.element.pairs:  # the loop in add_dot (shaders/lib/pairs.glsl) keeps those around it from being in line
-        of_unit = len(problem.cell.gates) * (_PAIR_DOT_ITERATIONS + 1) + 2
-        of_vec = rows * (tiling.units_at_once * of_unit + 2) + 2
-        return count * (problem.element.vecs_per_load * of_vec + 5) + 1
+    if problem.element.pairs:  # the loop in add_dot (shaders/lib/pairs.glsl) keeps those around it from being in line, or all
+        gates = len(problem.cell.gates)
+        weights = tiling.units_at_once * (gates + 2) + 1
+        products = tiling.units_at_once * (gates * (_PAIR_DOT_ITERATIONS + 1) + 2) + 2
+        return count * (2 * weights + rows * (products + _PAIR_DOT_ITERATIONS) + 7) + 1
     per_block = loads_per_block(problem, tiling.lanes)
     of_block = 2 + per_block // tiling.loads_in_line if tiling.lanes > 1 else 1
     return count // per_block * of_block + 1
