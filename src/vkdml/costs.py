@@ -30,10 +30,10 @@ class Rates:
     """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row;
     product_alone: where an invocation has one row and one unit, and so few sums; 0 where it is the same. gate_math: of one unit
     in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a dispatch, with the wait
-    for it. late_start: of a thread that has to wake, while another waits for it. compiling: of a tile's row of a unit, its
-    share of each execution; it keeps the tiles of small problems small where drivers compile slowly. row_product: of a column,
-    for one gate and row of each invocation, in the row_lanes kernels, and resident_product: for one gate and row, in the
-    resident ones; 0 where these do not run. resident_compiling: of such a product in line, its share of each execution.
+    for it. second_worker: to wake one for the other part of a single step. compiling: of a tile's row of a unit, its share of
+    each execution; it keeps the tiles of small problems small where drivers compile slowly. row_product: of a column, for one
+    gate and row of each invocation, in the row_lanes kernels, and resident_product: for one gate and row, in the resident ones;
+    0 where these do not run. resident_compiling: of such a product in line, its share of each execution.
     """
 
     load: float
@@ -41,7 +41,7 @@ class Rates:
     gate_math: float
     meeting: float
     submission: float
-    late_start: float = 0.0
+    second_worker: float = 0.0
     product_alone: float = 0.0
     compiling: float = 0.0
     row_product: float = 0.0
@@ -51,10 +51,10 @@ class Rates:
 
 
 _RATES = {
-    "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6, late_start=60e-6,
+    "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6, second_worker=60e-6,
                       row_product=0.3e-9, resident_product=0.3e-9, resident_compiling=0.3e-6),
     "SwiftShader driver": Rates(load=18e-9, product=7e-9, product_alone=2.5e-9, gate_math=300e-9, meeting=2e-6,
-                                submission=60e-6, late_start=10e-6, compiling=20e-6, in_line=True),
+                                submission=60e-6, second_worker=10e-6, compiling=20e-6, in_line=True),
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
@@ -65,6 +65,7 @@ _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
 _GPU_WORKERS = 256  # subgroups that run side by side
 _WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
+_LATE_START = 100e-6  # of a thread that has to wake, while another waits for it in the shader
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; one of a phase's first row fetched from beyond a
 # core's cache, where there are more of them than that holds; their loads of h beside those of others; a barrier, for each
@@ -172,10 +173,10 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         total += projection_seconds(problem, info, tiling, problem.steps)
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
-        total += dispatches * rates(info).late_start
+        total += dispatches * _LATE_START
     if tiling.stands_alone(problem):
         dispatches -= 1
-        total += rates(info).late_start
+        total += rates(info).second_worker
     if tiling.resident:
         total += dispatches_of_loop * _resident_start(problem, info, tiling)
         total += _RESIDENT_COMPILING + resident_in_line(problem, tiling) * rates(info).resident_compiling
