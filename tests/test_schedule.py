@@ -192,6 +192,12 @@ def test_one_step_is_one_dispatch():
     assert [dispatch.kernel for dispatch in schedule.plan(from_desc(gru_desc(1, 4, 64, 128)), CPU).execute] == ["sequence_gru_lanes"]
 
 
+@pytest.mark.parametrize("info", [CPU, SMALLEST])
+def test_parts_have_no_states_of_their_own_with_many_rows(info):
+    plan = schedule.plan(from_desc(gru_desc(1, 512, 64, 2048, LinearBeforeReset=True)), info)
+    assert plan.internal[tiling.STATE] <= 2**24 or plan.execute[-1].constants["PARTS"] == 1
+
+
 @pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),
                                                ({"max_storage_buffers": 4}, "storage buffers"),
                                                ({"max_workgroup_count": 2}, "batch size")])

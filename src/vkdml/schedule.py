@@ -58,6 +58,7 @@ _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs mor
 # Where products are compiled in line, which takes long: rows times units at most, and pairs of a step and a row for which
 # the projection's tile gets one more
 _MOST_IN_LINE, _PAIRS_FOR_A_ROW = 16, 16
+_MOST_STATES_BYTES = 2**24  # of parts with a state each, for which there is no need where there are many rows
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
 # Where the parts of a persistent tile were seen to run side by side. Elsewhere the schedule has to be asked for.
 _RUNS_SIDE_BY_SIDE = {"llvmpipe", "SwiftShader driver"}
@@ -132,7 +133,8 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
                                    f"ones that {info.name} can loop over in one dispatch")
     for name in ("row_lanes", "resident", "fused", "projection_row_lanes"):  # where they can be had
         found = [tiling for tiling in found if getattr(tiling, name) == getattr(options, name)] or found
-    return found
+    return [tiling for tiling in found if not tiling.stands_alone(problem)
+            or tiling.internal(problem)[STATE] <= _MOST_STATES_BYTES] or found
 
 
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
