@@ -53,23 +53,22 @@ VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeRese
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedule(device, schedule, variant):
-    """Bidirectional with ragged lengths, a row without steps among them, in each schedule."""
-    cell, flags = VARIANTS[variant]
-    desc = make_desc(cell, 9, 7, 10, 21, 2, **flags)
-    arrays = random_arrays(desc, np.random.default_rng(5))
-    arrays["SequenceLengthsTensor"] = np.array([9, 0, 1, 5, 8, 2, 9], np.uint32).reshape(1, 1, 1, 7)
-    case = Case(desc, 0.2, arrays)
-    check(case, run_on_device(device, case, options(device, schedule)))
+    check_variant(device, schedule, variant, (9, 7, 10, 21), [9, 0, 1, 5, 8, 2, 9])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
     """Where a step has one phase, the parts of a tile need not meet."""
+    check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
+
+
+def check_variant(device, schedule, variant, shape, lengths):
+    """Bidirectional with ragged lengths, a row without steps among them."""
     cell, flags = VARIANTS[variant]
-    desc = make_desc(cell, 1, 7, 10, 45, 2, **flags)
-    arrays = random_arrays(desc, np.random.default_rng(8))
-    arrays["SequenceLengthsTensor"] = np.array([1, 0, 1, 1, 0, 1, 1], np.uint32).reshape(1, 1, 1, 7)
+    desc = make_desc(cell, *shape, 2, **flags)
+    arrays = random_arrays(desc, np.random.default_rng(5))
+    arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
     case = Case(desc, 0.2, arrays)
     check(case, run_on_device(device, case, options(device, schedule)))
 
