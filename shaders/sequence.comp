@@ -26,6 +26,7 @@ layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 layout(constant_id = 65) const uint PARTS = 1;       // workgroups that share the units of a tile
 layout(constant_id = 67) const uint SPINS = 0;       // bound on waiting for the other parts (lib/grid.glsl); 0: stepped
 const bool STEPPED = PARTS > 1 && SPINS == 0;        // one dispatch for each phase of each step
+layout(constant_id = 68) const uint OWN_STATES = 0;  // stepped, of an only step with one phase: each part has all of the state
 
 uint direction;
 uint first_unit, end_unit;  // of this part
@@ -107,8 +108,8 @@ real4 load_gates(uint step, uint r, uint unit)
 void begin(bool first)
 {
     // What pads the last vec4s belongs to the last part
-    uint start = stands_alone() ? 0 : first_unit;
-    uint end = stands_alone() || (first_unit < HIDDEN && end_unit == HIDDEN) ? HIDDEN_VECS * 4 : end_unit;
+    uint start = OWN_STATES != 0 ? 0 : first_unit;
+    uint end = OWN_STATES != 0 || (first_unit < HIDDEN && end_unit == HIDDEN) ? HIDDEN_VECS * 4 : end_unit;
     for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP) {
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot)
@@ -162,7 +163,7 @@ void main()
     direction = gl_WorkGroupID.y;
     first_row = gl_WorkGroupID.x * ROWS;
     uint tile = direction * TILES + gl_WorkGroupID.x;
-    tile_state = (stands_alone() ? tile * PARTS + gl_WorkGroupID.z : tile) * TILE_VECS;
+    tile_state = (OWN_STATES != 0 ? tile * PARTS + gl_WorkGroupID.z : tile) * TILE_VECS;
     first_unit = gl_WorkGroupID.z * PART_UNITS;
     end_unit = min(first_unit + PART_UNITS, HIDDEN);
     if (!begin_grid(tile)) return;
@@ -173,7 +174,7 @@ void main()
     load_resident_weights();
 #endif
     // Stepped, the state before the first step has a dispatch of its own, and so has each phase of a step
-    bool stepped = STEPPED && !stands_alone();
+    bool stepped = STEPPED && OWN_STATES == 0;
     bool starts = stepped ? chunk.last_step == 0 : chunk.first_step == 0;
     if (!stepped || starts) begin(starts);
     for (uint step = chunk.first_step; step < min(chunk.last_step, steps) && !gave_up; ++step) {

@@ -150,7 +150,11 @@ def iterations(problem, constants, dispatch):
 
 def stands_alone(problem, constants):
     """Whether a part runs the only step, of one phase, with a state of its own."""
-    return constants["PARTS"] > 1 and not constants["SPINS"] and problem.steps * constants["PHASES"] == 1
+    if constants["OWN_STATES"]:
+        assert constants["PARTS"] > 1
+        assert not constants["SPINS"]
+        assert problem.steps * constants["PHASES"] == 1
+    return bool(constants["OWN_STATES"])
 
 
 def check_chunks(problem, dispatches):
@@ -188,6 +192,12 @@ def test_a_gpu_gets_no_shuffles_and_shared_state():
     assert execute[1].constants["SHARED_STATE"] == 1
 
 
+def test_one_step_in_parts_is_one_dispatch():
+    desc = gru_desc(1, 4, 64, 128, LinearBeforeReset=True)
+    [dispatch] = schedule.plan(from_desc(desc), CPU, vkdml.Options(schedule="stepped", fused=True)).execute
+    assert stands_alone(from_desc(desc), dispatch.constants)
+
+
 def test_one_step_is_one_dispatch():
     assert [dispatch.kernel for dispatch in schedule.plan(from_desc(gru_desc(1, 4, 64, 128)), CPU).execute] == ["sequence_gru_lanes"]
 
@@ -195,7 +205,7 @@ def test_one_step_is_one_dispatch():
 @pytest.mark.parametrize("info", [CPU, SMALLEST])
 def test_parts_have_no_states_of_their_own_with_many_rows(info):
     plan = schedule.plan(from_desc(gru_desc(1, 512, 64, 2048, LinearBeforeReset=True)), info)
-    assert plan.internal[tiling.STATE] <= 2**24 or plan.execute[-1].constants["PARTS"] == 1
+    assert plan.internal[tiling.STATE] <= 2**24 or not plan.execute[-1].constants["OWN_STATES"]
 
 
 @pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),

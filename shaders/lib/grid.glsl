@@ -48,11 +48,9 @@ void end_grid()
     }
 }
 
-bool stands_alone() { return STEPPED && PHASES == 1 && chunk.steps == 1; }
-
 // What a phase stored is seen by all who read it in the next
 void phase_barrier()
 {
-    if (PARTS == 1 || stands_alone()) state_barrier();
+    if (PARTS == 1 || OWN_STATES != 0) state_barrier();
     else if (SPINS != 0) grid_barrier();
 }

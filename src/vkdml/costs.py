@@ -174,7 +174,7 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
         total += dispatches * _LATE_START
-    if tiling.stands_alone(problem):
+    if tiling.own_states:
         dispatches -= 1
         total += rates(info).second_worker
     if tiling.resident:

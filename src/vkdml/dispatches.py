@@ -38,7 +38,7 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
 def time_loop(problem: Problem, tiling: Tiling) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order."""
     step = _sequence(problem, tiling)
-    has_begin = tiling.schedule == STEPPED and not tiling.stands_alone(problem)
+    has_begin = tiling.schedule == STEPPED and not tiling.own_states
     dispatches = [step(0, 0, 0, 0)] if has_begin else []  # the state before the first step
     gates_steps = problem.steps if tiling.fused else tiling.gates_steps
     for first, last in _chunks(0, problem.steps, gates_steps):
@@ -99,7 +99,7 @@ def _constants(problem: Problem, tiling: Tiling, columns: int) -> dict[str, int]
         "INPUT_LOADS": tiling.input_loads, "HIDDEN_LOADS": tiling.hidden_loads,
         "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
         "FUSED": int(tiling.fused), "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases,
-        "SHARED_STATE": int(tiling.shared_state),
+        "SHARED_STATE": int(tiling.shared_state), "OWN_STATES": int(tiling.own_states),
         "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
         "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")),
         "HAS_CLIP": int(problem.clip is not None), "CLIP": float_bits(problem.clip or 0.0),

@@ -25,6 +25,7 @@ _OPERATIONS: dict[int, Callable[..., int]] = {
     132: lambda a, b: a * b,
     134: lambda a, b: a // b,
     137: lambda a, b: a % b,
+    166: lambda a, b: a or b,
     167: lambda a, b: a and b,
     168: lambda a: not a,
     169: lambda condition, a, b: a if condition else b,

@@ -122,9 +122,13 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, shapes):
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
         spins = most_spins(info) if schedule == PERSISTENT else 0
+        own_states = schedule == STEPPED and problem.steps * problem.loop.phases == 1  # the parts need nothing of each other
         for parts in _choose_parts(problem, info, options, schedule, shape, unit_tiles):
             tile = _resident_tile if shape["resident"] else _tile
-            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, spins=spins, **shape)
+            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, spins=spins,
+                          own_states=own_states, **shape)
+            if tiling and tiling.own_states and tiling.internal(problem)[STATE] > _MOST_STATES_BYTES:
+                tiling = replace(tiling, own_states=False)
             if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
                 break
@@ -133,16 +137,14 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
                                    f"ones that {info.name} can loop over in one dispatch")
     for name in ("row_lanes", "resident", "fused", "projection_row_lanes"):  # where they can be had
         found = [tiling for tiling in found if getattr(tiling, name) == getattr(options, name)] or found
-    return [tiling for tiling in found if not tiling.stands_alone(problem)
-            or tiling.internal(problem)[STATE] <= _MOST_STATES_BYTES] or found
+    return found
 
 
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
     """What can run instead of a persistent tiling with the same weights, the fastest first."""
     others = [_with_shared_state(problem, info, options, tiling.in_one_part)]
-    stepped = replace(tiling, schedule=STEPPED, spins=0)
-    if tiling.row_lanes and _can_be_stepped(problem) and not stepped.stands_alone(problem):  # which has more states
-        others.append(stepped)
+    if tiling.row_lanes and _can_be_stepped(problem):
+        others.append(replace(tiling, schedule=STEPPED, spins=0))
     return sorted((_in_chunks(problem, info, options, other) for other in others
                    if other.workgroup <= info.max_workgroup_invocations and _steps_by_iterations(problem, info, other) >= 1),
                   key=lambda other: costs.seconds(problem, info, other))

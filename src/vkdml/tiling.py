@@ -34,10 +34,11 @@ class Tiling:
     rows: batch rows of a tile, which share every loaded weight. units_at_once: units that an invocation computes together.
     row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl), in the loop; projection_row_lanes: in
     input_projection. resident: recurrent weights stay in private memory (shaders/lib/resident.glsl). parts: workgroups that
-    share a tile's units. spins: bound on the waiting of persistent ones. loads_in_line: of a block's loads, how many the code
-    has in line. projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop.
-    gates_steps: of input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for
-    a row of X or h, whole blocks of `lanes` vec4s, or of columns with row_lanes, or whole arrays where they are resident.
+    share a tile's units. spins: bound on the waiting of persistent ones. own_states: each part has all of the state, and an
+    only step with one phase is one dispatch (stepped). loads_in_line: of a block's loads, how many the code has in line.
+    projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
+    input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or
+    h, whole blocks of `lanes` vec4s, or of columns with row_lanes, or whole arrays where they are resident.
     """
 
     schedule: str
@@ -53,6 +54,7 @@ class Tiling:
     hidden_loads: int
     spins: int = 0
     shared_state: bool = False
+    own_states: bool = False
     row_lanes: bool = False
     resident: bool = False
     projection_row_lanes: bool = False
@@ -87,15 +89,11 @@ class Tiling:
     def tiles(self, problem: Problem) -> int:
         return ceil_div(problem.batch, self.rows)
 
-    def stands_alone(self, problem: Problem) -> bool:
-        """Whether parts need nothing of each other, and run in one dispatch, each with a state of its own."""
-        return self.schedule == STEPPED and problem.steps * problem.loop.phases == 1
-
     def internal(self, problem: Problem) -> dict[str, int]:
         """Bytes of the buffers that are not the user's."""
         gates, real4 = len(problem.cell.gates), problem.element.real4_bytes
         has_peephole = problem.has("PeepholeTensor")
-        states = problem.directions * self.tiles(problem) * (self.parts if self.stands_alone(problem) else 1)
+        states = problem.directions * self.tiles(problem) * (self.parts if self.own_states else 1)
         of_tile = state_bytes(problem, self.rows, self.hidden_loads) + sums_bytes(problem, self)
         sizes = {
             PACKED_INPUT: problem.directions * self.units * (self.input_loads * gates + 1) * real4,
@@ -249,7 +247,7 @@ def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units:
 
 def chunk_iterations(problem: Problem, tiling: Tiling) -> int:
     """Loop iterations of an invocation in a dispatch, beside the steps': the state's begin and end, and waiting."""
-    begun = problem.hidden if tiling.stands_alone(problem) else tiling.part_units
+    begun = problem.hidden if tiling.own_states else tiling.part_units
     padded = begun + hidden_columns(problem, tiling) - problem.hidden
     rows = (tiling.rows + 2) ** 2  # their order
     weights = tiling.hidden_loads * (_RESIDENT_ARRAYS + 2) + 1 if tiling.resident else 0
