@@ -58,7 +58,8 @@ _RATES = {
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
-    24: replace(_RATES["llvmpipe"], load=15e-9, product=2e-9, row_product=0.8e-9, compiling=100e-6, resident_compiling=3e-6),
+    24: replace(_RATES["llvmpipe"], product=2.2e-9, row_product=1e-9, resident_product=1.2e-9, compiling=100e-6,
+                resident_compiling=3e-6),
     26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.6e-9, compiling=15e-6, resident_compiling=1e-6),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
