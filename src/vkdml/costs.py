@@ -60,7 +60,7 @@ _RATES = {
 _RATES_OF_NEWER_MESA = {
     24: replace(_RATES["llvmpipe"], product=2.2e-9, row_product=1e-9, resident_product=1.2e-9, compiling=100e-6,
                 resident_compiling=3e-6),
-    26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.6e-9, compiling=15e-6, resident_compiling=1e-6),
+    26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.6e-9, compiling=15e-6, resident_compiling=2e-6),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
