@@ -54,7 +54,7 @@ class Weights:
     def _is_packed(self, field: str, array: np.ndarray) -> bool:
         if array is self._arrays[field] and _is_frozen(array):
             return True
-        return np.array_equal(_words(array), self._contents[field])
+        return bool((_words(array) == self._contents[field]).all())
 
 
 class Shared:
