@@ -208,6 +208,13 @@ def test_parts_have_no_states_of_their_own_with_many_rows(info):
     assert plan.internal[tiling.STATE] <= 2**24 or not plan.execute[-1].constants["OWN_STATES"]
 
 
+def test_one_step_of_many_rows_still_has_parts():
+    desc = gru_desc(1, 512, 64, 2048, LinearBeforeReset=True)
+    execute = schedule.plan(from_desc(desc), CPU, vkdml.Options(schedule="stepped", row_lanes=True)).execute
+    assert not any(dispatch.constants["OWN_STATES"] for dispatch in execute)
+    assert execute[-1].constants["PARTS"] > 1
+
+
 @pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),
                                                ({"max_storage_buffers": 4}, "storage buffers"),
                                                ({"max_workgroup_count": 2}, "batch size")])

@@ -122,13 +122,9 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
     for schedule, shape in product([options.schedule] if options.schedule else SCHEDULES, shapes):
         unit_tiles = ceil_div(problem.hidden, lanes * shape["units_at_once"])
         spins = most_spins(info) if schedule == PERSISTENT else 0
-        own_states = schedule == STEPPED and problem.steps * problem.loop.phases == 1  # the parts need nothing of each other
         for parts in _choose_parts(problem, info, options, schedule, shape, unit_tiles):
             tile = _resident_tile if shape["resident"] else _tile
-            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, spins=spins,
-                          own_states=own_states, **shape)
-            if tiling and tiling.own_states and tiling.internal(problem)[STATE] > _MOST_STATES_BYTES:
-                tiling = replace(tiling, own_states=False)
+            tiling = tile(problem, info, options, lanes, schedule=schedule, parts=parts, spins=spins, **shape)
             if tiling and (schedule != PERSISTENT or _fallbacks(problem, info, options, tiling)):
                 found.append(tiling)
                 break
@@ -251,6 +247,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
                         hidden_loads=loads(problem, problem.hidden, lanes, row_lanes),
                         **_projection(problem, info, lanes, chosen, units, tile_units, chosen["units_at_once"]))
+        tiling = _with_own_states(problem, tiling)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
         return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
@@ -270,6 +267,13 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
             or _steps_by_iterations(problem, info, tiling) < 1):
         return None
     return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
+
+
+def _with_own_states(problem: Problem, tiling: Tiling) -> Tiling:
+    """With all of the state in each part, where they need nothing else of each other, and it is small."""
+    own = replace(tiling, own_states=True)
+    is_only_phase = tiling.schedule == STEPPED and problem.steps * problem.loop.phases == 1
+    return own if is_only_phase and own.internal(problem)[STATE] <= _MOST_STATES_BYTES else tiling
 
 
 def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling:
