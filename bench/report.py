@@ -23,9 +23,9 @@ Row = dict[str, Any]
 BOUNDED = {OURS: 4, f"{OURS}-lbr0": 4, f"{OURS}-float16": 2}
 
 NOTES = """\
-Host: from numpy to numpy, weights packed before. Device: execution only, everything on the device before and after; wall time
-of `CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never resets its query pool
-(VUID-vkCmdWriteTimestamp-None-00830), so that what it reads is not valid.
+Host: from numpy to numpy, weights constant and packed before. Device: execution only, everything on the device before and
+after; wall time of `CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never
+resets its query pool (VUID-vkCmdWriteTimestamp-None-00830), so that what it reads is not valid.
 
 Workers take turns, one sample each a round, each in a process of its own that is stopped outside its turn; a sample is the mean
 of calls for 20 ms or more.

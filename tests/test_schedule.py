@@ -116,7 +116,7 @@ def iterations(problem, constants, dispatch):
         products = iterations_of_rows(problem, constants, constants["INPUT_LOADS"], constants["PART_UNITS"], 0)
         return products + blocks * stored + constants["ROWS"] + 1
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
-    of_block = per_block // constants["LOADS_IN_LINE"] + 2 if constants["LANES"] > 1 else 1  # dot.glsl: of one load, no inner loop
+    of_block = 1 if constants["LANES"] == 1 or constants["IN_LINE"] else per_block + 2  # dot.glsl
     if problem.element.pairs:  # loops over four columns, with a last check, in ones over gates, units and rows
         of_unit = constants["GATES"] * (5 + 1) + 2
         of_block = constants["ROWS"] * (constants["UNITS_AT_ONCE"] * of_unit + 2 + 5) + 5

@@ -31,6 +31,8 @@ class Library:
     def _host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
         function = getattr(vkdml, case.cell)
         x, *weights = arrays.values()
+        for array in weights:  # to the others they are constants too
+            array.flags.writeable = False
         given = case.attributes | {"device": self._device, "sequence_lens": case.lengths if case.ragged else None}
 
         def call(*states: np.ndarray) -> Sequence[Any]:

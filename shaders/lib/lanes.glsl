@@ -5,6 +5,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_quad : require
 layout(constant_id = 40) const uint LANES = 1;  // subgroup width
 #define LANE gl_SubgroupInvocationID
 
@@ -15,13 +16,23 @@ vec4 from_lane(vec4 value, uint lane)
     return lane == 0 ? subgroupBroadcast(value, 0) : lane == 1 ? subgroupBroadcast(value, 1)
          : lane == 2 ? subgroupBroadcast(value, 2) : subgroupBroadcast(value, 3);
 }
+
+// The other way, for products: which of a subgroup's vec4s an invocation has at a turn need not be the same for all, if each
+// takes the weights that belong to its own. So four lanes swap: that is an instruction on SwiftShader, a broadcast is seven.
+vec4 in_turn(vec4 value, uint turn)
+{
+    if (LANES != 4) return subgroupShuffle(value, turn);
+    return turn == 0 ? value : turn == 1 ? subgroupQuadSwapHorizontal(value)
+         : turn == 2 ? subgroupQuadSwapVertical(value) : subgroupQuadSwapDiagonal(value);
+}
+
+uint lane_of_turn(uint turn) { return LANES == 4 ? LANE ^ turn : turn; }
 const uint LOADS_PER_BLOCK = LANES / VECS_PER_LOAD;
-layout(constant_id = 41) const uint LOADS_IN_LINE = 1;  // of a block's loads, not in a loop; divides them
-#define LOAD_LOOP [[dont_unroll]]
+uint load_of_turn(uint load) { return lane_of_turn(load * VECS_PER_LOAD) / VECS_PER_LOAD; }
+uint vec_of_turn(uint vec) { return lane_of_turn(vec) % VECS_PER_LOAD; }
+layout(constant_id = 41) const uint IN_LINE = 1;  // whether a block's loads are in line, not in a loop
 #else
 const uint LOADS_PER_BLOCK = 1;
-const uint LOADS_IN_LINE = 1;
-#define LOAD_LOOP [[unroll]]
 #endif
 
 // Packed weights and `gates` lie so that what a subgroup reads, one load after the other, is in one place: those of LANES units

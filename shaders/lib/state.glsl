@@ -30,11 +30,12 @@ const bool IN_SHARED = SHARED_STATE != 0;
 #endif
 #ifdef RESIDENT  // OWN_SLOT's place is better used for more rows
 #define SHARED_SLOTS 2
+bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // drivers see that of h_slot's bit, which decides
 #else
 #define SHARED_SLOTS SLOTS
+bool in_shared(uint slot) { return IN_SHARED; }
 #endif
 const uint SHARED_VECS = IN_SHARED ? SHARED_SLOTS * ROWS * HIDDEN_VECS : 1;
-bool in_shared(uint slot) { return IN_SHARED && slot < SHARED_SLOTS; }
 uint h_slot(uint step) { return PHASES == 2 ? 0 : step & 1; }
 
 #ifdef SHUFFLE  // CPU drivers charge for loads, not for components

@@ -15,7 +15,7 @@ const uint VECS_PER_LOAD = ELEMENT == 0 ? 1 : 2;
 vec4 unpack_weights(uvec4 weights, uint vec)
 {
     if (ELEMENT == 0) return uintBitsToFloat(weights);
-    uvec2 words = vec == 0 ? weights.xy : weights.zw;
+    uvec2 words = mix(weights.zw, weights.xy, bvec2(vec == 0));  // no branch: vec may vary
     return vec4(both_halves(words.x), both_halves(words.y));
 }
 

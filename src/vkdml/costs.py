@@ -53,7 +53,7 @@ class Rates:
 _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6, second_worker=60e-6,
                       row_product=0.3e-9, resident_product=0.3e-9, resident_compiling=0.3e-6),
-    "SwiftShader driver": Rates(load=18e-9, product=7e-9, product_alone=2.5e-9, gate_math=300e-9, meeting=2e-6,
+    "SwiftShader driver": Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, meeting=2e-6,
                                 submission=60e-6, second_worker=10e-6, compiling=20e-6, in_line=True),
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2

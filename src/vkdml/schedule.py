@@ -36,7 +36,6 @@ from .tiling import (
     chunk_iterations,
     gates_bytes,
     loads,
-    loads_per_block,
     most_iterations,
     most_spins,
     projection_iterations,
@@ -57,7 +56,7 @@ _MOST_VECTORS = 4  # rows of each invocation in the row_lanes kernels
 _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs more than loads, and unrolling takes long
 # Where products are compiled in line, which takes long: rows times units at most, and pairs of a step and a row for which
 # the projection's tile gets one more
-_MOST_IN_LINE, _PAIRS_FOR_A_ROW = 16, 16
+_MOST_IN_LINE, _PAIRS_FOR_A_ROW = 8, 16
 _MOST_STATES_BYTES = 2**24  # of parts with a state each, for which there is no need where there are many rows
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
 # Where the parts of a persistent tile were seen to run side by side. Elsewhere the schedule has to be asked for.
@@ -244,7 +243,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
             return None
         tile_units = workgroup * chosen["units_at_once"]
         units = round_up(problem.hidden, tile_units)
-        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, loads_in_line=in_line, units=units,
+        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, in_line=in_line, units=units,
                         hidden_loads=loads(problem, problem.hidden, lanes, row_lanes),
                         **_projection(problem, info, lanes, chosen, units, tile_units, chosen["units_at_once"]))
         tiling = _with_own_states(problem, tiling)
@@ -259,7 +258,7 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     invocations = round_up(ceil_div(problem.hidden, chosen["parts"] * chosen["units_at_once"]), lanes)
     units = invocations * chosen["units_at_once"] * chosen["parts"]
     at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
-    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, loads_in_line=1, units=units,
+    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, in_line=False, units=units,
                     hidden_loads=resident_loads(problem),
                     **_projection(problem, info, lanes, chosen, units, lanes * at_once, at_once))
     if (tiling.schedule == STEPPED or invocations > info.max_workgroup_invocations
@@ -308,9 +307,9 @@ def _with_projection(problem: Problem, info: DeviceInfo, options: Options, tilin
     return _in_chunks(problem, info, options, tiling)
 
 
-def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> Iterator[tuple[int, int]]:
-    """Invocations in a workgroup, with the loads in line; the preferred ones first, then with fewer loop iterations each."""
-    block, most = loads_per_block(problem, lanes), info.max_workgroup_invocations
+def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> Iterator[tuple[int, bool]]:
+    """Invocations in a workgroup, and whether loads are in line; the preferred first, then with fewer loop iterations each."""
+    most = info.max_workgroup_invocations
     if options.workgroup:
         if options.workgroup % lanes or options.workgroup > most:
             raise InvalidArgumentError("compile_operator", "options.workgroup", options.workgroup,
@@ -318,9 +317,9 @@ def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int
         most = options.workgroup
     workgroup = options.workgroup or (lanes if lanes > 1 else min(round_up(problem.hidden, 32), 128))
     if not costs.rates(info).in_line:
-        yield workgroup, 1
+        yield workgroup, False
     while workgroup <= most:
-        yield workgroup, block
+        yield workgroup, True
         workgroup *= 2
 
 

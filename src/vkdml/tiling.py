@@ -35,7 +35,7 @@ class Tiling:
     row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl), in the loop; projection_row_lanes: in
     input_projection. resident: recurrent weights stay in private memory (shaders/lib/resident.glsl). parts: workgroups that
     share a tile's units. spins: bound on the waiting of persistent ones. own_states: each part has all of the state, and an
-    only step with one phase is one dispatch (stepped). loads_in_line: of a block's loads, how many the code has in line.
+    only step with one phase is one dispatch (stepped). in_line: the loads of a block stand in line, not in a loop.
     projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
     input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or
     h, whole blocks of `lanes` vec4s, or of columns with row_lanes, or whole arrays where they are resident.
@@ -48,7 +48,7 @@ class Tiling:
     units_at_once: int
     parts: int
     workgroup: int
-    loads_in_line: int
+    in_line: bool
     units: int
     input_loads: int
     hidden_loads: int
@@ -265,5 +265,5 @@ def _dot_iterations(problem: Problem, tiling: Tiling, count: int, rows: int) -> 
         products = tiling.units_at_once * (gates * (_PAIR_DOT_ITERATIONS + 1) + 2) + 2
         return count * (2 * weights + rows * (products + _PAIR_DOT_ITERATIONS) + 7) + 1
     per_block = loads_per_block(problem, tiling.lanes)
-    of_block = 2 + per_block // tiling.loads_in_line if tiling.lanes > 1 else 1
+    of_block = 1 if tiling.lanes == 1 or tiling.in_line else 2 + per_block
     return count // per_block * of_block + 1
