@@ -16,7 +16,7 @@
 #define EACH_ROW [[unroll]] for (uint row = 0; row < DOT_ROWS; ++row)
 #ifdef SHUFFLE
 #define LOAD_LOOP [[dont_unroll]]
-#define VECTOR_OF_LOAD(row, vec) from_lane(own[row], load * VECS_PER_LOAD + vec)
+#define VECTOR_OF_LOAD(row, vec) subgroupShuffle(own[row], load * VECS_PER_LOAD + vec)
 #else
 #define LOAD_LOOP [[unroll]]
 #define VECTOR_OF_LOAD(row, vec) DOT_VECTOR(row, block * VECS_PER_LOAD + vec)

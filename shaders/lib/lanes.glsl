@@ -3,22 +3,14 @@
 // every invocation loads every value itself: right for any subgroup width.
 #ifdef SHUFFLE
 #extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_KHR_shader_subgroup_quad : require
 layout(constant_id = 40) const uint LANES = 1;  // subgroup width
 #define LANE gl_SubgroupInvocationID
 
-// By broadcasts, where lanes are four: SwiftShader is faster at them, and the choice falls away where `lane` is a constant
-vec4 from_lane(vec4 value, uint lane)
-{
-    if (LANES != 4) return subgroupShuffle(value, lane);
-    return lane == 0 ? subgroupBroadcast(value, 0) : lane == 1 ? subgroupBroadcast(value, 1)
-         : lane == 2 ? subgroupBroadcast(value, 2) : subgroupBroadcast(value, 3);
-}
-
-// The other way, for products: which of a subgroup's vec4s an invocation has at a turn need not be the same for all, if each
-// takes the weights that belong to its own. So four lanes swap: that is an instruction on SwiftShader, a broadcast is seven.
+// Products pass a vector's vec4s round a subgroup in LANES turns. Which of them an invocation has at a turn need not be the same
+// for all, if each takes the weights that belong to its own: so four lanes swap, an instruction on SwiftShader, where a shuffle
+// or broadcast is many.
 vec4 in_turn(vec4 value, uint turn)
 {
     if (LANES != 4) return subgroupShuffle(value, turn);

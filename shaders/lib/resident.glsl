@@ -45,7 +45,7 @@ void multiply_resident(out vec4 sums[UNITS_AT_ONCE], uint phase, uint r)
         [[unroll]] for (uint block = 0; block < ARRAY_COLUMNS; block += LANES * 4) { \
             vec4 own = load_state_vec(source, r, (n * ARRAY_COLUMNS + block) / 4 + LANE); \
             [[unroll]] for (uint lane = 0; lane < LANES; ++lane) { \
-                vec4 h = from_lane(own, lane); \
+                vec4 h = subgroupShuffle(own, lane); \
                 [[unroll]] for (uint c = 0; c < 4; ++c) \
                     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) \
                         [[unroll]] for (uint gate = first_gate(phase); gate < end_gate(phase); ++gate) \

@@ -47,7 +47,7 @@ vec4 multiply_block(uint block, uint loads, uint direction, uint gate, uint unit
         } \
         [[unroll]] for (uint i = 0; i < ARRAY_COLUMNS / 4; ++i) { \
             uint vec = n * ARRAY_COLUMNS % LOAD_COLUMNS / 4 + i; \
-            vec4 w = from_lane(own[vec % VECS_PER_LOAD], vec / VECS_PER_LOAD); \
+            vec4 w = subgroupShuffle(own[vec % VECS_PER_LOAD], vec / VECS_PER_LOAD); \
             [[unroll]] for (uint c = 0; c < 4; ++c) \
                 [[unroll]] for (uint v = 0; v < VECTORS; ++v) sums[v] += w[c] * columns_##n[(i * 4 + c) * VECTORS + v]; \
         } \

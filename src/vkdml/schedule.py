@@ -54,8 +54,8 @@ _SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what r
 _MOST_ROWS = {True: 16, False: 8}
 _MOST_VECTORS = 4  # rows of each invocation in the row_lanes kernels
 _MOST_PAIR_ROWS = 1  # a product of pairs is 40 operations: arithmetic costs more than loads, and unrolling takes long
-# Where products are compiled in line, which takes long: rows times units at most, and pairs of a step and a row for which
-# the projection's tile gets one more
+# Where products are compiled in line: rows times units at most, so that the loop's code fits a core's cache; and pairs of a
+# step and a row for which the projection's tile gets one more, as compiling takes long
 _MOST_IN_LINE, _PAIRS_FOR_A_ROW = 8, 16
 _MOST_STATES_BYTES = 2**24  # of parts with a state each, for which there is no need where there are many rows
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more

@@ -114,7 +114,7 @@ class _DriverProperties(Structure):
 
 _VERSION_1_1 = (1 << 22) | (1 << 12)
 _STAGE_COMPUTE = 0x20
-_OPERATIONS_OF_LANES = 0x8 | 0x10 | 0x80  # ballot, which has broadcasts; shuffle; quad
+_OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
 
 
 def enumerate_devices() -> list[DeviceInfo]:
