@@ -30,7 +30,7 @@ class Rates:
     """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row;
     product_alone: where an invocation has one row and one unit, and so few sums; 0 where it is the same. gate_math: of one unit
     in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a dispatch, with the wait
-    for it. second_worker: to wake one for the other part of a single step. compiling: of a tile's row of a unit, its share of
+    for it. second_worker: to wake one for the other part of a step. compiling: of a tile's row of a unit, its share of
     each execution; it keeps the tiles of small problems small where drivers compile slowly. row_product: of a column, for one
     gate and row of each invocation, in the row_lanes kernels, and resident_product: for one gate and row, in the resident ones;
     0 where these do not run. resident_compiling: of such a product in line, its share of each execution.
@@ -115,7 +115,7 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     if tiling.schedule == PERSISTENT:
         seconds = _WAITING * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
-        seconds += problem.loop.phases * rate.submission
+        seconds += problem.loop.phases * (rate.submission + rate.second_worker)
     return seconds
 
 
@@ -177,7 +177,6 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         total += dispatches * _LATE_START
     if tiling.own_states:
         dispatches -= 1
-        total += rates(info).second_worker
     if tiling.resident:
         total += dispatches_of_loop * _resident_start(problem, info, tiling)
         total += _RESIDENT_COMPILING + resident_in_line(problem, tiling) * rates(info).resident_compiling
