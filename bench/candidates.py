@@ -21,13 +21,13 @@ import vkdml
 from bench.adapters.ours import Layer, make_desc
 from bench.cases import CASES, Case
 from bench.ceilings import timed
+from bench.runner import settle
 from vkdml import costs, schedule
 from vkdml.problem import from_desc
 from vkdml.tiling import Tiling
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
-WARM_UP = 6
 _FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 
@@ -54,8 +54,8 @@ def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, An
     layers = [Layer(device, case, case.arrays(), "float32", options) for options in (replace(chosen, schedule=None), *others)]
     for layer in layers:
         layer.zeros()
-        for _ in range(WARM_UP):
-            layer.execute()
+        layer.execute()
+        settle(layer.execute)
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
     return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
              "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "resident": tiling.resident,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bench.cases import Case
+
+SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most
 
 
 class UnavailableError(Exception):
@@ -44,3 +47,12 @@ class Runner:
 
 def zero_arrays(case: Case, dtype: Any = np.float32) -> list[np.ndarray]:
     return [np.zeros(case.state_shape, dtype) for _ in range(case.states)]
+
+
+def settle(run: Callable[[], object]) -> None:
+    """The calls after the first in which a library still compiles and tries ways to run (vkdml: device.Alternatives)."""
+    started = time.perf_counter()
+    for _ in range(SETTLING_CALLS):
+        if time.perf_counter() - started >= SETTLING_SECONDS:
+            return
+        run()

@@ -15,11 +15,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.cases import Case
-from bench.runner import Runner, UnavailableError
+from bench.runner import Runner, UnavailableError, settle
 
 PR_SET_PDEATHSIG = 1
 SAMPLE_SECONDS = 0.02  # a sample is as many calls as take this long
-SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most, before: libraries compile and try for some calls (vkdml: alternatives)
 TOO_SLOW_SECONDS = 20.0  # a first call that is the only one; compiling is little beside it
 
 
@@ -53,10 +52,7 @@ class Worker:
 
     def _lengthen(self, way: str) -> float:
         """Seconds a call, of as many calls as make a sample, once the library has settled."""
-        started = time.perf_counter()
-        for _ in range(SETTLING_CALLS):
-            if time.perf_counter() - started < SETTLING_SECONDS:
-                self._runners[way].run()
+        settle(self._runners[way].run)
         calls = 1
         while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
             calls *= 2

@@ -31,7 +31,7 @@ void DOT_NAME(inout real4 acc[TILE], uint direction, uint first_gate, uint end_g
             vec4 w[LANES * UNITS_AT_ONCE * GATES];
             [[unroll]] for (uint load = 0; load < LOADS_PER_BLOCK; ++load)
                 EACH_UNIT {
-                    uint first = weights_place(start[u], block + load_of_turn(load), 0);
+                    uint first = weights_place(start[u], block + load_of_turn(load), 0);  // worked out once for all gates
                     EACH_GATE {
                         uvec4 loaded = LOAD_WEIGHTS(DOT_WEIGHTS, first + gate * UNITS_TOGETHER);
                         EACH_VEC {

@@ -1,4 +1,4 @@
-// The *_lanes kernels (SHUFFLE) pass values from one invocation of a subgroup to the others by subgroupShuffle: they need
+// The *_lanes kernels (SHUFFLE) pass values from one invocation of a subgroup to the others by shuffles and swaps: they need
 // whole subgroups of LANES invocations, which CPU drivers run and for which the host chooses these kernels. In the others
 // every invocation loads every value itself: right for any subgroup width.
 #ifdef SHUFFLE

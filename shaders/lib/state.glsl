@@ -30,7 +30,7 @@ const bool IN_SHARED = SHARED_STATE != 0;
 #endif
 #ifdef RESIDENT  // OWN_SLOT's place is better used for more rows
 #define SHARED_SLOTS 2
-bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // drivers see that of h_slot's bit, which decides
+bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // drivers see that h_slot has not that bit
 #else
 #define SHARED_SLOTS SLOTS
 bool in_shared(uint slot) { return IN_SHARED; }
