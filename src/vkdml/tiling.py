@@ -24,7 +24,8 @@ _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shad
 _RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
 _MOST_RESIDENT_IN_LINE = 2048  # products in line there
 _RESIDENT_SHARED_SLOTS = 2
-_BLOCK_COLUMNS, _FEW_COLUMNS = 128, 512  # of a block, where H and I are at most so many
+# Of a block, where H and I are at most so many and there are fewer pairs of a step and a row
+_QUICK_BLOCK_COLUMNS, _FEW_COLUMNS, _MANY_PAIRS = 128, 512, 1000
 
 
 @dataclass(frozen=True)
@@ -165,11 +166,9 @@ def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool = False) -
 
 
 def blocks(problem: Problem, columns: int) -> int:
-    """Blocks of columns that the row_lanes kernels multiply in line.
-
-    Larger ones compile for longer. They pay where the sums between blocks, of all units, would leave a core's cache.
-    """
-    most = _BLOCK_COLUMNS if max(columns, problem.hidden) <= _FEW_COLUMNS else _MOST_BLOCK_COLUMNS
+    """Blocks of columns that the row_lanes kernels multiply in line. Larger ones compile for longer."""
+    is_quick = max(columns, problem.hidden) <= _FEW_COLUMNS and problem.steps * problem.batch < _MANY_PAIRS
+    most = _QUICK_BLOCK_COLUMNS if is_quick else _MOST_BLOCK_COLUMNS
     return ceil_div(columns, most)
 
 

@@ -75,7 +75,7 @@ def check_variant(device, schedule, variant, shape, lengths):
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
-                                   (1, 40, 257, 3)])
+                                   (1, 40, 257, 3), (26, 40, 300, 40)])
 def test_shape(device, shape, cell):
     desc = make_desc(cell, *shape)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(1)))
