@@ -65,7 +65,8 @@ _RATES_OF_NEWER_MESA = {
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
 _GPU_WORKERS = 256  # subgroups that run side by side
-_WAITING = 1.25  # how much slower parts that wait for each other may get where other processes run too
+# How much slower parts that wait for each other may get where other processes run too, by resident
+_WAITING = {False: 1.25, True: 1.15}
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it in the shader
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; one of a phase's first row fetched from beyond a
@@ -113,7 +114,7 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     of_part = part(problem, info, tiling)
     seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
     if tiling.schedule == PERSISTENT:
-        seconds = _WAITING * seconds + problem.loop.phases * rate.meeting
+        seconds = _WAITING[tiling.resident] * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
         seconds += problem.loop.phases * (rate.submission + rate.second_worker)
     return seconds
@@ -174,7 +175,7 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         total += projection_seconds(problem, info, tiling, problem.steps)
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
-        total += dispatches * _LATE_START
+        total += dispatches_of_loop * _LATE_START
     if tiling.own_states:
         dispatches -= 1
     if tiling.resident:
