@@ -58,7 +58,7 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
             converted[field] = np.ascontiguousarray(array)
             continue
-        if array.dtype is not dtype:
+        if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
                                            f"{element.name} as X, or a type that converts to it exactly")

@@ -83,12 +83,11 @@ class Buffer:
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the start of the host's copy."""
-        count = math.prod(shape)
         dtype = np.dtype(dtype)
-        if dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize > self.size_in_bytes:
+        if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
                                        f"numbers, at most {self.size_in_bytes} bytes")
-        return self.host(dtype)[:count].reshape(shape).copy()
+        return np.ndarray(shape, dtype, self._bytes).copy()
 
     def upload(self, array: np.ndarray) -> None:
         """`write`, then bring it to the device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -211,7 +212,7 @@ recurrent = shared_sessions.run
 
 def open_device(name: str, device: Device | int | str | None) -> Device:
     """A Device, or the one of that index or name, or the default one for None: each opened once."""
-    if not isinstance(device, Device | int | str | None):
+    if not isinstance(device, (Device, int, str, NoneType)):
         raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
     return device if isinstance(device, Device) else _device(device)
 
@@ -223,12 +224,12 @@ def _device(device: int | str | None) -> Device:
 
 def _plain(value: Any) -> Any:
     """numpy's arrays and scalars as Python's lists and numbers."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def _typed(value: Any) -> Any:
     """A part of the key. 1, 1.0 and True are equal, but not all of them are right everywhere."""
-    return tuple(map(_typed, value)) if isinstance(value, list | tuple) else (type(value), value)
+    return tuple(map(_typed, value)) if isinstance(value, (list, tuple)) else (type(value), value)
 
 
 class _Session:

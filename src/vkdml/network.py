@@ -98,12 +98,13 @@ class Network:
         self._outputs = tuple(outputs)
         self._steps = [(device.compile_operator(step.operator, options=options), step.names) for step in steps]
         made = {names[field] for compiled, names in self._steps for field in compiled.output_fields if field in names}
-        self._weights: dict[int, Weights] = {}
+        self._weights: dict[int, tuple[Weights, dict[str, str]]] = {}  # of a step, with its names of them
         sizes: dict[str, int] = {}
         for k, (compiled, names) in enumerate(self._steps):
             weights = _initialized(compiled)
             if weights and made.isdisjoint(names[field] for field in weights):
-                self._weights[k] = Weights(device, compiled) if shared is None else shared.weights(device, k, compiled)
+                packed = Weights(device, compiled) if shared is None else shared.weights(device, k, compiled)
+                self._weights[k] = packed, {field: names[field] for field in weights}
                 names = {field: name for field, name in names.items() if field not in weights}
             for field, name in names.items():
                 sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
@@ -122,9 +123,8 @@ class Network:
         Raises DriverError when the driver fails.
         """
         with self.device.lock:
-            for k, weights in self._weights.items():
-                compiled, names = self._steps[k]
-                weights.update({field: values[names[field]] for field in _initialized(compiled)})
+            for weights, names in self._weights.values():
+                weights.update({field: values[name] for field, name in names.items()})
             for name in self._inputs:
                 self._buffers[name].write(flat(values[name]))
             self._execute = self._execute or self._record_execution()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -14,16 +13,17 @@ class Recent(Generic[T]):
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
-        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._values: dict[Hashable, T] = {}  # in the order in which they were asked for
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made if it is not there."""
-        if key not in self._values:
-            self._values[key] = make()
-            if len(self._values) > self._kept:
-                self._values.popitem(last=False)
-        self._values.move_to_end(key)
-        return self._values[key]
+        value = self._values.pop(key, None)
+        if value is None:
+            value = make()
+        self._values[key] = value
+        if len(self._values) > self._kept:
+            del self._values[next(iter(self._values))]
+        return value
 
     def drop(self, key: Hashable) -> None:
         self._values.pop(key, None)
