@@ -33,7 +33,8 @@ class Rates:
     for it. second_worker: to wake one for the other part of a step. compiling: of a tile's row of a unit, its share of
     each execution; it keeps the tiles of small problems small where drivers compile slowly. row_product: of a column, for one
     gate and row of each invocation, in the row_lanes kernels, and resident_product: for one gate and row, in the resident ones;
-    0 where these do not run. resident_compiling: of such a product in line, its share of each execution.
+    0 where these do not run. row_lanes_loop: how much slower the former are in the loop than before it. resident_compiling: of
+    one of the latter in line, its share of each execution.
     """
 
     load: float
@@ -45,6 +46,7 @@ class Rates:
     product_alone: float = 0.0
     compiling: float = 0.0
     row_product: float = 0.0
+    row_lanes_loop: float = 1.0
     resident_product: float = 0.0
     resident_compiling: float = 0.0
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
@@ -58,9 +60,11 @@ _RATES = {
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
-    24: replace(_RATES["llvmpipe"], product=2.2e-9, row_product=1e-9, resident_product=1.2e-9, compiling=100e-6,
-                resident_compiling=3e-6),
-    26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.6e-9, compiling=15e-6, resident_compiling=2e-6),
+    24: replace(_RATES["llvmpipe"], product=2.2e-9, row_product=0.5e-9, row_lanes_loop=2.0, resident_product=1.2e-9,
+                compiling=100e-6, resident_compiling=3e-6),
+    # Its LLVM multiplies all columns of a block in the loop before it adds any, with the products in memory
+    26: replace(_RATES["llvmpipe"], load=15e-9, row_product=0.35e-9, row_lanes_loop=2.5, compiling=15e-6,
+                resident_compiling=1.5e-6),
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
@@ -153,7 +157,7 @@ def _row_lanes_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float
     rate, vectors = rates(info), tiling.rows // tiling.lanes
     products = _row_lanes_seconds(problem, info, tiling, problem.hidden, tiling.part_units, problem.loop.phases)
     of_unit = vectors * _ROW_LANES_GATE_MATH * rate.gate_math + len(problem.cell.gates) * rate.load
-    return products + tiling.part_units * of_unit
+    return rate.row_lanes_loop * products + tiling.part_units * of_unit
 
 
 def _row_lanes_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, columns: int, units: int, phases: int = 1) -> float:
