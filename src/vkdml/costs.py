@@ -30,11 +30,11 @@ class Rates:
     """Seconds of a subgroup. load: of 16 bytes by each of its invocations. product: of 4 columns, for one gate and row;
     product_alone: where an invocation has one row and one unit, and so few sums; 0 where it is the same. gate_math: of one unit
     in each invocation, for one row. meeting: of the parts of a persistent tile, once. submission: of a dispatch, with the wait
-    for it. second_worker: to wake one for the other part of a step. compiling: of a tile's row of a unit, its share of
-    each execution; it keeps the tiles of small problems small where drivers compile slowly. row_product: of a column, for one
-    gate and row of each invocation, in the row_lanes kernels, and resident_product: for one gate and row, in the resident ones;
-    0 where these do not run. row_lanes_loop: how much slower the former are in the loop than before it. resident_compiling: of
-    one of the latter in line, its share of each execution.
+    for it. second_worker: to wake one for what others do too: parts of a tile, or input_projection. compiling: of a tile's row
+    of a unit, its share of each execution; it keeps the tiles of small problems small where drivers compile slowly.
+    row_product: of a column, for one gate and row of each invocation, in the row_lanes kernels, and resident_product: for one
+    gate and row, in the resident ones; 0 where these do not run. row_lanes_loop: how much slower the former are in the loop
+    than before it. resident_compiling: of one of the latter in line, its share of each execution.
     """
 
     load: float
@@ -180,6 +180,8 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
         total += dispatches_of_loop * _LATE_START
+    if tiling.schedule == PERSISTENT or not tiling.fused:
+        total += rates(info).second_worker
     if tiling.own_states:
         dispatches -= 1
     if tiling.resident:
