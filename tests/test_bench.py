@@ -203,7 +203,7 @@ def test_a_worker_runs_only_while_it_is_asked():
 def test_candidates_are_forced_as_they_are():
     """The options made for each candidate leave no other, and the model's choice comes first."""
     device = vkdml.Device()
-    case = Case("gru", 3, 2, 8, 32)
+    case = Case("gru", 3, 2, 8, 64)
     problem = from_desc(make_desc(case, "float32"))
     tried = candidates.candidates(case, device)
     assert len({tiling.schedule for tiling, _ in tried}) > 1
