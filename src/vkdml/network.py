@@ -101,11 +101,11 @@ class Network:
         self._weights: dict[int, tuple[Weights, dict[str, str]]] = {}  # of a step, with its names of them
         sizes: dict[str, int] = {}
         for k, (compiled, names) in enumerate(self._steps):
-            weights = _initialized(compiled)
-            if weights and made.isdisjoint(names[field] for field in weights):
-                packed = Weights(device, compiled) if shared is None else shared.weights(device, k, compiled)
-                self._weights[k] = packed, {field: names[field] for field in weights}
-                names = {field: name for field, name in names.items() if field not in weights}
+            given = {field: names[field] for field in _initialized(compiled)}
+            if given and made.isdisjoint(given.values()):
+                weights = Weights(device, compiled) if shared is None else shared.weights(device, k, compiled)
+                self._weights[k] = weights, given
+                names = {field: name for field, name in names.items() if field not in given}
             for field, name in names.items():
                 sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
         gpu = self._steps[0][0].gpu
