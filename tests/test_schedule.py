@@ -49,6 +49,8 @@ def test_plan(problem, info, options):
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values()))
     if problem.element.pairs or not info.subgroup_shuffle:
         options = replace(options, lanes=None, row_lanes=None, resident=None, projection_row_lanes=None)
+    if problem.element.pairs:
+        options = replace(options, rows=None)  # with 16, a dispatch on llvmpipe has too many iterations from H = 185 on
     if info.driver != "llvmpipe":
         options = replace(options, row_lanes=None, resident=None, projection_row_lanes=None)
     options = replace(options, workgroup=None)  # forced ones need not suit every device
@@ -68,7 +70,8 @@ def test_plan(problem, info, options):
             assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
             states = math.prod(dispatch.groups) if stands_alone(problem, constants) else math.prod(dispatch.groups[:2])
             state = constants["SLOTS"] * constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load
-            assert plan.internal[tiling.STATE] >= states * state * problem.element.real4_bytes
+            room = plan.gave_up[1] * 4 if plan.gave_up else plan.internal[tiling.STATE]
+            assert room >= states * state * problem.element.real4_bytes
             assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
         assert len(dispatch.buffers) <= info.max_storage_buffers
         if info.driver == "llvmpipe" and "BATCH" in constants:
@@ -125,7 +128,8 @@ def iterations(problem, constants, dispatch):
     if dispatch.kernel.startswith("input_projection"):
         return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
     phases = constants["PHASES"]
-    tile = (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
+    unrolled = constants["LANES"] == 1 and not problem.element.pairs  # the loops over a tile's rows
+    tile = 5 if unrolled else (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
         tile += constants["UNITS_AT_ONCE"] * constants["ROWS"] * 150
     units = constants["PART_UNITS"] // constants["WORKGROUP"]
@@ -215,6 +219,14 @@ def test_one_step_of_many_rows_still_has_parts():
     assert execute[-1].constants["PARTS"] > 1
 
 
+def test_a_fallback_shares_out_the_rows():
+    """Unlike the parts that it stands in for, as those share out the units."""
+    options = vkdml.Options(schedule="persistent", resident=True)
+    plan = schedule.plan(from_desc(gru_desc(100, 4, 256, 256)), replace(CPU, cores=2), options)
+    assert plan.execute[-1].groups == (1, 1, 2)
+    assert plan.fallback[-1].groups == (2, 1, 1)
+
+
 @pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),
                                                ({"max_storage_buffers": 4}, "storage buffers"),
                                                ({"max_workgroup_count": 2}, "batch size")])
@@ -232,3 +244,10 @@ def test_what_a_device_cannot_hold_is_refused(changes, what):
 def test_impossible_options_are_refused(options, what):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"{what}: found"):
         schedule.plan(from_desc(gru_desc()), SMALLEST, options)
+
+
+def test_options_that_leave_too_much_for_a_dispatch_are_named():
+    desc = gru_desc(1, 16, 1, 1000, data_type=vkdml.DML_TENSOR_DATA_TYPE.FLOAT64)
+    problem = from_desc(desc, element=next(element for element in element_types.ALL if element.pairs))
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"options: found \{'rows': 16\} with H = 1000"):
+        schedule.plan(problem, CPU, vkdml.Options(rows=16))

@@ -128,7 +128,10 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
                 found.append(tiling)
                 break
     if not found:
-        raise InvalidArgumentError(problem.operator, "sizes", f"H = {problem.hidden}, I = {problem.input_size}",
+        sizes = f"H = {problem.hidden}, I = {problem.input_size}"
+        forced = {name: value for name, value in vars(options).items() if value != getattr(Options, name)}
+        raise InvalidArgumentError(problem.operator, "options" if forced else "sizes",
+                                   f"{forced} with {sizes}" if forced else sizes,
                                    f"ones that {info.name} can loop over in one dispatch")
     for name in ("row_lanes", "resident", "fused", "projection_row_lanes"):  # where they can be had
         found = [tiling for tiling in found if getattr(tiling, name) == getattr(options, name)] or found
