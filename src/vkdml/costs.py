@@ -34,7 +34,8 @@ class Rates:
     of a unit, its share of each execution; it keeps the tiles of small problems small where drivers compile slowly.
     row_product: of a column, for one gate and row of each invocation, in the row_lanes kernels, and resident_product: for one
     gate and row, in the resident ones; 0 where these do not run. row_lanes_loop: how much slower the former are in the loop
-    than before it. resident_compiling: of one of the latter in line, its share of each execution.
+    than before it. resident_compiling: of one of the latter in line, its share of each execution. waiting: how many
+    times slower parts that wait for each other are where weights are not resident; other processes run too.
     """
 
     load: float
@@ -49,14 +50,15 @@ class Rates:
     row_lanes_loop: float = 1.0
     resident_product: float = 0.0
     resident_compiling: float = 0.0
+    waiting: float = 1.25
     in_line: bool = False  # whether a block's loads are faster in line than in a loop
 
 
 _RATES = {
-    "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=2e-6, submission=60e-6, second_worker=60e-6,
+    "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=1.5e-6, submission=60e-6, second_worker=60e-6,
                       row_product=0.3e-9, resident_product=0.3e-9, resident_compiling=0.3e-6),
     "SwiftShader driver": Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, meeting=2e-6,
-                                submission=60e-6, second_worker=10e-6, compiling=20e-6, in_line=True),
+                                submission=60e-6, second_worker=10e-6, compiling=20e-6, waiting=1.05, in_line=True),
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
@@ -69,8 +71,7 @@ _RATES_OF_NEWER_MESA = {
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
 _GPU_WORKERS = 256  # subgroups that run side by side
-# How much slower parts that wait for each other may get where other processes run too, by resident
-_WAITING = {False: 1.25, True: 1.15}
+_RESIDENT_WAITING = 1.05  # as Rates.waiting
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it in the shader
 _PAIR_PRODUCT = 20  # of pairs, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; one of a phase's first row fetched from beyond a
@@ -82,7 +83,7 @@ _RESIDENT_COMPILING = 0.55e-3
 _CACHE_BYTES = 512 * 1024
 # The row_lanes kernels: a column of a row of each invocation stored in an array; their gate math beside that of others, which
 # has loads of `gates` in it; and their compiling, its share of each execution: the loop's (1 to 2 s) and input_projection's
-_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING, _PROJECTION_COMPILING = 20e-9, 0.75, 9.9e-3, 0.1e-3
+_ROW_LANES_STORE, _ROW_LANES_GATE_MATH, _ROW_LANES_COMPILING, _PROJECTION_COMPILING = 20e-9, 0.75, 9.9e-3, 0.05e-3
 
 
 def rates(info: DeviceInfo) -> Rates:
@@ -118,7 +119,8 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     of_part = part(problem, info, tiling)
     seconds = _spread(info, tiling, problem.directions * tiling.tiles(problem) * tiling.parts, of_part)
     if tiling.schedule == PERSISTENT:
-        seconds = _WAITING[tiling.resident] * seconds + problem.loop.phases * rate.meeting
+        waiting = _RESIDENT_WAITING if tiling.resident else rate.waiting
+        seconds = waiting * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
         seconds += problem.loop.phases * (rate.submission + rate.second_worker)
     return seconds

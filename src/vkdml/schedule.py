@@ -140,8 +140,11 @@ def tilings(problem: Problem, info: DeviceInfo, options: Options = Options()) ->
 
 def _fallbacks(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> list[Tiling]:
     """What can run instead of a persistent tiling with the same weights, the fastest first."""
-    others = [_with_shared_state(problem, info, options, tiling.in_one_part)]
-    if tiling.row_lanes and _can_be_stepped(problem):
+    rows = [tiling.rows] if tiling.row_lanes or options.rows else _distinct_rows(problem, tiling.rows)
+    tiles = [replace(tiling.in_one_part, rows=of_tile) for of_tile in rows]
+    others = [_with_shared_state(problem, info, options, tile) for tile in tiles
+              if tile.rows * tile.tiles(problem) <= tiling.rows * tiling.tiles(problem)]  # for which the state has room
+    if not tiling.resident and _can_be_stepped(problem):
         others.append(replace(tiling, schedule=STEPPED, spins=0))
     return sorted((_in_chunks(problem, info, options, other) for other in others
                    if other.workgroup <= info.max_workgroup_invocations and _steps_by_iterations(problem, info, other) >= 1),
