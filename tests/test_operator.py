@@ -19,7 +19,7 @@ from tests.support import (
     tensor,
 )
 from vkdml import device as low_level
-from vkdml import reference
+from vkdml import reference, schedule
 from vkdml.problem import from_desc
 
 
@@ -251,8 +251,11 @@ def test_the_environment_forces_a_schedule(device, case, monkeypatch):
 
 @pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("linear_before_reset", [False, True])
-def test_parts_that_cannot_meet_give_up(device, linear_before_reset, forced):
-    """More workgroups than run at a time never meet: the operator runs without parts then, and its results are the same."""
+@pytest.mark.parametrize("instead", ["sequence", "stepped"])
+def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_before_reset, forced):
+    """More workgroups than run at a time never meet: the operator runs in another way then, and its results are the same."""
+    fallbacks = schedule._fallbacks
+    monkeypatch.setattr(schedule, "_fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.schedule == instead])
     desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
     ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000), forced)
