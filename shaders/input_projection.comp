@@ -15,15 +15,50 @@
 #include "lib/gates.glsl"
 layout(binding = 3) buffer Gates { uvec4 gates[]; };
 
-// Whether a row has a step, and where its X starts
+// Tiles take pairs of a step of the chunk and a row: step after step, or, COUNTED, only those that there are, row after row.
+layout(constant_id = 52) const uint COUNTED = 0;
+const uint NOWHERE = 0xFFFFFFFFu;  // the start in `gates` of a pair that there is not
+
+bool is_pair(uint step, uint row) { return row < BATCH && step < chunk.last_step - chunk.first_step; }
+
+uint steps_of(uint row) { return clamp(row_length(row), chunk.first_step, chunk.last_step) - chunk.first_step; }
+
+// The first pair from a step of a row on, which may have too few
+void skip_rows(inout uint step, inout uint row)
+{
+    for (uint steps; row < BATCH && step >= (steps = steps_of(row)); ++row) step -= steps;
+}
+
+void find_pair(uint pair, out uint step, out uint row)
+{
+    step = COUNTED != 0 ? pair : pair / BATCH;
+    row = COUNTED != 0 ? 0 : pair % BATCH;
+    if (COUNTED != 0) skip_rows(step, row);
+}
+
+void next_pair(inout uint step, inout uint row)
+{
+    if (COUNTED != 0) {
+        ++step;
+        skip_rows(step, row);
+    } else if (++row == BATCH) {
+        row = 0;
+        ++step;
+    }
+}
+
+// Whether a row has a step of the chunk, and where its X starts
 bool find_x(uint direction, uint step, uint row, out uint start)
 {
     uint length = row_length(row);
-    start = x_start_of(direction, step, length, row);
-    return step < length;
+    start = x_start_of(direction, chunk.first_step + step, length, row);
+    return chunk.first_step + step < length;
 }
 
-uint pairs() { return (chunk.last_step - chunk.first_step) * BATCH; }
+uint start_in_gates(uint direction, uint step, uint row)
+{
+    return is_pair(step, row) ? gates_start(step, direction, row) : NOWHERE;
+}
 
 #ifdef ROW_LANES
 layout(constant_id = 51) const uint OF_TILES = 0;  // for a loop whose invocations hold rows too
@@ -33,18 +68,13 @@ uint x_start[TILE], vector_start[TILE];  // of a vector in X, and, unless OF_TIL
 #include "lib/row_lanes.glsl"
 const uint BLOCKS = INPUT_LOADS / BLOCK_LOADS;
 
-// Row r of tile i: whether it is one, with its step of the chunk and its number
-bool find_row(uint i, uint r, out uint step, out uint row)
+// Row r of tile i
+void find_row(uint i, uint r, out uint step, out uint row)
 {
     if (OF_TILES != 0) {
         step = i / TILES;
         row = i % TILES * ROWS + r;
-        return step < chunk.last_step - chunk.first_step;
-    }
-    uint pair = min(i * ROWS + r, pairs() - 1);
-    step = pair / BATCH;
-    row = pair % BATCH;
-    return i * ROWS + r < pairs();
+    } else find_pair(i * ROWS + r, step, row);
 }
 
 // To what the blocks before came to, or, in the first one, the biases
@@ -71,25 +101,27 @@ void multiply_unit(uint block, uint direction, uint i, uint unit)
         ROW_LOOP for (uint v = 0; v < VECTORS; ++v) {
             vec4 of_row = vec4(0.0);
             [[unroll]] for (uint gate = 0; gate < GATES; ++gate) of_row[gate] = of_vector(sums[gate], v);
-            if (i * ROWS + v * LANES + LANE < pairs()) add_to_gates(block, gates_place(vector_start[v], unit), bias, of_row);
+            if (vector_start[v] != NOWHERE) add_to_gates(block, gates_place(vector_start[v], unit), bias, of_row);
         }
 }
 
 void multiply_tile(uint direction, uint i)
 {
-    bool any_valid = false;
     uint step, row, start;
-    if (!find_row(i, 0, step, row)) return;
-    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
-        find_row(i, r, step, row);
-        any_valid = find_x(direction, chunk.first_step + step, row, start) || any_valid;
-    }
+    find_row(i, 0, step, row);
+    if (!is_pair(step, row)) return;
+    bool any_valid = HAS_LENGTHS == 0 || COUNTED != 0;
+    if (!any_valid)
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
+            find_row(i, r, step, row);
+            any_valid = find_x(direction, step, row, start) || any_valid;
+        }
     if (!any_valid) return;
 
     [[unroll]] for (uint v = 0; v < VECTORS; ++v) {
         find_row(i, v * LANES + LANE, step, row);
-        find_x(direction, chunk.first_step + step, row, x_start[v]);
-        vector_start[v] = gates_start(step, direction, row);
+        find_x(direction, step, row, x_start[v]);
+        vector_start[v] = start_in_gates(direction, step, row);
     }
     uint first_unit = gl_WorkGroupID.x * PART_UNITS;
     ROW_LOOP for (uint block = 0; block < BLOCKS; ++block) {
@@ -104,13 +136,15 @@ uint x_start[ROWS];
 
 void multiply_tile(uint direction, uint tile)
 {
-    uint first_pair = tile * ROWS;
-    if (first_pair >= pairs()) return;
+    uint step, row, row_start[ROWS];
+    find_pair(tile * ROWS, step, row);
+    if (!is_pair(step, row)) return;
 
     bool any_valid = false;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        uint pair = min(first_pair + r, pairs() - 1);
-        any_valid = find_x(direction, chunk.first_step + pair / BATCH, pair % BATCH, x_start[r]) || any_valid;
+        any_valid = find_x(direction, step, row, x_start[r]) || any_valid;
+        row_start[r] = start_in_gates(direction, step, row);
+        next_pair(step, row);
     }
     if (!any_valid) return;
 
@@ -119,9 +153,8 @@ void multiply_tile(uint direction, uint tile)
     set_input_bias(acc, direction, unit);
     dot_input(acc, direction, 0, GATES, unit);
     ROW_LOOP for (uint i = 0; i < TILE; ++i) {
-        uint pair = first_pair + i % ROWS;
-        uint place = gates_place(gates_start(pair / BATCH, direction, pair % BATCH), unit + i / ROWS * WORKGROUP);
-        if (pair < pairs()) SET_REAL4(gates, place, PICK(acc, i));
+        uint start = row_start[i % ROWS];
+        if (start != NOWHERE) SET_REAL4(gates, gates_place(start, unit + i / ROWS * WORKGROUP), PICK(acc, i));
     }
 }
 #endif

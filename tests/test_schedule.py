@@ -113,11 +113,14 @@ def iterations_of_rows(problem, constants, columns, units, of_unit):
 def iterations(problem, constants, dispatch):
     """Of all loops of an invocation, each with its last check, as llvmpipe counts them; more than it may be, never less."""
     rows_kernel = dispatch.kernel.endswith("_rows")
+    found = constants["ROWS"] + 1  # pairs of input_projection
+    if dispatch.kernel.startswith("input_projection") and constants["COUNTED"]:
+        found += (constants["ROWS"] // constants["LANES"] + 1 if rows_kernel else 1) * (constants["BATCH"] + 1)
     if rows_kernel and dispatch.kernel.startswith("input_projection"):
         blocks = constants["INPUT_LOADS"] * problem.element.columns_per_load // constants["BLOCK_COLUMNS"]
         stored = 0 if constants["OF_TILES"] else constants["PART_UNITS"] * (constants["ROWS"] // constants["LANES"] + 1)
         products = iterations_of_rows(problem, constants, constants["INPUT_LOADS"], constants["PART_UNITS"], 0)
-        return products + blocks * stored + constants["ROWS"] + 1
+        return products + blocks * stored + found
     per_block = max(1, constants["LANES"] // problem.element.vecs_per_load)
     of_block = 1 if constants["LANES"] == 1 or constants["IN_LINE"] else per_block + 2  # dot.glsl
     if problem.element.pairs:  # loops over four columns, with a last check, in ones over gates, units and rows
@@ -126,7 +129,7 @@ def iterations(problem, constants, dispatch):
         of_block += 2 * constants["UNITS_AT_ONCE"] * (constants["GATES"] + 2) + 2  # their weights
     inputs, hidden = (constants[f"{name}_LOADS"] // per_block * of_block + 1 for name in ("INPUT", "HIDDEN"))
     if dispatch.kernel.startswith("input_projection"):
-        return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1
+        return inputs + constants["ROWS"] * constants["UNITS_AT_ONCE"] + 1 + found
     phases = constants["PHASES"]
     unrolled = constants["LANES"] == 1 and not problem.element.pairs  # the loops over a tile's rows
     tile = 5 if unrolled else (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5

@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 
 from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name, power_of_two
 from .problem import Problem
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, STEPPED, Tiling, block_columns, projection_tiles, together
+from .tiling import (
+    GATES,
+    PACKED_HIDDEN,
+    PACKED_INPUT,
+    STATE,
+    STEPPED,
+    Tiling,
+    block_columns,
+    counts_pairs,
+    projection_tiles,
+    together,
+)
 from .vulkan import DeviceInfo
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
@@ -60,7 +71,8 @@ def _projection(problem: Problem, tiling: Tiling, first: int, last: int) -> Disp
     return Dispatch(
         kernel=kernel_name("input_projection", problem, tiling.lanes, tiling.projection_row_lanes),
         constants=_constants(problem, tiling.of_projection, problem.input_size)
-        | {"PART_UNITS": tiling.projection_units, "OF_TILES": int(tiling.row_lanes)},
+        | {"PART_UNITS": tiling.projection_units, "OF_TILES": int(tiling.row_lanes),
+           "COUNTED": int(counts_pairs(problem, tiling))},
         buffers=("InputTensor", PACKED_INPUT, _given(problem, "SequenceLengthsTensor"), GATES),
         writes=(GATES,),
         groups=(ceil_div(tiling.units, tiling.projection_units), tiles, problem.directions),

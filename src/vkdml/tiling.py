@@ -24,6 +24,7 @@ _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shad
 _RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
 _MOST_RESIDENT_IN_LINE = 2048  # products in line there
 _RESIDENT_SHARED_SLOTS = 2
+_MOST_COUNTED_ROWS = 128  # so that counting takes little
 # Of a block, where H and I are at most so many and there are fewer pairs of a step and a row
 _QUICK_BLOCK_COLUMNS, _FEW_COLUMNS, _MANY_PAIRS = 128, 512, 1000
 
@@ -195,13 +196,20 @@ def most_spins(info: DeviceInfo) -> int:
     return _SPINS.get(info.driver, _OTHER_SPINS)
 
 
+def counts_pairs(problem: Problem, tiling: Tiling) -> bool:
+    """Whether input_projection takes only the steps that rows have. Its tiles look for theirs in the lengths, row by row."""
+    return problem.has("SequenceLengthsTensor") and not tiling.row_lanes and problem.batch <= _MOST_COUNTED_ROWS
+
+
 def projection_iterations(problem: Problem, tiling: Tiling) -> int:
+    finds = tiling.projection_rows // tiling.lanes + 1 if tiling.projection_row_lanes else 1
+    found = tiling.projection_rows + 1 + (finds * (problem.batch + 1) if counts_pairs(problem, tiling) else 0)
     if tiling.projection_row_lanes:
         products = _row_lanes_iterations(problem, tiling.of_projection, problem.input_size, tiling.projection_units)
         stores = 0 if tiling.row_lanes else tiling.projection_units * (tiling.projection_rows // tiling.lanes + 1)
-        return products + blocks(problem, problem.input_size) * stores + tiling.projection_rows + 1
+        return found + products + blocks(problem, problem.input_size) * stores
     stores = tiling.projection_rows * tiling.units_at_once + 1
-    return _dot_iterations(problem, tiling, tiling.input_loads, tiling.projection_rows) + stores
+    return found + _dot_iterations(problem, tiling, tiling.input_loads, tiling.projection_rows) + stores
 
 
 def resident_in_line(problem: Problem, tiling: Tiling) -> int:
