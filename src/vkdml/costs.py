@@ -17,6 +17,7 @@ from .tiling import (
     Tiling,
     block_columns,
     blocks,
+    counts_pairs,
     hidden_columns,
     loads_per_block,
     projection_tiles,
@@ -73,7 +74,8 @@ _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submissio
 _GPU_WORKERS = 256  # subgroups that run side by side
 _RESIDENT_WAITING = 1.05  # as Rates.waiting
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it in the shader
-_PAIR_PRODUCT = 20  # of pairs, by products of floats
+_VALID_PAIRS = 0.75  # of a step and a row, where lengths are given: a guess
+_PAIR_PRODUCT = 20  # of pairs of floats, by products of floats
 # The resident kernels: a weight of each invocation stored in private memory; one of a phase's first row fetched from beyond a
 # core's cache, where there are more of them than that holds; their loads of h beside those of others; a barrier, for each
 # subgroup; the share of each execution in their compiling (1 to 5 s), beside that of products
@@ -178,7 +180,8 @@ def seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     total = problem.steps * step_seconds(problem, info, tiling)
     dispatches = dispatches_of_loop = 1 if tiling.schedule == STEPPED else ceil_div(problem.steps, tiling.chunk_steps)
     if not tiling.fused:
-        total += projection_seconds(problem, info, tiling, problem.steps)
+        share = _VALID_PAIRS if counts_pairs(problem, tiling) else 1
+        total += share * projection_seconds(problem, info, tiling, problem.steps)
         dispatches += ceil_div(problem.steps, tiling.gates_steps)
     if tiling.schedule == PERSISTENT:
         total += dispatches_of_loop * _LATE_START
