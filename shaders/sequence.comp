@@ -69,11 +69,26 @@ real4 hidden_extra(uint which, uint unit)
     return GET_REAL4(hidden_weights, whole(i));
 }
 
+#if defined(SHUFFLE) && !defined(ROW_LANES)
+#define UNITS_IN_LANES
+// Whether the two 16-bit elements of each word are those of units in lanes side by side: then one stores both, without atomics
+const bool WHOLE_WORDS = ELEMENT != 0 && SEQUENCE_STRIDE_H == 1 && HIDDEN % 2 == 0
+                      && (SEQUENCE_STRIDE_T | SEQUENCE_STRIDE_D | SEQUENCE_STRIDE_B) % 2 == 0;
+#endif
+
 void store_sequence(uint time, uint r, uint unit, real h)
 {
     if (HAS_SEQUENCE == 0) return;
     uint i = time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D + row_of(r) * SEQUENCE_STRIDE_B
            + unit * SEQUENCE_STRIDE_H;
+#ifdef UNITS_IN_LANES
+    if (WHOLE_WORDS) {
+        uint word = half_of(h);
+        word |= subgroupShuffle(word, LANE ^ 1) << 16;
+        if (LANE % 2 == 0) output_sequence[whole(i) / 2] = word;
+        return;
+    }
+#endif
     STORE_ELEMENT(output_sequence, whole(i), h);
 }
 
