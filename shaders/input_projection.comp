@@ -31,9 +31,14 @@ void skip_rows(inout uint step, inout uint row)
 
 void find_pair(uint pair, out uint step, out uint row)
 {
-    step = COUNTED != 0 ? pair : pair / BATCH;
-    row = COUNTED != 0 ? 0 : pair % BATCH;
-    if (COUNTED != 0) skip_rows(step, row);
+    if (COUNTED != 0) {
+        step = pair;
+        row = 0;
+        skip_rows(step, row);
+    } else {
+        step = pair / BATCH;
+        row = pair % BATCH;
+    }
 }
 
 void next_pair(inout uint step, inout uint row)

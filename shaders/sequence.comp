@@ -69,8 +69,7 @@ real4 hidden_extra(uint which, uint unit)
     return GET_REAL4(hidden_weights, whole(i));
 }
 
-#if defined(SHUFFLE) && !defined(ROW_LANES)
-#define UNITS_IN_LANES
+#ifdef UNITS_IN_LANES
 // Whether the two 16-bit elements of each word are those of units in lanes side by side: then one stores both, without atomics
 const bool WHOLE_WORDS = ELEMENT != 0 && SEQUENCE_STRIDE_H == 1 && HIDDEN % 2 == 0
                       && (SEQUENCE_STRIDE_T | SEQUENCE_STRIDE_D | SEQUENCE_STRIDE_B) % 2 == 0;

@@ -23,6 +23,9 @@ const uint LOADS_PER_BLOCK = LANES / VECS_PER_LOAD;
 uint load_of_turn(uint load) { return lane_of_turn(load * VECS_PER_LOAD) / VECS_PER_LOAD; }
 uint vec_of_turn(uint vec) { return lane_of_turn(vec) % VECS_PER_LOAD; }
 layout(constant_id = 41) const uint IN_LINE = 1;  // whether a block's loads are in line, not in a loop
+#ifndef ROW_LANES
+#define UNITS_IN_LANES  // a subgroup's invocations hold units side by side, not rows
+#endif
 #else
 const uint LOADS_PER_BLOCK = 1;
 #endif

@@ -2,7 +2,7 @@
 // a tile's first ones.
 uint lengths_of_tile[ROWS];
 
-#if defined(SHUFFLE) && !defined(ROW_LANES)
+#ifdef UNITS_IN_LANES
 #define ACTIVE_ROWS (ROWS == 1 ? 1 : active_rows)
 uint active_rows;  // the first ones, which have the step in hand
 uint rows_of_tile[ROWS];

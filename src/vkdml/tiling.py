@@ -202,11 +202,12 @@ def counts_pairs(problem: Problem, tiling: Tiling) -> bool:
 
 
 def projection_iterations(problem: Problem, tiling: Tiling) -> int:
-    finds = tiling.projection_rows // tiling.lanes + 1 if tiling.projection_row_lanes else 1
+    vectors = tiling.projection_rows // tiling.lanes
+    finds = vectors + 1 if tiling.projection_row_lanes else 1
     found = tiling.projection_rows + 1 + (finds * (problem.batch + 1) if counts_pairs(problem, tiling) else 0)
     if tiling.projection_row_lanes:
         products = _row_lanes_iterations(problem, tiling.of_projection, problem.input_size, tiling.projection_units)
-        stores = 0 if tiling.row_lanes else tiling.projection_units * (tiling.projection_rows // tiling.lanes + 1)
+        stores = 0 if tiling.row_lanes else tiling.projection_units * (vectors + 1)
         return found + products + blocks(problem, problem.input_size) * stores
     stores = tiling.projection_rows * tiling.units_at_once + 1
     return found + _dot_iterations(problem, tiling, tiling.input_loads, tiling.projection_rows) + stores
