@@ -19,7 +19,7 @@
 #define VECTOR_OF_LOAD(row, vec) subgroupShuffle(own[row], load * VECS_PER_LOAD + vec)
 #else
 #define LOAD_LOOP [[unroll]]
-#define VECTOR_OF_LOAD(row, vec) DOT_VECTOR(row, block * VECS_PER_LOAD + vec)
+#define VECTOR_OF_LOAD(row, vec) DOT_VECTOR(row, (block + load) * VECS_PER_LOAD + vec)
 #endif
 void DOT_NAME(inout real4 acc[TILE], uint direction, uint first_gate, uint end_gate, uint unit)
 {

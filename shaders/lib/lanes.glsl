@@ -27,7 +27,7 @@ layout(constant_id = 41) const uint IN_LINE = 1;  // whether a block's loads are
 #define UNITS_IN_LANES  // a subgroup's invocations hold units side by side, not rows
 #endif
 #else
-const uint LOADS_PER_BLOCK = 1;
+layout(constant_id = 43) const uint LOADS_PER_BLOCK = 1;  // of weights: in line, so that a GPU has all of them under way
 #endif
 
 // Packed weights and `gates` lie so that what a subgroup reads, one load after the other, is in one place: those of LANES units

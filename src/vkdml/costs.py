@@ -19,7 +19,6 @@ from .tiling import (
     blocks,
     counts_pairs,
     hidden_columns,
-    loads_per_block,
     projection_tiles,
     resident_in_line,
 )
@@ -71,7 +70,7 @@ _RATES_OF_NEWER_MESA = {
 }
 _OTHER_CPU = _RATES["llvmpipe"]
 _GPU = Rates(load=20e-9, product=2e-9, gate_math=100e-9, meeting=3e-6, submission=40e-6)
-_GPU_WORKERS = 256  # subgroups that run side by side
+_GPU_WORKERS, _GPU_CORE_SUBGROUPS = 256, 4  # subgroups that run side by side, at a core's full rate: a workgroup has one core
 _RESIDENT_WAITING = 1.05  # as Rates.waiting
 _LATE_START = 100e-6  # of a thread that has to wake, while another waits for it in the shader
 _VALID_PAIRS = 0.75  # of a step and a row, where lengths are given: a guess
@@ -200,7 +199,7 @@ def _dot_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling, loads: int,
     """Of a subgroup's products of `rows` vectors with all gates' weights of its units."""
     rate, element = rates(info), problem.element
     gates = len(problem.cell.gates) * tiling.units_at_once
-    sharing = loads_per_block(problem, tiling.lanes) if tiling.lanes > 1 else 1  # loads of weights for each of a vector
+    sharing = tiling.block_loads if tiling.lanes > 1 else 1  # loads of weights for each of a vector
     vectors = rows * element.vecs_per_load * problem.loop.phases / sharing
     product = (rate.product_alone if rows * tiling.units_at_once == 1 else 0) or rate.product
     product *= _PAIR_PRODUCT if element.pairs else 1
@@ -212,4 +211,5 @@ def _spread(info: DeviceInfo, tiling: Tiling, workgroups: int, of_subgroup: floa
     subgroups = ceil_div(tiling.workgroup, info.subgroup_size)
     if info.is_cpu:  # a worker runs whole workgroups
         return ceil_div(workgroups, workers(info)) * subgroups * of_subgroup
-    return ceil_div(workgroups * subgroups, workers(info)) * of_subgroup
+    at_once = min(subgroups, _GPU_CORE_SUBGROUPS)
+    return ceil_div(workgroups * at_once, workers(info)) * ceil_div(subgroups, at_once) * of_subgroup

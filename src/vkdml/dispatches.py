@@ -102,7 +102,7 @@ def _constants(problem: Problem, tiling: Tiling, columns: int) -> dict[str, int]
     """The specialization of the time loop's kernels, by the names in shaders/. columns: of what a kernel multiplies."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows,
-        "UNITS_AT_ONCE": tiling.units_at_once, "IN_LINE": int(tiling.in_line),
+        "UNITS_AT_ONCE": tiling.units_at_once, "IN_LINE": int(tiling.in_line), "LOADS_PER_BLOCK": tiling.block_loads,
         "BLOCK_COLUMNS": block_columns(problem, columns, tiling.lanes),
         "PARTS": tiling.parts, "PART_UNITS": tiling.part_units, "SPINS": tiling.spins,
         "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from math import gcd
 from typing import Any
 
 from . import costs
@@ -36,12 +37,14 @@ from .tiling import (
     chunk_iterations,
     gates_bytes,
     loads,
+    loads_per_block,
     most_iterations,
     most_spins,
     projection_iterations,
     projection_tiles,
     resident_fits,
     resident_loads,
+    row_lanes_loads,
     shared_bytes,
     step_iterations,
 )
@@ -61,7 +64,11 @@ _MOST_STATES_BYTES = 2**24  # of parts with a state each, for which there is no 
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
 # Where the parts of a persistent tile were seen to run side by side. Elsewhere the schedule has to be asked for.
 _RUNS_SIDE_BY_SIDE = {"llvmpipe", "SwiftShader driver"}
-_GPU_PARTS = 8
+_GPU_PARTS = 16
+# Invocations of a workgroup in the plain kernels, by whether the device is a CPU: as many as have the loads under way that a
+# GPU's core can take, and a multiple of what is the least; and those of input_projection, which has workgroups enough
+_MOST_PLAIN_WORKGROUP = {True: 128, False: 512}
+_LEAST_PLAIN_WORKGROUP, _PLAIN_PROJECTION_WORKGROUP = 32, 64
 _MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a submission, which takes some of the host's memory
 
 
@@ -227,7 +234,7 @@ def _choose_parts(problem: Problem, info: DeviceInfo, options: Options, schedule
         return []
     if options.parts:
         return [options.parts] if options.parts > 1 else []
-    parts = min(_GPU_PARTS, unit_tiles)
+    parts = min(_GPU_PARTS, ceil_div(problem.hidden, _LEAST_PLAIN_WORKGROUP))
     if info.is_cpu:  # as many as leave every core its own
         parts = min(costs.workers(info) // (problem.directions * ceil_div(problem.batch, shape["rows"])), unit_tiles)
     if schedule == STEPPED and shape["row_lanes"]:  # or as many as have loop iterations enough for a step
@@ -244,14 +251,18 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
     row_lanes = chosen["row_lanes"]
     if costs.rates(info).in_line and chosen["rows"] * chosen["units_at_once"] > _MOST_IN_LINE and options.rows is None:
         return None
-    for workgroup, in_line in _workgroups(problem, info, options, lanes):
+    block_loads = loads_per_block(problem, info, lanes)
+    for workgroup, in_line in _workgroups(problem, info, options, lanes, chosen["parts"]):
         if row_lanes and workgroup != lanes:
             return None
         tile_units = workgroup * chosen["units_at_once"]
         units = round_up(problem.hidden, tile_units)
-        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, in_line=in_line, units=units,
-                        hidden_loads=loads(problem, problem.hidden, lanes, row_lanes),
-                        **_projection(problem, info, lanes, chosen, units, tile_units, chosen["units_at_once"]))
+        of_projection = tile_units if lanes > 1 else gcd(workgroup, _PLAIN_PROJECTION_WORKGROUP) * chosen["units_at_once"]
+        hidden_loads = (row_lanes_loads(problem, problem.hidden, lanes) if row_lanes
+                        else loads(problem, problem.hidden, block_loads))
+        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, block_loads=block_loads, in_line=in_line, units=units,
+                        hidden_loads=hidden_loads,
+                        **_projection(problem, info, lanes, chosen, units, of_projection, chosen["units_at_once"]))
         tiling = _with_own_states(problem, tiling)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
@@ -264,7 +275,8 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     invocations = round_up(ceil_div(problem.hidden, chosen["parts"] * chosen["units_at_once"]), lanes)
     units = invocations * chosen["units_at_once"] * chosen["parts"]
     at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
-    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, in_line=False, units=units,
+    tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, block_loads=loads_per_block(problem, info, lanes),
+                    in_line=False, units=units,
                     hidden_loads=resident_loads(problem),
                     **_projection(problem, info, lanes, chosen, units, lanes * at_once, at_once))
     if (tiling.schedule == STEPPED or invocations > info.max_workgroup_invocations
@@ -299,7 +311,8 @@ def _projection(problem: Problem, info: DeviceInfo, lanes: int, chosen: dict[str
     else:
         rows = min(_most_rows(problem, info), pairs)
     return {"projection_rows": rows, "projection_units": units if row_lanes else tile_units,
-            "input_loads": loads(problem, problem.input_size, lanes, row_lanes)}
+            "input_loads": row_lanes_loads(problem, problem.input_size, lanes) if row_lanes
+                           else loads(problem, problem.input_size, loads_per_block(problem, info, lanes))}
 
 
 def _with_projection(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling | None:
@@ -313,7 +326,7 @@ def _with_projection(problem: Problem, info: DeviceInfo, options: Options, tilin
     return _in_chunks(problem, info, options, tiling)
 
 
-def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int) -> Iterator[tuple[int, bool]]:
+def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int, parts: int) -> Iterator[tuple[int, bool]]:
     """Invocations in a workgroup, and whether loads are in line; the preferred first, then with fewer loop iterations each."""
     most = info.max_workgroup_invocations
     if options.workgroup:
@@ -321,12 +334,19 @@ def _workgroups(problem: Problem, info: DeviceInfo, options: Options, lanes: int
             raise InvalidArgumentError("compile_operator", "options.workgroup", options.workgroup,
                                        f"a multiple of {lanes}, at most {most}")
         most = options.workgroup
-    workgroup = options.workgroup or (lanes if lanes > 1 else min(round_up(problem.hidden, 32), 128))
+    workgroup = options.workgroup or (lanes if lanes > 1 else _plain_workgroup(problem, info, parts))
     if not costs.rates(info).in_line:
         yield workgroup, False
     while workgroup <= most:
         yield workgroup, True
         workgroup *= 2
+
+
+def _plain_workgroup(problem: Problem, info: DeviceInfo, parts: int) -> int:
+    """The invocations that hold a part's units, in as few turns as can be."""
+    units = ceil_div(problem.hidden, parts)
+    turns = ceil_div(units, min(_MOST_PLAIN_WORKGROUP[info.is_cpu], info.max_workgroup_invocations))
+    return round_up(ceil_div(units, turns), _LEAST_PLAIN_WORKGROUP)
 
 
 def _largest_gates(info: DeviceInfo, options: Options) -> int:

@@ -24,6 +24,7 @@ _ARRAY_COLUMNS, _MOST_BLOCK_COLUMNS = 16, 256  # of one of the 16 arrays in shad
 _RESIDENT_COLUMNS, _RESIDENT_ARRAYS = 32, 16  # of an array in shaders/lib/resident.glsl, and how many there are
 _MOST_RESIDENT_IN_LINE = 2048  # products in line there
 _RESIDENT_SHARED_SLOTS = 2
+_GPU_BLOCK_VECS = 4  # of weights for each gate: loads under way at once, and registers that they take
 _MOST_COUNTED_ROWS = 128  # so that counting takes little
 # Of a block, where H and I are at most so many and there are fewer pairs of a step and a row
 _QUICK_BLOCK_COLUMNS, _FEW_COLUMNS, _MANY_PAIRS = 128, 512, 1000
@@ -37,7 +38,8 @@ class Tiling:
     row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl), in the loop; projection_row_lanes: in
     input_projection. resident: recurrent weights stay in private memory (shaders/lib/resident.glsl). parts: workgroups that
     share a tile's units. spins: bound on the waiting of persistent ones. own_states: each part has all of the state, and an
-    only step with one phase is one dispatch (stepped). in_line: the loads of a block stand in line, not in a loop.
+    only step with one phase is one dispatch (stepped). block_loads: loads of weights of a block; in_line: they stand in line,
+    not in a loop.
     projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a dispatch of the loop. gates_steps: of
     input_projection, whose result is `gates`. units: H rounded up to whole tiles. *_loads: loads of weights for a row of X or
     h, whole blocks of `lanes` vec4s, or of columns with row_lanes, or whole arrays where they are resident.
@@ -50,6 +52,7 @@ class Tiling:
     units_at_once: int
     parts: int
     workgroup: int
+    block_loads: int
     in_line: bool
     units: int
     input_loads: int
@@ -80,7 +83,7 @@ class Tiling:
             return replace(tiling, workgroup=self.lanes, units_at_once=1)
         if self.resident:
             return replace(tiling, workgroup=self.lanes, units_at_once=self.projection_units // self.lanes)
-        return tiling
+        return replace(tiling, workgroup=self.projection_units // self.units_at_once)
 
     @property
     def in_one_part(self) -> Tiling:
@@ -150,8 +153,9 @@ def sums_bytes(problem: Problem, tiling: Tiling) -> int:
     return columns * len(problem.cell.gates) * tiling.lanes * problem.element.real4_bytes if tiling.row_lanes else 0
 
 
-def loads_per_block(problem: Problem, lanes: int) -> int:
-    return max(1, lanes // problem.element.vecs_per_load)
+def loads_per_block(problem: Problem, info: DeviceInfo, lanes: int) -> int:
+    vecs = lanes if lanes > 1 or info.is_cpu or problem.element.pairs else _GPU_BLOCK_VECS
+    return max(1, vecs // problem.element.vecs_per_load)
 
 
 def resident_loads(problem: Problem) -> int:
@@ -159,11 +163,14 @@ def resident_loads(problem: Problem) -> int:
     return round_up(problem.hidden, _RESIDENT_COLUMNS) // problem.element.columns_per_load
 
 
-def loads(problem: Problem, columns: int, lanes: int, row_lanes: bool = False) -> int:
+def loads(problem: Problem, columns: int, block_loads: int) -> int:
     """Loads of weights for a row of so many columns."""
-    if row_lanes:
-        return blocks(problem, columns) * block_columns(problem, columns, lanes) // problem.element.columns_per_load
-    return round_up(ceil_div(columns, problem.element.columns_per_load), loads_per_block(problem, lanes))
+    return round_up(ceil_div(columns, problem.element.columns_per_load), block_loads)
+
+
+def row_lanes_loads(problem: Problem, columns: int, lanes: int) -> int:
+    """The same for the row_lanes kernels."""
+    return blocks(problem, columns) * block_columns(problem, columns, lanes) // problem.element.columns_per_load
 
 
 def blocks(problem: Problem, columns: int) -> int:
@@ -272,6 +279,5 @@ def _dot_iterations(problem: Problem, tiling: Tiling, count: int, rows: int) -> 
         weights = tiling.units_at_once * (gates + 2) + 1
         products = tiling.units_at_once * (gates * (_PAIR_DOT_ITERATIONS + 1) + 2) + 2
         return count * (2 * weights + rows * (products + _PAIR_DOT_ITERATIONS) + 7) + 1
-    per_block = loads_per_block(problem, tiling.lanes)
-    of_block = 1 if tiling.lanes == 1 or tiling.in_line else 2 + per_block
-    return count // per_block * of_block + 1
+    of_block = 1 if tiling.lanes == 1 or tiling.in_line else 2 + tiling.block_loads
+    return count // tiling.block_loads * of_block + 1

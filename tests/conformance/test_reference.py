@@ -22,6 +22,13 @@ def test_random_problem_long(device, seed):
     test_random_problem(device, seed)
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
+    """GPUs' plans on any driver: wide workgroups, which load weights in blocks."""
+    monkeypatch.setattr(vkdml.DeviceInfo, "is_cpu", False)
+    test_random_problem(device, seed)
+
+
 FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4, 8, 9, 16, 32], "units_at_once": [1, 2, 3],
           "workgroup": [8, 16, 32, 64], "chunk_steps": [1, 2, 5], "workspace_bytes": [5000, 20000],
           **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
