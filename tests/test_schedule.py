@@ -66,6 +66,7 @@ def test_plan(problem, info, options):
         assert constants["UNITS"] % plan.execute[0].constants["WORKGROUP"] == 0
         if "BATCH" in constants:
             assert constants["UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
+            assert constants["HIDDEN_LOADS"] % constants["LOADS_PER_BLOCK"] == constants["INPUT_LOADS"] % constants["LOADS_PER_BLOCK"] == 0
         if dispatch.kernel.startswith("sequence"):
             assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
             states = math.prod(dispatch.groups) if stands_alone(problem, constants) else math.prod(dispatch.groups[:2])
@@ -135,7 +136,8 @@ def iterations(problem, constants, dispatch):
     tile = 5 if unrolled else (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
         tile += constants["UNITS_AT_ONCE"] * constants["ROWS"] * 150
-    units = constants["PART_UNITS"] // constants["WORKGROUP"]
+    alone = stands_alone(problem, constants)
+    units = constants["UNITS" if alone else "PART_UNITS"] // constants["WORKGROUP"]
     unit_tiles = units // constants["UNITS_AT_ONCE"]
     meetings = 32 + 1 if constants["SPINS"] else 0
     cleared = units * (constants["ROWS"] + 1) + 1 if constants["HAS_LENGTHS"] else 0
@@ -150,17 +152,16 @@ def iterations(problem, constants, dispatch):
         arrays = constants["HIDDEN_LOADS"] * problem.element.columns_per_load // 32
         filled = constants["HIDDEN_LOADS"] * (arrays + 2) + 1
     of_step = phases * (of_phase + meetings + 1) + cleared + 1
-    begun = -(-problem.hidden // constants["WORKGROUP"]) if stands_alone(problem, constants) else units
-    states = (begun + units + 2) * (constants["ROWS"] + 1)
+    states = 2 * (units + 1) * (constants["ROWS"] + 1)
     return steps * of_step + filled + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + states
 
 
 def stands_alone(problem, constants):
-    """Whether a part runs the only step, of one phase, with a state of its own."""
+    """Whether a part runs the only step with a state of its own."""
     if constants["OWN_STATES"]:
         assert constants["PARTS"] > 1
         assert not constants["SPINS"]
-        assert problem.steps * constants["PHASES"] == 1
+        assert problem.steps == 1
     return bool(constants["OWN_STATES"])
 
 
@@ -197,6 +198,20 @@ def test_a_gpu_gets_no_shuffles_and_shared_state():
     execute = schedule.plan(from_desc(gru_desc(10, 4, 64, 128)), info, vkdml.Options(schedule="sequence", fused=False)).execute
     assert [dispatch.kernel for dispatch in execute] == ["input_projection", "sequence_gru"]
     assert execute[1].constants["SHARED_STATE"] == 1
+
+
+def test_a_gpu_gets_wide_workgroups_and_loads_in_blocks():
+    info = replace(SMALLEST, type="discrete", max_workgroup_invocations=1024)
+    options = [vkdml.Options(schedule=name, fused=False) for name in ("sequence", "stepped")]
+    plans = [schedule.plan(from_desc(gru_desc(10, 1, 64, 512)), info, forced).execute for forced in options]
+    assert [[dispatch.constants["WORKGROUP"] for dispatch in plan[-2:]] for plan in plans] == [[64, 512], [32, 32]]
+    assert all(dispatch.constants["LOADS_PER_BLOCK"] == 4 for plan in plans for dispatch in plan)
+
+
+def test_one_step_of_two_phases_in_parts_is_one_dispatch():
+    problem = from_desc(gru_desc(1, 4, 64, 128))
+    [dispatch] = schedule.plan(problem, CPU, vkdml.Options(schedule="stepped", fused=True)).execute
+    assert stands_alone(problem, dispatch.constants)
 
 
 def test_one_step_in_parts_is_one_dispatch():

@@ -19,6 +19,7 @@ from .tiling import (
     blocks,
     counts_pairs,
     hidden_columns,
+    other_tiles,
     projection_tiles,
     resident_in_line,
 )
@@ -58,7 +59,7 @@ _RATES = {
     "llvmpipe": Rates(load=25e-9, product=1.2e-9, gate_math=200e-9, meeting=1.5e-6, submission=60e-6, second_worker=60e-6,
                       row_product=0.3e-9, resident_product=0.3e-9, resident_compiling=0.3e-6),
     "SwiftShader driver": Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, meeting=2e-6,
-                                submission=60e-6, second_worker=10e-6, compiling=20e-6, waiting=1.05, in_line=True),
+                                submission=60e-6, compiling=20e-6, waiting=1.05, in_line=True),
 }
 # From a major version of Mesa on: newer ones compile loads otherwise. Measured with 25.0 and 26.2
 _RATES_OF_NEWER_MESA = {
@@ -123,20 +124,21 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         waiting = _RESIDENT_WAITING if tiling.resident else rate.waiting
         seconds = waiting * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
-        seconds += problem.loop.phases * (rate.submission + rate.second_worker)
+        if other_tiles(problem, tiling):  # done twice for nothing where the parts do not run side by side
+            seconds *= rate.waiting
+        seconds += (1 if tiling.own_states else problem.loop.phases) * (rate.submission + rate.second_worker)
     return seconds
 
 
 def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of a part's subgroup in a time step."""
     rate = rates(info)
-    of_tile = _dot_seconds(problem, info, tiling, tiling.hidden_loads, tiling.rows)
-    of_tile += tiling.rows * tiling.units_at_once * rate.gate_math
-    if tiling.fused:
-        of_tile += _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.rows)
-    else:
-        of_tile += tiling.rows * tiling.units_at_once * rate.load  # of `gates`
-    return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
+    at_once = tiling.rows * tiling.units_at_once
+    loads = tiling.hidden_loads + tiling.input_loads * tiling.fused
+    of_tile = _dot_seconds(problem, info, tiling, loads, tiling.rows) + at_once * rate.gate_math
+    of_gates = 0 if tiling.fused else at_once * rate.load
+    others = other_tiles(problem, tiling) * (of_tile / len(problem.cell.gates) + of_gates)
+    return tiling.part_tiles * (of_tile + of_gates) + others
 
 
 def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:

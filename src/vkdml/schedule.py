@@ -65,8 +65,8 @@ _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over mor
 # Where the parts of a persistent tile were seen to run side by side. Elsewhere the schedule has to be asked for.
 _RUNS_SIDE_BY_SIDE = {"llvmpipe", "SwiftShader driver"}
 _GPU_PARTS = 16
-# Invocations of a workgroup in the plain kernels, by whether the device is a CPU: as many as have the loads under way that a
-# GPU's core can take, and a multiple of what is the least; and those of input_projection, which has workgroups enough
+# Invocations of a workgroup in the plain kernels: at most, by whether the device is a CPU (a GPU's core takes the loads of some
+# 500 at a time); at least, and a multiple of it; and in input_projection, which has workgroups enough
 _MOST_PLAIN_WORKGROUP = {True: 128, False: 512}
 _LEAST_PLAIN_WORKGROUP, _PLAIN_PROJECTION_WORKGROUP = 32, 64
 _MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a submission, which takes some of the host's memory
@@ -263,7 +263,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, block_loads=block_loads, in_line=in_line, units=units,
                         hidden_loads=hidden_loads,
                         **_projection(problem, info, lanes, chosen, units, of_projection, chosen["units_at_once"]))
-        tiling = _with_own_states(problem, tiling)
+        tiling = _with_own_states(problem, info, tiling)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
         return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
@@ -286,11 +286,14 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
 
 
-def _with_own_states(problem: Problem, tiling: Tiling) -> Tiling:
-    """With all of the state in each part, where they need nothing else of each other, and it is small."""
+def _with_own_states(problem: Problem, info: DeviceInfo, tiling: Tiling) -> Tiling:
+    """With all of the state in each part, where that is all they need of each other, or is faster, and it is small."""
     own = replace(tiling, own_states=True)
-    is_only_phase = tiling.schedule == STEPPED and problem.steps * problem.loop.phases == 1
-    return own if is_only_phase and own.internal(problem)[STATE] <= _MOST_STATES_BYTES else tiling
+    is_only_step = tiling.schedule == STEPPED and problem.steps == 1
+    has_kernel = problem.loop.phases == 1 or not (tiling.row_lanes or problem.element.pairs)
+    if not (is_only_step and has_kernel and own.internal(problem)[STATE] <= _MOST_STATES_BYTES):
+        return tiling
+    return min(own, tiling, key=lambda one: costs.step_seconds(problem, info, one))
 
 
 def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling:
