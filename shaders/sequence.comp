@@ -1,7 +1,7 @@
 // All time steps of a chunk in one dispatch. A workgroup owns one direction and ROWS batch rows from the first step to the
 // last, so nothing passes between workgroups and no barrier between dispatches is needed. Or PARTS workgroups own the tile,
 // each some of its units; then they meet at a barrier of their own, or a dispatch is one phase of one step. Of an only step
-// they need nothing of each other: it is one dispatch, in which each has a state of its own.
+// with one phase they need nothing of each other: it is one dispatch, in which each has a state of its own.
 // With FUSED it also computes the input's part of the gates (lib/dot_input.glsl) instead of reading it from
 // input_projection's result: one dispatch less where there are few steps to share the loads of W.
 // Workgroups: x over tiles of ROWS rows, y over directions, z over parts.
@@ -26,7 +26,7 @@ layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 layout(constant_id = 65) const uint PARTS = 1;       // workgroups that share the units of a tile
 layout(constant_id = 67) const uint SPINS = 0;       // bound on waiting for the other parts (lib/grid.glsl); 0: stepped
 const bool STEPPED = PARTS > 1 && SPINS == 0;        // one dispatch for each phase of each step
-layout(constant_id = 68) const uint OWN_STATES = 0;  // stepped, of an only step: each part has all of the state
+layout(constant_id = 68) const uint OWN_STATES = 0;  // stepped, of an only step with one phase: each part has all of the state
 
 uint direction;
 uint first_unit, end_unit;  // of this part
@@ -195,10 +195,10 @@ void main()
         drop_finished_rows(step);
 #if defined(PAIRS) || defined(ROW_LANES)  // whose code is long; in line once
         for (uint phase = 0; phase < PHASES; ++phase)
-            ONCE_IF(!stepped || chunk.phase == phase) run_phase(phase, step);
+            ONCE_IF(!STEPPED || chunk.phase == phase) run_phase(phase, step);
 #else
-        if (!stepped || chunk.phase == 0) run_phase(0, step);
-        if (PHASES == 2 && (!stepped || chunk.phase == 1)) run_phase(1, step);
+        if (!STEPPED || chunk.phase == 0) run_phase(0, step);
+        if (PHASES == 2 && (!STEPPED || chunk.phase == 1)) run_phase(1, step);
 #endif
     }
     if (stepped && (starts || chunk.phase + 1 < PHASES)) return;

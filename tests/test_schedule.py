@@ -136,8 +136,7 @@ def iterations(problem, constants, dispatch):
     tile = 5 if unrolled else (constants["ROWS"] + 1) * constants["UNITS_AT_ONCE"] + 5
     if problem.element.pairs:  # LSTM's five activations have up to 30 iterations each
         tile += constants["UNITS_AT_ONCE"] * constants["ROWS"] * 150
-    alone = stands_alone(problem, constants)
-    units = constants["UNITS" if alone else "PART_UNITS"] // constants["WORKGROUP"]
+    units = constants["PART_UNITS"] // constants["WORKGROUP"]
     unit_tiles = units // constants["UNITS_AT_ONCE"]
     meetings = 32 + 1 if constants["SPINS"] else 0
     cleared = units * (constants["ROWS"] + 1) + 1 if constants["HAS_LENGTHS"] else 0
@@ -152,16 +151,17 @@ def iterations(problem, constants, dispatch):
         arrays = constants["HIDDEN_LOADS"] * problem.element.columns_per_load // 32
         filled = constants["HIDDEN_LOADS"] * (arrays + 2) + 1
     of_step = phases * (of_phase + meetings + 1) + cleared + 1
-    states = 2 * (units + 1) * (constants["ROWS"] + 1)
+    begun = -(-problem.hidden // constants["WORKGROUP"]) if stands_alone(problem, constants) else units
+    states = (begun + units + 2) * (constants["ROWS"] + 1)
     return steps * of_step + filled + constants["SPINS"] + (constants["ROWS"] + 1) ** 2 + states
 
 
 def stands_alone(problem, constants):
-    """Whether a part runs the only step with a state of its own."""
+    """Whether a part runs the only step, of one phase, with a state of its own."""
     if constants["OWN_STATES"]:
         assert constants["PARTS"] > 1
         assert not constants["SPINS"]
-        assert problem.steps == 1
+        assert problem.steps * constants["PHASES"] == 1
     return bool(constants["OWN_STATES"])
 
 
@@ -206,12 +206,6 @@ def test_a_gpu_gets_wide_workgroups_and_loads_in_blocks():
     plans = [schedule.plan(from_desc(gru_desc(10, 1, 64, 512)), info, forced).execute for forced in options]
     assert [[dispatch.constants["WORKGROUP"] for dispatch in plan[-2:]] for plan in plans] == [[64, 512], [32, 32]]
     assert all(dispatch.constants["LOADS_PER_BLOCK"] == 4 for plan in plans for dispatch in plan)
-
-
-def test_one_step_of_two_phases_in_parts_is_one_dispatch():
-    problem = from_desc(gru_desc(1, 4, 64, 128))
-    [dispatch] = schedule.plan(problem, CPU, vkdml.Options(schedule="stepped", fused=True)).execute
-    assert stands_alone(problem, dispatch.constants)
 
 
 def test_one_step_in_parts_is_one_dispatch():

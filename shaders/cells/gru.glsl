@@ -4,7 +4,6 @@
 //   h' = (1 - z) * n + z * h
 // x_* are the input's parts with their biases. Without linear_before_reset the candidate needs r of all units first: a
 // step has two phases, the second of which multiplies R_h with r * h.
-const uint RESET_GATE = 1;    // which the second phase needs of all units
 const uint RESET_H_SLOT = 1;  // with two phases, where h has one slot
 const uint Z_SLOT = OWN_SLOT;
 

@@ -36,27 +36,27 @@ void multiply_hidden(inout real4 acc[TILE], uint first_gate, uint end_gate, uint
 }
 #endif
 
-// The input's part of those gates for the units of a tile, by the same dot product
-void multiply_input(out real4 x[TILE], uint first_gate, uint end_gate, uint step, uint unit)
+// The input's part of the gates (at least of the phase's) for the units of a tile, by the same dot product
+void multiply_input(out real4 x[TILE], uint phase, uint step, uint unit)
 {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) x_start[r] = x_start_of(direction, step, length_of(r), row_of(r));
     set_input_bias(x, direction, unit);
-    dot_input(x, direction, first_gate, end_gate, unit);
+    dot_input(x, direction, first_gate(phase), end_gate(phase), unit);
 }
 
-// The phase's gates from first_gate on, of whole tiles of units
-void run_units(uint phase, uint step, uint first_gate, uint from, uint to)
+void run_phase(uint phase, uint step)
 {
-    for (uint first = from; first < to; first += WORKGROUP * UNITS_AT_ONCE) {
+    source = source_slot(phase, h_slot(step));
+    for (uint first = first_unit; first < end_unit; first += WORKGROUP * UNITS_AT_ONCE) {
         uint unit = first + gl_LocalInvocationID.x;
         real4 x[TILE];
-        if (FUSED != 0) multiply_input(x, first_gate, end_gate(phase), step, unit);
+        if (FUSED != 0) multiply_input(x, phase, step, unit);
         real4 recurrent[TILE];
         [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) {
             real4 bias = hidden_extra(0, unit + u * WORKGROUP);
             [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[u * ROWS + r] = bias;
         }
-        multiply_hidden(recurrent, first_gate, end_gate(phase), unit);
+        multiply_hidden(recurrent, first_gate(phase), end_gate(phase), unit);
         ROW_LOOP for (uint u = 0; u < UNITS_AT_ONCE; ++u)
             ROW_LOOP for (uint r = 0; r < ACTIVE_ROWS; ++r) {
                 uint i = u * ROWS + r;
@@ -68,16 +68,5 @@ void run_units(uint phase, uint step, uint first_gate, uint from, uint to)
                 }
             }
     }
-}
-
-void run_phase(uint phase, uint step)
-{
-    source = source_slot(phase, h_slot(step));
-    run_units(phase, step, first_gate(phase), first_unit, end_unit);
-#ifdef CELL_GRU
-    if (OWN_STATES != 0 && phase + 1 < PHASES)  // no other part's reset gates are seen here
-        ROW_LOOP for (uint after = 0; after < 2; ++after)
-            run_units(phase, step, RESET_GATE, after * end_unit, after == 0 ? min(first_unit, HIDDEN) : HIDDEN);
-#endif
     phase_barrier();
 }

@@ -19,7 +19,6 @@ from .tiling import (
     blocks,
     counts_pairs,
     hidden_columns,
-    other_tiles,
     projection_tiles,
     resident_in_line,
 )
@@ -124,21 +123,20 @@ def step_seconds(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
         waiting = _RESIDENT_WAITING if tiling.resident else rate.waiting
         seconds = waiting * seconds + problem.loop.phases * rate.meeting
     if tiling.schedule == STEPPED:
-        if other_tiles(problem, tiling):  # done twice for nothing where the parts do not run side by side
-            seconds *= rate.waiting
-        seconds += (1 if tiling.own_states else problem.loop.phases) * (rate.submission + rate.second_worker)
+        seconds += problem.loop.phases * (rate.submission + rate.second_worker)
     return seconds
 
 
 def _part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:
     """Of a part's subgroup in a time step."""
     rate = rates(info)
-    at_once = tiling.rows * tiling.units_at_once
-    loads = tiling.hidden_loads + tiling.input_loads * tiling.fused
-    of_tile = _dot_seconds(problem, info, tiling, loads, tiling.rows) + at_once * rate.gate_math
-    of_gates = 0 if tiling.fused else at_once * rate.load
-    others = other_tiles(problem, tiling) * (of_tile / len(problem.cell.gates) + of_gates)
-    return tiling.part_tiles * (of_tile + of_gates) + others
+    of_tile = _dot_seconds(problem, info, tiling, tiling.hidden_loads, tiling.rows)
+    of_tile += tiling.rows * tiling.units_at_once * rate.gate_math
+    if tiling.fused:
+        of_tile += _dot_seconds(problem, info, tiling, tiling.input_loads, tiling.rows)
+    else:
+        of_tile += tiling.rows * tiling.units_at_once * rate.load  # of `gates`
+    return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_tile
 
 
 def _resident_part(problem: Problem, info: DeviceInfo, tiling: Tiling) -> float:

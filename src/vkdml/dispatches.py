@@ -49,14 +49,14 @@ def pack(problem: Problem, info: DeviceInfo, tiling: Tiling, field: str, packed:
 def time_loop(problem: Problem, tiling: Tiling) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order."""
     step = _sequence(problem, tiling)
-    in_phases = tiling.schedule == STEPPED and not tiling.own_states
-    dispatches = [step(0, 0, 0, 0)] if in_phases else []  # the state before the first step
+    has_begin = tiling.schedule == STEPPED and not tiling.own_states
+    dispatches = [step(0, 0, 0, 0)] if has_begin else []  # the state before the first step
     gates_steps = problem.steps if tiling.fused else tiling.gates_steps
     for first, last in _chunks(0, problem.steps, gates_steps):
         if not tiling.fused:
             dispatches.append(_projection(problem, tiling, first, last))
         dispatches += [step(*chunk, phase, first) for chunk in _chunks(first, last, tiling.chunk_steps)
-                       for phase in range(problem.loop.phases if in_phases else 1)]
+                       for phase in range(problem.loop.phases if tiling.schedule == STEPPED else 1)]
     return tuple(dispatches)
 
 

@@ -263,7 +263,7 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
         tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, block_loads=block_loads, in_line=in_line, units=units,
                         hidden_loads=hidden_loads,
                         **_projection(problem, info, lanes, chosen, units, of_projection, chosen["units_at_once"]))
-        tiling = _with_own_states(problem, info, tiling)
+        tiling = _with_own_states(problem, tiling)
         if _steps_by_iterations(problem, info, tiling) < 1:
             continue
         return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
@@ -286,14 +286,11 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     return _with_projection(problem, info, options, _with_shared_state(problem, info, options, tiling))
 
 
-def _with_own_states(problem: Problem, info: DeviceInfo, tiling: Tiling) -> Tiling:
-    """With all of the state in each part, where that is all they need of each other, or is faster, and it is small."""
+def _with_own_states(problem: Problem, tiling: Tiling) -> Tiling:
+    """With all of the state in each part, where they need nothing else of each other, and it is small."""
     own = replace(tiling, own_states=True)
-    is_only_step = tiling.schedule == STEPPED and problem.steps == 1
-    has_kernel = problem.loop.phases == 1 or not (tiling.row_lanes or problem.element.pairs)
-    if not (is_only_step and has_kernel and own.internal(problem)[STATE] <= _MOST_STATES_BYTES):
-        return tiling
-    return min(own, tiling, key=lambda one: costs.step_seconds(problem, info, one))
+    is_only_phase = tiling.schedule == STEPPED and problem.steps * problem.loop.phases == 1
+    return own if is_only_phase and own.internal(problem)[STATE] <= _MOST_STATES_BYTES else tiling
 
 
 def _with_shared_state(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling:

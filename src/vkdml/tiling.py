@@ -38,11 +38,11 @@ class Tiling:
     row_lanes: a subgroup's invocations hold rows, not units (shaders/lib/row_lanes.glsl), in the loop; projection_row_lanes:
     in input_projection. resident: recurrent weights stay in private memory (shaders/lib/resident.glsl). parts: workgroups
     that share a tile's units. spins: bound on the waiting of persistent ones. own_states: each part has all of the state, and
-    an only step is one dispatch (stepped). block_loads: loads of weights for a gate that belong together; in_line: they stand
-    in line on a CPU too, not in a loop. projection_*: of a workgroup of input_projection. chunk_steps: most time steps of a
-    dispatch of the loop. gates_steps: of input_projection, whose result is `gates`. units: H rounded up to whole tiles.
-    *_loads: loads of weights for a row of X or h, whole blocks of block_loads, or of columns with row_lanes, or whole arrays
-    where they are resident.
+    an only step with one phase is one dispatch (stepped). block_loads: loads of weights for a gate that belong together;
+    in_line: they stand in line on a CPU too, not in a loop. projection_*: of a workgroup of input_projection. chunk_steps:
+    most time steps of a dispatch of the loop. gates_steps: of input_projection, whose result is `gates`. units: H rounded up
+    to whole tiles. *_loads: loads of weights for a row of X or h, whole blocks of block_loads, or of columns with row_lanes,
+    or whole arrays where they are resident.
     """
 
     schedule: str
@@ -73,10 +73,6 @@ class Tiling:
         """Units of a part, whole tiles."""
         tile = self.workgroup * self.units_at_once
         return ceil_div(self.units // tile, self.parts) * tile
-
-    @property
-    def part_tiles(self) -> int:
-        return self.part_units // (self.workgroup * self.units_at_once)
 
     @property
     def of_projection(self) -> Tiling:
@@ -144,12 +140,6 @@ def shared_bytes(problem: Problem, tiling: Tiling) -> int:
 
 def _slot_bytes(problem: Problem, rows: int, hidden_loads: int) -> int:
     return rows * hidden_loads * problem.element.vecs_per_load * problem.element.real4_bytes
-
-
-def other_tiles(problem: Problem, tiling: Tiling) -> int:
-    """Tiles of the other parts' units, whose reset gates a part computes for itself where nobody hands them to it."""
-    is_alone = tiling.own_states and problem.loop.phases == 2
-    return tiling.units // (tiling.workgroup * tiling.units_at_once) - tiling.part_tiles if is_alone else 0
 
 
 def hidden_columns(problem: Problem, tiling: Tiling) -> int:
@@ -260,7 +250,7 @@ def _phase_iterations(problem: Problem, tiling: Tiling) -> int:
     of_units = _dot_iterations(problem, tiling, tiling.hidden_loads, tiling.rows) + of_tile + 6
     if tiling.fused:
         of_units += _dot_iterations(problem, tiling, tiling.input_loads, tiling.rows)
-    return (tiling.part_tiles + other_tiles(problem, tiling)) * of_units
+    return tiling.part_units // (tiling.workgroup * tiling.units_at_once) * of_units
 
 
 def _row_lanes_iterations(problem: Problem, tiling: Tiling, columns: int, units: int) -> int:
