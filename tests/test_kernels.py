@@ -3,13 +3,18 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support import CELLS, SCHEDULES, make_desc
+from tests.test_schedule import CPU
 from tools import compile_shaders
 from vkdml import kernels
+from vkdml.problem import from_desc
+from vkdml.schedule import plan as make_plan
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = Path(kernels.__file__).parent / "spirv"
@@ -75,6 +80,39 @@ def test_specialize_leaves_nothing_to_the_driver(name):
         assert found[named["TILE"]] == tile
     if "STEPPED" in named:
         assert found[named["STEPPED"]] == (constants["PARTS"] > 1 and constants["SPINS"] == 0)
+
+
+@pytest.mark.parametrize("name", compile_shaders.KERNELS)
+def test_specialize_leaves_no_choice_by_a_constant(name):
+    """But where the way not taken is a block that is reached by others too, and has a value by which."""
+    kernel = kernels.load(name)
+    words = np.frombuffer(kernel.specialize({key: 16 if key == "BLOCK_COLUMNS" else 1 for key in kernel.constant_ids}), "<u4")
+    known, choices, with_phi, label, at = {}, [], set(), None, 5
+    while at < len(words):
+        opcode, operands = words[at] & 0xFFFF, words[at + 1:at + (words[at] >> 16)]
+        if opcode in (41, 42):  # true, false
+            known[operands[1]] = opcode == 41
+        if opcode == 248:  # OpLabel
+            label = operands[0]
+        if opcode == 245:  # OpPhi
+            with_phi.add(label)
+        if opcode == 250:  # OpBranchConditional
+            choices.append(operands[:3])
+        at += words[at] >> 16
+    assert choices
+    assert all((if_false if known[condition] else if_true) in with_phi for condition, if_true, if_false in choices if condition in known)
+
+
+@pytest.mark.skipif(shutil.which("spirv-val") is None, reason="needs spirv-val (on Debian: spirv-tools)")
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_specialized_kernels_are_valid(cell, schedule, tmp_path):
+    info = replace(CPU, max_storage_buffers=16)
+    plan = make_plan(from_desc(make_desc(cell, 20, 4, 20, 33)), info, replace(SCHEDULES[schedule], workgroup=None))
+    for place, dispatch in enumerate(plan.initialize + plan.execute[:3] + plan.fallback[:3]):
+        path = tmp_path / f"{place}.spv"
+        path.write_bytes(kernels.load(dispatch.kernel).specialize(dispatch.constants))
+        subprocess.run(["spirv-val", "--target-env", "vulkan1.1", path], check=True)
 
 
 def test_specialize_needs_every_name():

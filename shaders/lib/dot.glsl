@@ -47,24 +47,26 @@ void DOT_NAME(inout real4 acc[TILE], uint direction, uint first_gate, uint end_g
                     EACH_UNIT EACH_GATE add_dot(acc[u * ROWS + row], gate, v, w[(turn * UNITS_AT_ONCE + u) * GATES + gate]);
                 }
             }
-            continue;
-        }
-        vec4 own[DOT_ROWS];
-        EACH_ROW own[row] = DOT_VECTOR(row, block * VECS_PER_LOAD + LANE);
+        } else {
+            vec4 own[DOT_ROWS];
+            EACH_ROW own[row] = DOT_VECTOR(row, block * VECS_PER_LOAD + LANE);
+#else
+        {
 #endif
-        uint load = 0;
-        LOAD_LOOP do {
-            loaded_weights loaded[UNITS_AT_ONCE * GATES];
-            EACH_UNIT EACH_GATE loaded[u * GATES + gate] = LOAD_WEIGHTS(DOT_WEIGHTS, weights_place(start[u], block + load, gate));
-            EACH_VEC {
-                real4 w[UNITS_AT_ONCE * GATES];
-                EACH_UNIT EACH_GATE w[u * GATES + gate] = unpack_weights(loaded[u * GATES + gate], vec);
-                EACH_ROW {
-                    real4 v = VECTOR_OF_LOAD(row, vec);
-                    EACH_UNIT EACH_GATE add_dot(acc[u * ROWS + row], gate, v, w[u * GATES + gate]);
+            uint load = 0;
+            LOAD_LOOP do {
+                loaded_weights loaded[UNITS_AT_ONCE * GATES];
+                EACH_UNIT EACH_GATE loaded[u * GATES + gate] = LOAD_WEIGHTS(DOT_WEIGHTS, weights_place(start[u], block + load, gate));
+                EACH_VEC {
+                    real4 w[UNITS_AT_ONCE * GATES];
+                    EACH_UNIT EACH_GATE w[u * GATES + gate] = unpack_weights(loaded[u * GATES + gate], vec);
+                    EACH_ROW {
+                        real4 v = VECTOR_OF_LOAD(row, vec);
+                        EACH_UNIT EACH_GATE add_dot(acc[u * ROWS + row], gate, v, w[u * GATES + gate]);
+                    }
                 }
-            }
-        } while (++load < LOADS_PER_BLOCK);
+            } while (++load < LOADS_PER_BLOCK);
+        }
     }
 }
 #undef EACH_UNIT

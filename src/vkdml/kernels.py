@@ -1,7 +1,8 @@
 """The compiled shaders that ship inside the package, and their specialization.
 
 Specialization constants are made constants here, in the SPIR-V, and not by the driver: some drivers optimize a shader before
-they specialize it. SwiftShader does, and then unrolls no loop and keeps every array in memory: a quarter of the speed.
+they specialize it. SwiftShader does, and then unrolls no loop and keeps every array in memory: a quarter of the speed. And
+drivers put functions in line before they drop what is never run: so branches by constants go here too.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 
 import numpy as np
 
 _FIRST_INSTRUCTION = 5
 _OP_NAME, _OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE, _OP_CONSTANT, _OP_CONSTANT_COMPOSITE = 5, 41, 42, 43, 44
 _OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT_OP, _OP_FUNCTION, _OP_DECORATE = 50, 51, 52, 54, 71
+_OP_PHI, _OP_SELECTION_MERGE, _OP_LABEL, _OP_BRANCH, _OP_BRANCH_CONDITIONAL = 245, 247, 248, 249, 250
 _DECORATION_SPEC_ID = 1
 
 # What glslang makes of the constant expressions in shaders/: 32-bit integers and bools
@@ -77,7 +80,37 @@ class CompiledKernel:
                     opcode, operands = _OP_CONSTANT, [type_id, result, value]
                 values[result] = value
             specialized += [len(operands) + 1 << 16 | opcode, *operands]
-        return np.array(specialized, "<u4").tobytes() + words[end:].tobytes()
+        return np.array(specialized + _without_dead_branches(words[end:].tolist(), values), "<u4").tobytes()
+
+
+def _without_dead_branches(functions: list[int], values: dict[int, int]) -> list[int]:
+    """Without selections by a constant: nothing leads to the blocks of the other way then, though they stay."""
+    places = list(_instructions(functions))
+    # A block with an OpPhi needs all that lead to it
+    with_phi = {functions[at + 1] for (at, opcode), (_, following) in pairwise(places)
+                if opcode == _OP_LABEL and following == _OP_PHI}
+    kept: list[int] = []
+    start = 0
+    for (at, opcode), (branch, branching) in pairwise(places):
+        if (opcode, branching) != (_OP_SELECTION_MERGE, _OP_BRANCH_CONDITIONAL):
+            continue
+        condition, *targets = functions[branch + 1:branch + 4]
+        if condition not in values:
+            continue
+        taken, other = targets if values[condition] else reversed(targets)
+        if other not in with_phi:
+            kept += [*functions[start:at], 2 << 16 | _OP_BRANCH, taken]
+            start = branch + (functions[branch] >> 16)
+    return kept + functions[start:]
+
+
+def _instructions(words: list[int]) -> Iterator[tuple[int, int]]:
+    """Places and opcodes."""
+    at = 0
+    while at < len(words):
+        count, opcode = divmod(words[at], 2**16)
+        yield at, opcode
+        at += count
 
 
 @cache
