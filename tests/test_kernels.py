@@ -37,13 +37,19 @@ def test_shipped_equals_source(fresh):
         assert (SHIPPED / name).read_bytes() == (fresh / name).read_bytes(), f"{name} is stale; run: pip install -e ."
 
 
+def instructions(words):
+    """Opcodes and operands."""
+    at = 5
+    while at < len(words):
+        count = int(words[at]) >> 16
+        yield words[at] & 0xFFFF, words[at + 1:at + count]
+        at += count
+
+
 @pytest.mark.parametrize("name", compile_shaders.KERNELS)
 def test_capabilities(name):
     words = np.frombuffer(kernels.load(name).spirv, "<u4")
-    found, at = set(), 5
-    while at < len(words) and words[at] & 0xFFFF == 17:  # OpCapability
-        found.add(int(words[at + 1]))
-        at += int(words[at]) >> 16
+    found = {int(operands[0]) for opcode, operands in instructions(words) if opcode == 17}  # OpCapability
     assert found <= ALLOWED_CAPABILITIES["lanes" if name.endswith(("_lanes", "_rows", "_resident")) else "plain"]
     assert 1 in found
 
@@ -63,16 +69,14 @@ def test_specialize_leaves_nothing_to_the_driver(name):
     before = np.frombuffer(kernel.spirv, "<u4")
     assert (words[:5] == before[:5]).all()
     assert (words[-100:] == before[-100:]).all()
-    found, named, at = {}, {}, 5
-    while at < len(words):
-        opcode, operands = words[at] & 0xFFFF, words[at + 1:at + (words[at] >> 16)]
+    found, named = {}, {}
+    for opcode, operands in instructions(words):
         assert not 48 <= opcode <= 52  # specialization constants
         assert opcode != 71 or operands[1] != 1  # SpecId
         if opcode == 5:  # OpName
             named[operands[1:].tobytes().split(b"\0")[0].decode()] = operands[0]
         if opcode in (41, 42, 43):  # true, false, a number
             found[operands[1]] = operands[2] if opcode == 43 else opcode == 41
-        at += words[at] >> 16
     assert {key: found[named[key]] for key in constants} == constants
     if "TILE" in named:
         by_rows = name.endswith("_rows")
@@ -87,9 +91,8 @@ def test_specialize_leaves_no_choice_by_a_constant(name):
     """But where the way not taken is a block that is reached by others too, and has a value by which."""
     kernel = kernels.load(name)
     words = np.frombuffer(kernel.specialize({key: 16 if key == "BLOCK_COLUMNS" else 1 for key in kernel.constant_ids}), "<u4")
-    known, choices, with_phi, label, at = {}, [], set(), None, 5
-    while at < len(words):
-        opcode, operands = words[at] & 0xFFFF, words[at + 1:at + (words[at] >> 16)]
+    known, choices, with_phi, label = {}, [], set(), None
+    for opcode, operands in instructions(words):
         if opcode in (41, 42):  # true, false
             known[operands[1]] = opcode == 41
         if opcode == 248:  # OpLabel
@@ -98,7 +101,6 @@ def test_specialize_leaves_no_choice_by_a_constant(name):
             with_phi.add(label)
         if opcode == 250:  # OpBranchConditional
             choices.append(operands[:3])
-        at += words[at] >> 16
     assert choices
     assert all((if_false if known[condition] else if_true) in with_phi for condition, if_true, if_false in choices if condition in known)
 

@@ -7,7 +7,7 @@ drivers put functions in line before they drop what is never run: so branches by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -104,11 +104,10 @@ def _without_dead_branches(functions: list[int], values: dict[int, int]) -> list
     return kept + functions[start:]
 
 
-def _instructions(words: list[int]) -> Iterator[tuple[int, int]]:
-    """Places and opcodes."""
-    at = 0
+def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tuple[int, int]]:
+    """Places and opcodes, from a place on."""
     while at < len(words):
-        count, opcode = divmod(words[at], 2**16)
+        count, opcode = divmod(int(words[at]), 2**16)
         yield at, opcode
         at += count
 
@@ -121,13 +120,10 @@ def load(name: str) -> CompiledKernel:
 
 def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
     """What stands before the first function: each instruction's place, opcode and operands."""
-    at = _FIRST_INSTRUCTION
-    while True:
-        count, opcode = divmod(int(words[at]), 2**16)
+    for at, opcode in _instructions(words, _FIRST_INSTRUCTION):
         if opcode == _OP_FUNCTION:
             return
-        yield at, opcode, words[at + 1:at + count].tolist()
-        at += count
+        yield at, opcode, words[at + 1:at + (int(words[at]) >> 16)].tolist()
 
 
 def _constant_ids(spirv: bytes) -> dict[str, int]:

@@ -44,7 +44,6 @@ from .tiling import (
     projection_tiles,
     resident_fits,
     resident_loads,
-    row_lanes_loads,
     shared_bytes,
     step_iterations,
 )
@@ -251,17 +250,14 @@ def _tile(problem: Problem, info: DeviceInfo, options: Options, lanes: int, **ch
     row_lanes = chosen["row_lanes"]
     if costs.rates(info).in_line and chosen["rows"] * chosen["units_at_once"] > _MOST_IN_LINE and options.rows is None:
         return None
-    block_loads = loads_per_block(problem, info, lanes)
     for workgroup, in_line in _workgroups(problem, info, options, lanes, chosen["parts"]):
         if row_lanes and workgroup != lanes:
             return None
         tile_units = workgroup * chosen["units_at_once"]
         units = round_up(problem.hidden, tile_units)
         of_projection = tile_units if lanes > 1 else gcd(workgroup, _PLAIN_PROJECTION_WORKGROUP) * chosen["units_at_once"]
-        hidden_loads = (row_lanes_loads(problem, problem.hidden, lanes) if row_lanes
-                        else loads(problem, problem.hidden, block_loads))
-        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, block_loads=block_loads, in_line=in_line, units=units,
-                        hidden_loads=hidden_loads,
+        tiling = Tiling(**chosen, lanes=lanes, workgroup=workgroup, block_loads=loads_per_block(problem, info, lanes),
+                        in_line=in_line, units=units, hidden_loads=loads(problem, info, problem.hidden, lanes, row_lanes),
                         **_projection(problem, info, lanes, chosen, units, of_projection, chosen["units_at_once"]))
         tiling = _with_own_states(problem, tiling)
         if _steps_by_iterations(problem, info, tiling) < 1:
@@ -276,8 +272,7 @@ def _resident_tile(problem: Problem, info: DeviceInfo, options: Options, lanes: 
     units = invocations * chosen["units_at_once"] * chosen["parts"]
     at_once = 2 if units % (2 * lanes) == 0 else 1  # of the projection
     tiling = Tiling(**chosen, lanes=lanes, workgroup=invocations, block_loads=loads_per_block(problem, info, lanes),
-                    in_line=False, units=units,
-                    hidden_loads=resident_loads(problem),
+                    in_line=False, units=units, hidden_loads=resident_loads(problem),
                     **_projection(problem, info, lanes, chosen, units, lanes * at_once, at_once))
     if (tiling.schedule == STEPPED or invocations > info.max_workgroup_invocations
             or options.workgroup not in (None, invocations) or not resident_fits(problem, tiling)
@@ -311,8 +306,7 @@ def _projection(problem: Problem, info: DeviceInfo, lanes: int, chosen: dict[str
     else:
         rows = min(_most_rows(problem, info), pairs)
     return {"projection_rows": rows, "projection_units": units if row_lanes else tile_units,
-            "input_loads": row_lanes_loads(problem, problem.input_size, lanes) if row_lanes
-                           else loads(problem, problem.input_size, loads_per_block(problem, info, lanes))}
+            "input_loads": loads(problem, info, problem.input_size, lanes, row_lanes)}
 
 
 def _with_projection(problem: Problem, info: DeviceInfo, options: Options, tiling: Tiling) -> Tiling | None:

@@ -163,14 +163,11 @@ def resident_loads(problem: Problem) -> int:
     return round_up(problem.hidden, _RESIDENT_COLUMNS) // problem.element.columns_per_load
 
 
-def loads(problem: Problem, columns: int, block_loads: int) -> int:
+def loads(problem: Problem, info: DeviceInfo, columns: int, lanes: int, row_lanes: bool = False) -> int:
     """Loads of weights for a row of so many columns."""
-    return round_up(ceil_div(columns, problem.element.columns_per_load), block_loads)
-
-
-def row_lanes_loads(problem: Problem, columns: int, lanes: int) -> int:
-    """The same for the row_lanes kernels."""
-    return blocks(problem, columns) * block_columns(problem, columns, lanes) // problem.element.columns_per_load
+    if row_lanes:
+        return blocks(problem, columns) * block_columns(problem, columns, lanes) // problem.element.columns_per_load
+    return round_up(ceil_div(columns, problem.element.columns_per_load), loads_per_block(problem, info, lanes))
 
 
 def blocks(problem: Problem, columns: int) -> int:
