@@ -104,7 +104,7 @@ def test_wide_input(device, schedule):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", ["default", "plain", "row lanes", "resident"])
-@pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100)])
+@pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
     """More steps and units than some drivers give a shader's loops: they must be split, not cut short."""
     cell, flags = VARIANTS[variant]
