@@ -21,7 +21,7 @@ from bench.measure import Result, measure
 from bench.peers import OURS, Peer, devices, peers
 from bench.processes import Process, WorkerError
 from vkdml.errors import DriverError
-from vkdml.vulkan import DeviceInfo
+from vkdml.planning.device_info import DeviceInfo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

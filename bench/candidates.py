@@ -22,9 +22,9 @@ from bench.adapters.ours import Layer, make_desc
 from bench.cases import CASES, Case
 from bench.ceilings import timed
 from bench.runner import settle
-from vkdml import costs, schedule
-from vkdml.problem import from_desc
-from vkdml.tiling import Tiling
+from vkdml.planning import costs, schedule
+from vkdml.planning.tiling import Tiling
+from vkdml.spec.problem import from_desc
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4

@@ -17,7 +17,7 @@ from typing import Any
 import kp
 import numpy as np
 
-from vkdml.vulkan import enumerate_devices
+from vkdml.runtime.vulkan import enumerate_devices
 
 SHADERS = Path(__file__).parent / "shaders"
 FMA_ROUNDS, READ_LOADS = 8, 8  # as in the shaders

@@ -13,7 +13,7 @@ import numpy as np
 from bench.cases import Case
 from bench.processes import Process, WorkerError
 from bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
-from vkdml import reference
+from vkdml.spec import reference
 
 BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
 CHECKED_ROWS = 8  # of the batch, spread over it: the reference is slow

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import Case
-from vkdml.device import select_device
-from vkdml.vulkan import DeviceInfo, enumerate_devices
+from vkdml.planning.device_info import DeviceInfo
+from vkdml.runtime.device import select_device
+from vkdml.runtime.vulkan import enumerate_devices
 
 SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"

@@ -4,7 +4,7 @@ import numpy as np
 
 import vkdml.pydirectml as dml
 from tests.support import TOLERANCES
-from vkdml import reference
+from vkdml.spec import reference
 
 T, B, I, H = 4, 3, 2, 5
 FLOAT32, FLOAT16, UINT32 = dml.TensorDataType.FLOAT32, dml.TensorDataType.FLOAT16, dml.TensorDataType.UINT32

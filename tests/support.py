@@ -11,13 +11,13 @@ import numpy as np
 
 import vkdml
 from tests import recording
-from vkdml import cells, checks, descs, element_types, problem, reference
-from vkdml.activations import BY_DESC
-from vkdml.cells import Cell
-from vkdml.element_types import ElementType
-from vkdml.operator import CompiledOperator, Operator
-from vkdml.problem import Problem
-from vkdml.schedule import Options
+from vkdml.planning.options import Options
+from vkdml.runtime.operator import CompiledOperator, Operator
+from vkdml.spec import cells, checks, descs, element_types, problem, reference
+from vkdml.spec.activations import BY_DESC
+from vkdml.spec.cells import Cell
+from vkdml.spec.element_types import ElementType
+from vkdml.spec.problem import Problem
 
 FLOAT32, UINT32 = vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UINT32
 SIGMOID, TANH = vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()

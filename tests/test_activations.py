@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml import descs
-from vkdml.activations import _ROWS, BY_ONNX_NAME, FusedActivation, from_onnx
+from vkdml.spec import descs
+from vkdml.spec.activations import _ROWS, BY_ONNX_NAME, FusedActivation, from_onnx
 
 
 def test_every_descriptor_has_its_row():

@@ -16,8 +16,8 @@ from bench.cases import CASES, GROWTH, Case
 from bench.peers import OURS, Peer, devices, peers
 from bench.processes import Process
 from bench.runner import Runner, UnavailableError, zero_arrays
-from vkdml import schedule
-from vkdml.problem import from_desc
+from vkdml.planning import schedule
+from vkdml.spec.problem import from_desc
 
 TINY = Case("gru", 3, 2, 4, 8)
 KINDS = [TINY, Case("lstm", 3, 2, 4, 8), Case("gru", 3, 2, 4, 8, directions=2), Case("gru", 5, 3, 4, 8, ragged=True),

@@ -183,10 +183,10 @@ def test_failed_work(capsys, files, arguments, message):
 
 
 def test_a_missing_package_is_one_line(capsys, files, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("vkdml.onnx")]:
+    for name in [name for name in sys.modules if name.startswith(("vkdml.onnx", "vkdml.faces.onnx"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.delattr(vkdml, "onnx", raising=False)
+    monkeypatch.delattr(vkdml.faces, "onnx", raising=False)
     code, _, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy")
     assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: pip install 'vkdml[onnx]'\n")
 

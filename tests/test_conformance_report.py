@@ -9,7 +9,7 @@ import pytest
 from tests import recording
 from tests.support import DTYPES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
 from tools import conformance
-from vkdml import cells, descs, reference
+from vkdml.spec import cells, descs, reference
 
 DEVICE = {"index": 3, "name": "Some GPU", "type": "discrete", "driver": "somedrv", "driver_version": "1.2", "api_version": "1.3.0"}
 

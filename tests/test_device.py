@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml import vulkan
+from vkdml.runtime import vulkan
 
 
 def run(code, **environment):
@@ -57,7 +57,7 @@ def test_no_driver(call):
 def test_no_loader():
     nothing = run("import ctypes\n"
                   "def refuse(*a, **k): raise OSError('libvulkan.so.1: cannot open')\n"
-                  "import vkdml\nfrom vkdml import vulkan\nctypes.CDLL = refuse\n"
+                  "import vkdml\nctypes.CDLL = refuse\n"
                   "try: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)")
     assert nothing.stdout.startswith("no Vulkan loader (libvulkan.so.1); install one"), nothing.stderr
 

@@ -10,10 +10,10 @@ import pytest
 
 import vkdml
 from tests.support import CELLS, DTYPES, Case, assert_close, check, make_desc, random_arrays, tensor
-from vkdml import activations, descs, element_types, reference
 from vkdml.dxdispatch import Dispatched, Printed, Written, load
-from vkdml.dxdispatch.reader import parse
-from vkdml.problem import from_desc
+from vkdml.faces.dxdispatch.reader import parse
+from vkdml.spec import activations, descs, element_types, reference
+from vkdml.spec.problem import from_desc
 
 SAMPLE = Path(__file__).parent / "models" / "dml_rnn.json"
 FLOAT16 = descs.DML_TENSOR_DATA_TYPE.FLOAT16

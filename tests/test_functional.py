@@ -7,7 +7,8 @@ import pytest
 
 import vkdml
 from tests.support import ATOL, RTOL
-from vkdml import cells, functional, reference
+from vkdml.faces import functional
+from vkdml.spec import cells, reference
 
 T, B, I, H = 5, 3, 4, 6
 WORD: Any = "a"

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import vkdml
 from tests.support import CELLS, SCHEDULES, make_desc
 from tests.test_schedule import CPU
 from tools import compile_shaders
-from vkdml import kernels
-from vkdml.problem import from_desc
-from vkdml.schedule import plan as make_plan
+from vkdml.planning.schedule import plan as make_plan
+from vkdml.runtime import kernels
+from vkdml.spec.problem import from_desc
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = Path(kernels.__file__).parent / "spirv"
+SHIPPED = Path(vkdml.__file__).parent / "spirv"
 
 # Shader, GroupNonUniform, and its Shuffle and Quad: what Vulkan 1.1 has without enabling a feature
 ALLOWED_CAPABILITIES = {"plain": {1}, "lanes": {1, 61, 65, 68}}

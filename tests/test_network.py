@@ -5,9 +5,10 @@ import pytest
 
 import vkdml
 from tests.support import tensor
-from vkdml import network, reference
-from vkdml.network import Network, Step
-from vkdml.recent import Recent
+from vkdml.runtime import network
+from vkdml.runtime.network import Network, Step
+from vkdml.runtime.recent import Recent
+from vkdml.spec import reference
 
 T, B, I, H = 4, 2, 3, 5
 

@@ -7,8 +7,8 @@ from onnx import helper
 
 import vkdml
 from tests.support import ATOL, RTOL
-from vkdml import reference
 from vkdml.onnx import run_node
+from vkdml.spec import reference
 
 T, B, I, H = 4, 2, 3, 5
 rng = np.random.default_rng(0)

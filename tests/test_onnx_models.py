@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import vkdml
-from vkdml import network
-from vkdml.onnx import InferenceSession, graphs, steps
+from vkdml.faces.onnx import graphs, steps
+from vkdml.onnx import InferenceSession
+from vkdml.runtime import network
 
 T, B, I, H = 5, 2, 3, 4
 

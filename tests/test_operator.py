@@ -18,9 +18,10 @@ from tests.support import (
     run_on_device,
     tensor,
 )
-from vkdml import device as low_level
-from vkdml import reference, schedule
-from vkdml.problem import from_desc
+from vkdml.planning import schedule
+from vkdml.runtime import device as low_level
+from vkdml.spec import reference
+from vkdml.spec.problem import from_desc
 
 
 @pytest.fixture(params=["host memory", "device memory"], autouse=True)

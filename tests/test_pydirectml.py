@@ -28,7 +28,7 @@ from tests.graph_support import (
     numbers,
     refer,
 )
-from vkdml import activations, element_types, reference
+from vkdml.spec import activations, element_types, reference
 
 
 @pytest.fixture

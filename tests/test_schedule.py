@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import vkdml
 from tests.support import SCHEDULES, gru_desc
-from vkdml import costs, element_types, schedule, tiling
-from vkdml.kernels import load
-from vkdml.problem import from_desc
-from vkdml.vulkan import DeviceInfo
+from vkdml.planning import costs, schedule, tiling
+from vkdml.planning.device_info import DeviceInfo
+from vkdml.runtime.kernels import load
+from vkdml.spec import element_types
+from vkdml.spec.problem import from_desc
 
 # What Vulkan guarantees everywhere, but for the storage buffers of a stage (see docs/architecture.md)
 SMALLEST = DeviceInfo(index=0, name="smallest", type="integrated", driver="any", driver_version="", api_version="1.1.0",

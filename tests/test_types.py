@@ -7,9 +7,11 @@ from onnx import helper
 
 import vkdml
 from tests.support import DTYPES, TOLERANCES, gru_desc, tensor
-from vkdml import arguments, element_types, functional, pairs, problem, reference
+from vkdml.faces import functional
 from vkdml.onnx import prepare, run_node, supports_device
-from vkdml.recent import Recent
+from vkdml.runtime import pairs
+from vkdml.runtime.recent import Recent
+from vkdml.spec import arguments, element_types, problem, reference
 
 T, B, I, H = 5, 3, 7, 9
 NAMES = [element.name for element in element_types.ALL]

@@ -7,14 +7,14 @@ nodes (`vkdml.onnx`), PyTorch modules (`vkdml.torch`), PyDirectML scripts (`vkdm
 
 from importlib.metadata import version as _version
 
-from . import descs
-from .descs import *  # noqa: F403  (the DML_* names that it lists)
-from .device import Buffer
 from .errors import DriverError, InvalidArgumentError, MissingPackageError, OnnxRuntimeError, VkdmlError
-from .functional import gru, lstm, rnn
-from .operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
-from .schedule import Options
-from .vulkan import DeviceInfo
+from .faces.functional import gru, lstm, rnn
+from .planning.device_info import DeviceInfo
+from .planning.options import Options
+from .runtime.device import Buffer
+from .runtime.operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
+from .spec import descs
+from .spec.descs import *  # noqa: F403  (the DML_* names that it lists)
 
 __version__ = _version("vkdml")
 

@@ -21,11 +21,13 @@ import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
-from . import __version__, demo, dxdispatch, vulkan
-from .device import select_device
-from .dxdispatch.resources import read_npy
+from . import __version__, demo
 from .errors import InvalidArgumentError, VkdmlError
-from .operator import Device
+from .faces import dxdispatch
+from .faces.dxdispatch.resources import read_npy
+from .runtime import vulkan
+from .runtime.device import select_device
+from .runtime.operator import Device
 
 # Commands of a source tree, with arguments of their own, and their modules
 _ELSEWHERE = {"bench": "bench.__main__", "conformance": "tools.conformance"}
@@ -158,7 +160,7 @@ def _devices(chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from .onnx import InferenceSession
+    from .faces.onnx import InferenceSession
 
     with tqdm(total=3 if chosen.compare else 2, delay=2, disable=None, leave=False) as bar:
         started = time.perf_counter()
@@ -194,7 +196,7 @@ def _feed(chosen: argparse.Namespace, inputs: Sequence[Any]) -> dict[str, np.nda
 def _onnxruntime_alone(model: Path, feed: dict[str, np.ndarray]) -> dict[str, Any]:
     import onnxruntime
 
-    from .onnx.steps import of_onnxruntime
+    from .faces.onnx.steps import of_onnxruntime
 
     session = of_onnxruntime(onnxruntime.InferenceSession, model, None, ["CPUExecutionProvider"])
     return dict(zip((output.name for output in session.get_outputs()), of_onnxruntime(session.run, None, feed)))

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from . import reference
 from .errors import MissingPackageError
-from .functional import gru
-from .operator import Device
+from .faces.functional import gru
+from .runtime.operator import Device
+from .spec import reference
 
 WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]
 GRAPHEMES = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]

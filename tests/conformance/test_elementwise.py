@@ -8,9 +8,9 @@ import pytest
 
 import vkdml
 from tests.support import DTYPES, FLOAT32, assert_close, random_activation, random_strides, read_output, tensor
-from vkdml import activations, element_types, elementwise
-from vkdml.element_types import FLOAT64
-from vkdml.operator import Operator
+from vkdml.runtime.operator import Operator
+from vkdml.spec import activations, element_types, elementwise
+from vkdml.spec.element_types import FLOAT64
 
 WORD: Any = "x"
 RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC

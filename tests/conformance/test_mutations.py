@@ -14,8 +14,8 @@ import pytest
 
 from tests.conformance import test_onnxruntime, test_reference
 from tests.support import ATOL, CELLS, DTYPES, RTOL, check, random_case
-from vkdml import activations, reference
-from vkdml.onnx.nodes import _attributes
+from vkdml.faces.onnx.nodes import _attributes
+from vkdml.spec import activations, reference
 
 ENOUGH = 3  # problems that must catch a mistake, in each cell: one alone could be an accident of its seed
 ALL = "GRU LSTM RNN"

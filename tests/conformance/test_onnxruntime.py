@@ -6,8 +6,8 @@ import pytest
 from onnx import helper
 
 from tests.support import CELLS, assert_close
-from vkdml import element_types
 from vkdml.onnx import run_node
+from vkdml.spec import element_types
 
 # With the defaults that ONNX gives them; ONNX Runtime takes 0 for Affine's, ScaledTanh's and ThresholdedRelu's.
 ALPHA = {"Affine": 0.8, "Elu": 0.9, "HardSigmoid": 0.3, "LeakyRelu": 0.1, "ScaledTanh": 0.7, "ThresholdedRelu": 0.2}

@@ -5,9 +5,9 @@ import pytest
 
 import vkdml
 from tests.support import CELLS, SCHEDULES, Case, check, gru_desc, make_desc, options, random_arrays, random_case, run_on_device
-from vkdml import cells, descs, element_types
-from vkdml.activations import BY_DESC
-from vkdml.schedule import SCHEDULES as SCHEDULE_NAMES
+from vkdml.planning.options import SCHEDULES as SCHEDULE_NAMES
+from vkdml.spec import cells, descs, element_types
+from vkdml.spec.activations import BY_DESC
 
 
 @pytest.mark.parametrize("seed", range(450))

@@ -1,0 +1,276 @@
+"""DxDispatch's JSON models on a Vulkan device: resources, recurrent and activation operators, and commands on them.
+
+    load("dml_rnn.json").run(vkdml.Device(), progress=print)
+
+What DxDispatch would overlook is refused: members that it does not know, or that have no meaning for these operators.
+
+Sources: DxDispatch's guide (microsoft/DirectML), "Models", "Advanced Binding" and "Timing Dispatchables", and what its executor
+(Executor.cpp) does where the guide leaves something open.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InvalidArgumentError
+from ...planning.plans import round_up
+from ...runtime.operator import Device
+from .operators import OperatorDispatchable, ReadyOperator, dispatchable
+from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
+from .resources import UNKNOWN, Resource, refuse_images, resource
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """A dispatch that ran. milliseconds: of each iteration."""
+
+    name: str
+    milliseconds: list[float]
+
+    @property
+    def median(self) -> float:
+        """As DxDispatch takes it: without the first iteration, unless it is the only one; of an even number, the upper one."""
+        hot = sorted(self.milliseconds[1:] or self.milliseconds)
+        return hot[len(hot) // 2]
+
+    def __str__(self) -> str:
+        return f"Dispatch '{self.name}': {len(self.milliseconds)} iterations, {self.median:.4f} ms median (CPU)"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a resource holds: as many values as it started from, in their type. 8-bit integers are numbers in the line too,
+    where DxDispatch prints characters.
+    """
+
+    resource: str
+    values: list[float]
+
+    def __str__(self) -> str:
+        shown = (f"{value:g}" if isinstance(value, float) else str(value) for value in self.values)
+        return f"Resource '{self.resource}': {', '.join(shown)}"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A resource that is in a file now."""
+
+    resource: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"Resource '{self.resource}' written to '{self.path}'"
+
+
+Result = Dispatched | Printed | Written
+
+
+@dataclass(frozen=True)
+class _State:
+    """A model that runs: its resources' bytes, its operators, and how often a dispatch is executed."""
+
+    contents: dict[str, np.ndarray]
+    operators: dict[str, ReadyOperator]
+    iterations: int
+
+
+@dataclass(frozen=True)
+class DispatchCommand:
+    """bindings: by field, a resource and the byte in it at which the tensor begins."""
+
+    place: str
+    dispatchable: str
+    bindings: Mapping[str, tuple[str, int]]
+
+    def run(self, state: _State) -> Dispatched:
+        bound = {field: state.contents[name][offset:] for field, (name, offset) in self.bindings.items()}
+        with placed(f"{self.place}: "):
+            return Dispatched(self.dispatchable, state.operators[self.dispatchable].run(bound, state.iterations))
+
+
+@dataclass(frozen=True)
+class PrintCommand:
+    """values: what the resource started from."""
+
+    resource: str
+    values: np.ndarray
+
+    def run(self, state: _State) -> Printed:
+        content = state.contents[self.resource][:self.values.nbytes]
+        return Printed(self.resource, content.view(self.values.dtype).tolist())
+
+
+@dataclass(frozen=True)
+class WriteFileCommand:
+    """dtype and sizes: of the array in a .npy; None and () for raw data."""
+
+    place: str
+    resource: str
+    path: Path
+    dtype: np.dtype | None
+    sizes: tuple[int, ...]
+
+    def run(self, state: _State) -> Written:
+        content = state.contents[self.resource]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("wb") as file:
+                if self.dtype is None:
+                    content.tofile(file)
+                else:
+                    array = content[:math.prod(self.sizes) * self.dtype.itemsize].view(self.dtype)
+                    np.lib.format.write_array(file, array.reshape(self.sizes))
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise refusal(f"{self.place}.targetPath", error, "a file that can be written") from None
+        return Written(self.resource, str(self.path))
+
+
+Command = DispatchCommand | PrintCommand | WriteFileCommand
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, checked: everything that it refers to is there, and what it binds is large enough. Made by `load`."""
+
+    resources: Mapping[str, Resource]
+    dispatchables: Mapping[str, OperatorDispatchable]
+    commands: list[Command]
+
+    def run(self, device: Device, *, iterations: int = 1, progress: Callable[[Result], object] | None = None) -> list[Result]:
+        """Run all commands in order, from the initial values on. The str() of a result is the line that DxDispatch prints.
+
+        Args:
+            iterations: how often each dispatch is executed (DxDispatch's --dispatch_iterations).
+            progress: called with each result as soon as it is there.
+
+        Raises:
+            InvalidArgumentError: what the device cannot hold, before the first command; sequence lengths above T, and a file
+                that cannot be written, when it is their turn.
+            DriverError: the driver failed.
+        """
+        if type(iterations) is not int or iterations < 1:
+            raise InvalidArgumentError("run", "iterations", repr(iterations), "a whole number, 1 or more")
+        operators = {}
+        for name, checked in self.dispatchables.items():
+            with placed(f"dispatchables.{name}: "):
+                operators[name] = ReadyOperator(device, checked)
+        state = _State({name: resource.content() for name, resource in self.resources.items()}, operators, iterations)
+        results: list[Result] = []
+        for command in self.commands:
+            results.append(command.run(state))
+            if progress is not None:
+                progress(results[-1])
+        return results
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read and check a model, without a device. Files that it names are beside it, or else in the current directory.
+
+    Raises InvalidArgumentError naming the place in the model, such as dispatchables.rnn.desc.Direction.
+    """
+    path = Path(path)
+    try:
+        root = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise refusal(str(path), error, "a DxDispatch model in JSON") from None
+    given = members("", root, ("$schema", "resources", "dispatchables", "commands"))
+    resources = _named(partial(resource, path.parent), "resources", given.get("resources"))
+    dispatchables = _named(dispatchable, "dispatchables", given.get("dispatchables"))
+    commands = list_of(_Commands(resources, dispatchables).read)("commands", given.get("commands"))
+    return Model(resources, dispatchables, commands)
+
+
+def _named(reader: Reader, place: str, value: object) -> dict[str, Any]:
+    return {name: reader(f"{place}.{name}", member) for name, member in members(place, value).items()}
+
+
+def _one_of(place: str, value: object, names: Collection[str]) -> str:
+    name = text(place, value)
+    if name not in names:
+        raise refusal(place, show(name), "one of " + ", ".join(names))
+    return name
+
+
+class _Commands:
+    """Reads commands on resources and dispatchables."""
+
+    def __init__(self, resources: dict[str, Resource], dispatchables: dict[str, OperatorDispatchable]) -> None:
+        self._resources = resources
+        self._dispatchables = dispatchables
+        self._readers: dict[str, Callable[[str, Any], Command]] = {
+            "dispatch": self._dispatch, "print": self._print, "writeFile": self._write_file}
+
+    def read(self, place: str, value: object) -> Command:
+        given = members(place, value)
+        kind = text(f"{place}.type", given.pop("type", None))
+        for name, reader in self._readers.items():
+            if name.lower() == kind.lower():
+                return reader(place, given)
+        raise refusal(f"{place}.type", show(kind), "one of " + ", ".join(self._readers))
+
+    def _dispatch(self, place: str, value: object) -> DispatchCommand:
+        given = members(place, value, ("dispatchable", "bindings"))
+        name = _one_of(f"{place}.dispatchable", given.get("dispatchable"), self._dispatchables)
+        tensors = {field: tensor for field, tensor in self._dispatchables[name].checked.tensors.items() if tensor}
+        bound = members(f"{place}.bindings", given.get("bindings"), tensors)
+        return DispatchCommand(place, name, {
+            field: self._binding(tensor.size_in_bytes, f"{place}.bindings.{field}", bound.get(field))
+            for field, tensor in tensors.items()})
+
+    def _binding(self, needed: int, place: str, value: object) -> tuple[str, int]:
+        """A resource and the byte in it at which a tensor begins. DirectML wants that to be a multiple of 16; here any will do.
+
+        Elements are of the resource's initial type, bytes if that is UNKNOWN, unless elementSizeInBytes says otherwise.
+        elementCount says how far the binding goes.
+        """
+        if isinstance(value, list) and len(value) == 1:
+            (value,) = value
+        if not isinstance(value, str | dict):
+            raise refusal(place, show(value), "a resource's name, an object with it, or a list of one of these")
+        given = members(place, {"name": value} if isinstance(value, str) else value,
+                        ("name", "elementOffset", "elementCount", "elementSizeInBytes"))
+        name = _one_of(f"{place}.name", given.get("name"), self._resources)
+        offset, count, itemsize = (integer(f"{place}.{member}", given.get(member, 0))
+                                   for member in ("elementOffset", "elementCount", "elementSizeInBytes"))
+        itemsize = itemsize or self._resources[name].values.itemsize
+        size = max(self._resources[name].size_in_bytes - offset * itemsize, 0)
+        if count:
+            size = min(size, round_up(count * itemsize, 4))
+        if size < needed:
+            raise refusal(place, f"{size} bytes of {name}", f"{needed} bytes or more")
+        return name, offset * itemsize
+
+    def _print(self, place: str, value: object) -> PrintCommand:
+        given = members(place, value, ("resource",))
+        name = self._of_one_type(f"{place}.resource", given.get("resource"))
+        return PrintCommand(name, self._resources[name].values)
+
+    def _write_file(self, place: str, value: object) -> WriteFileCommand:
+        """All of the resource, with what is behind its initial values; in a .npy flat, unless dimensions are given."""
+        given = members(place, value, ("resource", "targetPath", "dimensions"))
+        path = Path(text(f"{place}.targetPath", given.get("targetPath"))).absolute()
+        refuse_images(f"{place}.targetPath", path)
+        if path.suffix.lower() != ".npy":
+            members(place, given, ("resource", "targetPath"))
+            return WriteFileCommand(place, _one_of(f"{place}.resource", given.get("resource"), self._resources), path, None, ())
+        name = self._of_one_type(f"{place}.resource", given.get("resource"))
+        dtype = self._resources[name].values.dtype
+        count = self._resources[name].size_in_bytes // dtype.itemsize
+        sizes = tuple(list_of(partial(integer, least=1))(f"{place}.dimensions", given.get("dimensions", [count])))
+        if math.prod(sizes) > count:
+            raise refusal(f"{place}.dimensions", show(list(sizes)), f"at most the {count} elements of {name}")
+        return WriteFileCommand(place, name, path, dtype, sizes)
+
+    def _of_one_type(self, place: str, value: object) -> str:
+        name = _one_of(place, value, self._resources)
+        if self._resources[name].data_type == UNKNOWN:
+            raise refusal(place, f"{name}, of type UNKNOWN", "a resource whose values are all of one type")
+        return name

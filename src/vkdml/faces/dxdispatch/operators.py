@@ -1,0 +1,98 @@
+"""The dispatchables of DxDispatch's models: recurrent and activation operators, checked, and ready on a device.
+
+Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...runtime.operator import CommandRecorder, Device, Dispatchable, Operator
+from ...spec import activations, cells, elementwise, problem
+from ...spec.descs import DML_EXECUTION_FLAGS
+from ...spec.elementwise import ElementwiseProblem
+from ...spec.problem import Problem
+from .reader import flags, members, operator, placed, refusal, show
+
+Checked = Problem | ElementwiseProblem
+
+
+@dataclass(frozen=True)
+class OperatorDispatchable:
+    """A checked operator, and the flags to compile it with."""
+
+    checked: Checked
+    flags: DML_EXECUTION_FLAGS
+
+
+_CHECKS: dict[type[Any], Callable[[Any], Checked]] = {
+    **dict.fromkeys(cells.BY_DESC, problem.from_desc), **dict.fromkeys(activations.BY_DESC, elementwise.from_desc)}
+
+
+def dispatchable(place: str, value: object) -> OperatorDispatchable:
+    """Raises InvalidArgumentError naming the place."""
+    at, desc = operator(place, value, ("executionFlags", "dmlCompileType"))
+    given = members(place, value)
+    if given.get("dmlCompileType", "DmlCompileOp") not in ("DmlCompileOp", "DmlCompileGraph"):
+        raise refusal(f"{place}.dmlCompileType", show(given["dmlCompileType"]), "DmlCompileOp or DmlCompileGraph")
+    execution_flags = flags(DML_EXECUTION_FLAGS)(f"{place}.executionFlags", given.get("executionFlags", "NONE"))
+    with placed(f"{at}."):
+        return OperatorDispatchable(_CHECKS[type(desc)](desc), execution_flags)
+
+
+class ReadyOperator:
+    """An operator on a device, with a buffer of its own for each tensor: a resource may be bound to any number of them."""
+
+    def __init__(self, device: Device, dispatchable: OperatorDispatchable) -> None:
+        self._device = device
+        self._checked = dispatchable.checked
+        self._compiled = device.compile_operator(Operator(self._checked), dispatchable.flags)
+        self._buffers = {field: device.create_buffer(tensor.size_in_bytes)
+                         for field, tensor in self._checked.tensors.items() if tensor}
+
+    def run(self, bound: Mapping[str, np.ndarray], iterations: int) -> list[float]:
+        """The milliseconds of each iteration. bound: by field, the bytes from the tensor's first element on.
+
+        Weights are read once, the other inputs before each iteration, and the outputs written after it, so that each finds what
+        the one before has left. Only the execution between is timed.
+        """
+        weights = [field for field in self._checked.initialized if field in bound]
+        inputs = [field for field in self._checked.inputs if field in bound and field not in weights]
+        outputs = [field for field in self._checked.outputs if field in bound]
+        self._upload(bound, weights)
+        self._record(self._device.create_operator_initializer(self._compiled), weights).execute()
+        recorder = self._record(self._compiled, [*inputs, *outputs])
+        milliseconds = []
+        for _ in range(iterations):
+            self._upload(bound, inputs)
+            started = time.perf_counter()
+            recorder.execute()
+            milliseconds.append((time.perf_counter() - started) * 1e3)
+            self._download(bound, outputs)
+        return milliseconds
+
+    def _record(self, dispatchable: Dispatchable, given: Collection[str]) -> CommandRecorder:
+        table = self._device.create_binding_table(dispatchable)
+        table.bind_inputs([self._buffers[field] if field in given else None for field in self._checked.inputs])
+        table.bind_outputs([self._buffers[field] if field in given else None for field in self._checked.outputs])
+        recorder = self._device.create_command_recorder()
+        recorder.record_dispatch(dispatchable, table)
+        return recorder
+
+    def _upload(self, bound: Mapping[str, np.ndarray], given: Iterable[str]) -> None:
+        for field in given:
+            self._buffers[field].upload(bound[field][:self._buffers[field].size_in_bytes])
+
+    def _download(self, bound: Mapping[str, np.ndarray], outputs: Iterable[str]) -> None:
+        """Element by element, so that what lies between them and behind stays as it is."""
+        dtype = np.dtype(f"u{self._checked.element.itemsize}")
+        for field in outputs:
+            tensor = self._checked.tensor(field)
+            count = tensor.size_of_elements
+            target = bound[field][:count * dtype.itemsize].view(dtype)
+            tensor.view(target)[...] = tensor.view(self._buffers[field].download((count,), dtype))

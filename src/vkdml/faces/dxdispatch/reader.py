@@ -1,0 +1,240 @@
+"""What DxDispatch's JSON models are written in: JSON with comments, numbers, and DirectML's structures and enumerations.
+
+A reader takes the place of a value in the model, for errors, and the value; it returns what the value stands for, or raises an
+InvalidArgumentError that names the place.
+
+Sources: DxDispatch's guide, "Dispatchable: DirectML Operator", and what its parser (JsonParsers.cpp) does where that leaves
+something open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from enum import IntEnum, IntFlag
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...errors import InvalidArgumentError
+from ...spec import activations, cells
+from ...spec.descs import (
+    DML_BUFFER_TENSOR_DESC,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+    DML_TENSOR_DESC,
+    DML_TENSOR_FLAGS,
+    DML_TENSOR_TYPE,
+)
+
+Reader = Callable[[str, Any], Any]
+
+_STRING = r'"(?:\\.|[^"\\])*"'
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"({_STRING}|[\[{{]\s*,)|,(?=\s*[\]}}])", re.DOTALL)
+
+
+def parse(text: str) -> Any:
+    """JSON that may hold comments and trailing commas, as DxDispatch's parser takes it. Raises ValueError.
+
+    A member that is given twice is refused, and so is text after the end: that parser would overlook both.
+    """
+    for pattern in (_COMMENT, _TRAILING_COMMA):
+        text = pattern.sub(_blank, text)
+    return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Spaces for what is no JSON, so that an error's line and column are the file's. What the group has is left."""
+    return match[1] or re.sub(r"\S", " ", match[0])
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for name, count in Counter(name for name, _ in pairs).items():
+        if count > 1:
+            raise ValueError(f"{name!r} is given {count} times")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON; write it as a string")
+
+
+def refusal(place: str, found: object, expected: str) -> InvalidArgumentError:
+    return InvalidArgumentError("model", place.lstrip("."), found, expected)
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """What an operator or a device refuses is told with its place in the model, which ends in what separates them."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        error.args = (f"model: {place}{str(error).removeprefix(f'{error.operator}: ')}",)
+        error.operator, error.field = "model", f"{place}{error.field}"
+        raise
+
+
+def show(value: object) -> str:
+    """A value as the model has it, cut where it gets long."""
+    text = "nothing" if value is None else json.dumps(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def members(place: str, value: object, known: Collection[str] | None = None) -> dict[str, Any]:
+    """An object's members without nulls, which stand for what is absent. known: the names that are allowed, any if None."""
+    if not isinstance(value, dict):
+        raise refusal(place, show(value), "an object")
+    for name in value:
+        if known is not None and name not in known:
+            raise refusal(f"{place}.{name}", "an unknown member", "one of " + ", ".join(known))
+    return {name: member for name, member in value.items() if member is not None}
+
+
+def either(place: str, given: Mapping[str, Any], *names: str) -> str | None:
+    """The one of several names that is there, or None."""
+    found = [name for name in names if name in given]
+    if len(found) > 1:
+        raise refusal(f"{place}.{found[1]}", f"it beside {found[0]}", "one of them")
+    return found[0] if found else None
+
+
+def text(place: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise refusal(place, show(value), "a string")
+    return value
+
+
+def integer(place: str, value: object, least: int = 0) -> int:
+    if type(value) is not int or value < least:
+        raise refusal(place, show(value), f"a whole number, {least} or more")
+    return value
+
+
+def boolean(place: str, value: object) -> bool:
+    if type(value) not in (bool, int) or value not in (0, 1):
+        raise refusal(place, show(value), "true or false")
+    return bool(value)
+
+
+def number(place: str, value: object, dtype: np.dtype) -> Any:
+    """A number as a scalar of the dtype, which must hold it. Floats may be "nan", "inf" or "-inf"."""
+    is_float = dtype.kind == "f"
+    if is_float and isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
+        return dtype.type(value)
+    if not isinstance(value, bool):
+        try:  # struct, because numpy would wrap or cut what an integer type cannot hold
+            scalar = np.frombuffer(struct.pack(dtype.char, value), dtype)[0]
+            if np.isfinite(scalar):
+                return scalar
+        except (OverflowError, struct.error):
+            pass
+    raise refusal(place, show(value), f"a number that {dtype} holds" + (', "nan", "inf" or "-inf"' if is_float else ""))
+
+
+def list_of(reader: Reader) -> Reader:
+    def read(place: str, value: object) -> list[Any]:
+        if not isinstance(value, list):
+            raise refusal(place, show(value), "a list")
+        return [reader(f"{place}[{i}]", item) for i, item in enumerate(value)]
+
+    return read
+
+
+def enum(kind: type[IntEnum] | type[IntFlag]) -> Reader:
+    """A value's full name or what follows the prefix, which for flags is singular: DML_TENSOR_FLAG_NONE."""
+    prefix = kind.__name__.removesuffix("S") + "_"
+
+    def read(place: str, value: object) -> Any:
+        name = value.removeprefix(prefix) if isinstance(value, str) else ""
+        if name not in kind.__members__:
+            raise refusal(place, show(value), "one of " + ", ".join(kind.__members__))
+        return kind[name]
+
+    return read
+
+
+def flags(kind: type[IntFlag]) -> Reader:
+    """One flag, or a list of them."""
+    def read(place: str, value: object) -> Any:
+        one = enum(kind)
+        return kind(sum(set(list_of(one)(place, value)))) if isinstance(value, list) else one(place, value)
+
+    return read
+
+
+data_type = enum(DML_TENSOR_DATA_TYPE)
+
+
+def tensor(place: str, value: object) -> DML_TENSOR_DESC:
+    """A DML_TENSOR_DESC, its fields in Desc or beside Type (guide: "DML_TENSOR_DESC")."""
+    type_place, kind, at, desc = _typed(place, value)
+    kind = DML_TENSOR_TYPE.BUFFER if kind is None else enum(DML_TENSOR_TYPE)(type_place, kind)
+    absent = {"Flags": DML_TENSOR_FLAGS.NONE, "GuaranteedBaseOffsetAlignment": 0}
+    return DML_TENSOR_DESC(kind, _structure(at, DML_BUFFER_TENSOR_DESC, desc, absent))
+
+
+def operator(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any]:
+    """The place of an operator's fields, which are in Desc or beside Type, and its DML_*_OPERATOR_DESC.
+
+    beside: other members that may stand there. Fields that are absent are None: what DirectML requires, its checks then miss.
+    """
+    return _operator(_OPERATORS, place, value, beside)
+
+
+def _operator(known: Mapping[str, type[Any]], place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any]:
+    type_place, kind, at, desc = _typed(place, value, beside)
+    structure = known.get(text(type_place, kind).removeprefix("DML_OPERATOR_"))
+    if structure is None:
+        raise refusal(type_place, show(kind), "one of " + ", ".join(known))
+    return at, _structure(at, structure, desc, {})
+
+
+def _activation(place: str, value: object) -> Any:
+    return _operator(_ACTIVATIONS, place, value)[1]
+
+
+def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any, str, Any]:
+    """Of a typed description the type's place, the type, the fields' place and the object with the fields."""
+    given = members(place, value)
+    type_name = either(place, given, "Type", "type") or "type"
+    desc_name = either(place, given, "Desc", "desc")
+    if desc_name is None:
+        rest = {name: member for name, member in given.items() if name not in (type_name, *beside)}
+        return f"{place}.{type_name}", given.get(type_name), place, rest
+    members(place, given, (type_name, desc_name, *beside))
+    return f"{place}.{type_name}", given.get(type_name), f"{place}.{desc_name}", given[desc_name]
+
+
+def _structure(place: str, structure: type[Any], value: object, absent: Mapping[str, Any]) -> Any:
+    """One of DirectML's structures, field by field. absent: what fields that are not there become, if not None."""
+    kinds = {field.name: str(field.type) for field in fields(structure)}
+    given = members(place, value, kinds)
+    return structure(**{name: _FIELDS[kind](f"{place}.{name}", given[name]) if name in given else absent.get(name)
+                        for name, kind in kinds.items()})
+
+
+_ACTIVATIONS: dict[str, type[Any]] = {row.operator_type.name: desc for desc, row in activations.BY_DESC.items()}
+_OPERATORS: dict[str, type[Any]] = {cell.type.name: desc for desc, cell in cells.BY_DESC.items()} | _ACTIVATIONS
+
+# By the annotations of the structures' fields
+_FIELDS: dict[str, Reader] = {
+    "DML_TENSOR_DATA_TYPE": data_type,
+    "DML_TENSOR_FLAGS": flags(DML_TENSOR_FLAGS),
+    "DML_RECURRENT_NETWORK_DIRECTION": enum(DML_RECURRENT_NETWORK_DIRECTION),
+    "Sequence[int]": list_of(integer),
+    "Sequence[int] | None": list_of(integer),
+    "Sequence[DML_OPERATOR_DESC | ActivationDesc]": list_of(_activation),
+    "TensorDesc": tensor,
+    "TensorDesc | None": tensor,
+    "bool": boolean,
+    "float": partial(number, dtype=np.dtype(np.float32)),
+    "int": integer,
+    "int | None": integer,
+}

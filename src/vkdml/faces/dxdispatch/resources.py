@@ -1,0 +1,137 @@
+"""The resources of DxDispatch's models: a size, and the values that it starts from.
+
+Sources: DxDispatch's guide, "Resources", and its parser (JsonParsers.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ...planning.plans import round_up
+from ...spec.checks import MAX_TENSOR_BYTES
+from ...spec.descs import DML_TENSOR_DATA_TYPE
+from .reader import data_type, either, integer, list_of, members, number, refusal, show, text
+
+UNKNOWN = DML_TENSOR_DATA_TYPE.UNKNOWN
+_MEMBERS = ("type", "initialValues", "initialValuesDataType", "sizeInBytes")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A buffer. values: a flat array of the data type's dtype, or bytes if that is UNKNOWN. size_in_bytes: a multiple of 4."""
+
+    data_type: DML_TENSOR_DATA_TYPE
+    values: np.ndarray
+    size_in_bytes: int
+
+    def content(self) -> np.ndarray:
+        """Its bytes as they are at first: a new array of uint8, the values, then zeros."""
+        content = np.zeros(self.size_in_bytes, np.uint8)
+        content[:self.values.nbytes] = self.values.view(np.uint8)
+        return content
+
+
+def resource(folder: Path, place: str, value: object) -> Resource:
+    """folder: where the model is, and the files that it names. Raises InvalidArgumentError naming the place."""
+    given = members(place, value)
+    kind = data_type(f"{place}.initialValuesDataType", given.get("initialValuesDataType", "UNKNOWN"))
+    kind, values = _initial_values(folder, place, given.get("initialValues"), kind)
+    members(place, given, _MEMBERS)  # only now: what an image has beside it would hide that images are not supported
+    if given.get("type", "buffer") != "buffer":
+        raise refusal(f"{place}.type", show(given["type"]), "buffer")
+    size = integer(f"{place}.sizeInBytes", given.get("sizeInBytes", values.nbytes), values.nbytes)
+    if not values.size or size > MAX_TENSOR_BYTES:
+        raise refusal(place, f"{size} bytes", f"at least one value, and at most {MAX_TENSOR_BYTES} bytes")
+    return Resource(kind, values, round_up(size, 4))
+
+
+def refuse_images(place: str, path: Path) -> None:
+    if path.suffix.lower() in (".jpg", ".png"):
+        raise refusal(place, f"the image {path}", "a .npy or a file of raw data: images are not supported")
+
+
+def _initial_values(folder: Path, place: str, value: object, kind: DML_TENSOR_DATA_TYPE
+                    ) -> tuple[DML_TENSOR_DATA_TYPE, np.ndarray]:
+    at, type_place = f"{place}.initialValues", f"{place}.initialValuesDataType"
+    if isinstance(value, dict) and "sourcePath" in value:
+        name = members(at, value, ("sourcePath",)).get("sourcePath")
+        return _file(folder, f"{at}.sourcePath", type_place, name, kind)
+    if isinstance(value, list) and kind == UNKNOWN:
+        return kind, np.frombuffer(b"".join(list_of(_typed_number)(at, value)), np.uint8)
+    dtype = _dtype(type_place, kind)
+    if isinstance(value, list):
+        return kind, np.array(list_of(partial(number, dtype=dtype))(at, value), dtype)
+    return kind, _generated(at, value, dtype)
+
+
+def _dtype(place: str, kind: DML_TENSOR_DATA_TYPE) -> np.dtype:
+    if kind == UNKNOWN:
+        raise refusal(place, "UNKNOWN or nothing", "the type of the values")
+    return np.dtype(kind.name.lower())
+
+
+def _typed_number(place: str, value: object) -> bytes:
+    """An entry of a list of values of different types. Its name is the writer's own."""
+    given = members(place, value, ("name", "type", "value"))
+    dtype = _dtype(f"{place}.type", data_type(f"{place}.type", given.get("type")))
+    return number(f"{place}.value", given.get("value"), dtype).tobytes()
+
+
+def _constant(count: int, value: np.generic) -> np.ndarray:
+    return np.full(count, value)
+
+
+def _sequence(count: int, start: np.generic, delta: np.generic) -> np.ndarray:
+    """Summed up in its own type, as there: rounded at each step, and wrapping."""
+    steps = np.full(count, delta)
+    steps[0] = start
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.add.accumulate(steps, dtype=steps.dtype)
+
+
+# By the member that tells them apart: the numbers beside valueCount, and what makes the values of them
+_GENERATORS: dict[str, tuple[tuple[str, ...], Callable[..., np.ndarray]]] = {
+    "value": (("value",), _constant),
+    "valueStart": (("valueStart", "valueDelta"), _sequence),
+}
+
+
+def _generated(place: str, value: object, dtype: np.dtype) -> np.ndarray:
+    kind = either(place, value, *_GENERATORS) if isinstance(value, dict) else None
+    if kind is None:
+        raise refusal(place, show(value), "a list, or an object with value, valueStart or sourcePath")
+    names, generate = _GENERATORS[kind]
+    given = members(place, value, ("valueCount", *names))
+    count = integer(f"{place}.valueCount", given.get("valueCount"), 1)
+    if count * dtype.itemsize > MAX_TENSOR_BYTES:
+        raise refusal(f"{place}.valueCount", count, f"values of at most {MAX_TENSOR_BYTES} bytes")
+    return generate(count, *(number(f"{place}.{name}", given.get(name), dtype) for name in names))
+
+
+def _file(folder: Path, place: str, type_place: str, value: object, kind: DML_TENSOR_DATA_TYPE
+          ) -> tuple[DML_TENSOR_DATA_TYPE, np.ndarray]:
+    """A .npy, which tells its own type, or raw data. Beside the model, or else in the current directory."""
+    name = text(place, value)
+    path = folder / name if (folder / name).exists() else Path(name)
+    refuse_images(place, path)
+    raw_dtype = None if path.suffix.lower() == ".npy" else _dtype(type_place, kind)
+    try:
+        values = read_npy(path).reshape(-1) if raw_dtype is None else np.fromfile(path, np.uint8).view(raw_dtype)
+    except (OSError, ValueError) as error:  # ValueError: not a .npy, or bytes that are no whole values
+        raise refusal(place, f"{name} ({error})", "a file of values, beside the model or in the current directory") from None
+    found = data_type(place, values.dtype.name.upper())
+    if kind not in (UNKNOWN, found):
+        raise refusal(type_place, kind.name, f"{found.name}, the type of {name}")
+    return found, values
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """A .npy's array in this machine's byte order. Raises OSError, and ValueError for a file that is none."""
+    with path.open("rb") as file:
+        array = np.lib.format.read_array(file)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

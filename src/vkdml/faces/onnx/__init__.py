@@ -1,0 +1,23 @@
+"""ONNX on a Vulkan device: nodes, whole models, and a backend. Needs the extra `onnx`: pip install 'vkdml[onnx]'.
+
+`run_node` runs one recurrent node. `InferenceSession` has onnxruntime's calls: a model's GRU, LSTM and RNN nodes run on the
+Vulkan device, all else in onnxruntime on the CPU. `prepare`, `run_model`, `run_node` and `supports_device` make the module a
+backend as onnx.backend.base.Backend describes.
+
+Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
+"""
+
+from ...errors import MissingPackageError
+
+try:
+    import onnx as _onnx  # noqa: F401
+    import onnxruntime as _onnxruntime  # noqa: F401
+except ImportError as _error:
+    raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
+
+from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
+from .nodes import run_node
+from .session import InferenceSession, NodeArg
+
+__all__ = ["InferenceSession", "NodeArg", "PreparedModel", "VulkanBackend", "prepare", "run_model", "run_node",
+           "supports_device"]

@@ -1,0 +1,68 @@
+"""onnx.backend.base.Backend: what onnx's own tests call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from ...errors import DriverError, InvalidArgumentError
+from ...runtime.device import select_device
+from .nodes import named_device, run_node
+from .session import InferenceSession
+
+
+class PreparedModel(BackendRep):
+    """A model to run. Made by `prepare`."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
+        """Run on arrays in the order of the model's inputs that are no initializers, or by name.
+
+        Returns a named tuple of the model's outputs. Raises what `InferenceSession.run` raises.
+        """
+        names = [value.name for value in self._session.get_inputs()]
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(names):
+                raise InvalidArgumentError("run", "inputs", f"{len(inputs)} arrays", f"{len(names)}: {', '.join(names)}")
+            inputs = dict(zip(names, inputs))
+        outputs = [value.name for value in self._session.get_outputs()]
+        return namedtupledict("Outputs", outputs)(*self._session.run(None, inputs))
+
+
+class VulkanBackend(Backend):
+    """onnx.backend.base.Backend: recurrent nodes on a Vulkan device, all else in onnxruntime on the CPU."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
+        """Check a model and cut it for the device. Raises what `InferenceSession` raises."""
+        try:
+            super().prepare(model, device, **kwargs)
+        except (onnx.checker.ValidationError, TypeError) as error:
+            raise InvalidArgumentError("prepare", "model", str(error), "a valid onnx.ModelProto") from None
+        return PreparedModel(InferenceSession(model, device=named_device(device)))
+
+    @classmethod
+    def run_node(cls, node: onnx.NodeProto, inputs: Any, device: Any = "CPU", outputs_info: Any = None, **kwargs: Any
+                 ) -> tuple[Any, ...]:
+        return run_node(node, inputs, device, outputs_info, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """"CPU", by which onnx.backend's callers mean the default, or the index or a part of the name of a Vulkan device."""
+        if device.startswith("CUDA"):
+            return False
+        try:
+            select_device(None if device.startswith("CPU") else device)
+        except DriverError:
+            return False
+        return True
+
+
+prepare = VulkanBackend.prepare
+run_model = VulkanBackend.run_model
+supports_device = VulkanBackend.supports_device

@@ -1,0 +1,122 @@
+"""Questions about ONNX graphs: what a node uses, what is constant, what type a name of onnxruntime's means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
+
+from ...errors import InvalidArgumentError
+from .nodes import is_recurrent
+
+# What gives another result each time, or no tensor
+_NEVER_CONSTANT = {"Bernoulli", "Dropout", "Multinomial", "Optional", "RandomNormal", "RandomNormalLike", "RandomUniform",
+                   "RandomUniformLike", "SequenceConstruct", "SequenceEmpty", "SplitToSequence"}
+
+
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def body(node: NodeProto, attribute: str) -> GraphProto:
+    for entry in node.attribute:
+        if entry.name == attribute:
+            return entry.g
+    raise InvalidArgumentError(describe(node), attribute, "nothing", "a graph")
+
+
+def describe(node: NodeProto) -> str:
+    """A node in errors."""
+    return f"{node.op_type} node {node.name!r}"
+
+
+def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
+    """The nodes, each behind those whose values it takes. Refuses a graph with values that are nowhere."""
+    names = set(known)
+    waiting, result = list(graph.node), []
+    while waiting:
+        still = []
+        for node in waiting:
+            if uses(node) <= names:
+                result.append(node)
+                names |= made([node])
+            else:
+                still.append(node)
+        if len(still) == len(waiting):
+            raise InvalidArgumentError(describe(still[0]), "input", repr(min(uses(still[0]) - names)),
+                                       "a value that an input, an initializer or a node before it has")
+        waiting = still
+    for output in graph.output:
+        if output.name not in names:
+            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value that the graph has")
+    return result
+
+
+def holds_recurrent(node: NodeProto) -> bool:
+    """Whether a node is recurrent, or has such a node in its bodies, however deep."""
+    return is_recurrent(node) or any(holds_recurrent(inner) for graph in bodies(node) for inner in graph.node)
+
+
+def uses(node: NodeProto) -> set[str]:
+    """The names of values that a node takes, its bodies' captures with them."""
+    return {name for name in node.input if name}.union(*map(_captures, bodies(node)))
+
+
+def _captures(graph: GraphProto) -> set[str]:
+    used = {output.name for output in graph.output}.union(*map(uses, graph.node))
+    return used - made(graph.node) - {value.name for value in (*graph.input, *graph.initializer)}
+
+
+def made(nodes: Iterable[NodeProto]) -> set[str]:
+    return {name for node in nodes for name in node.output if name}
+
+
+def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tuple[list[NodeProto], list[NodeProto]]:
+    """The nodes that make constants out of constants, and all others, in their order."""
+    known = set(constants)
+    constant, other = [], []
+    for node in nodes:
+        pure = node.domain in ("", "ai.onnx") and node.op_type not in _NEVER_CONSTANT and not any(bodies(node))
+        if pure and not is_recurrent(node) and uses(node) <= known:
+            constant.append(node)
+            known |= made([node])
+        else:
+            other.append(node)
+    return constant, other
+
+
+def parse_type(text: str) -> TypeProto:
+    """onnxruntime's name of a type, such as seq(tensor(float)), as a TypeProto without a shape."""
+    outer, _, inner = text.removesuffix(")").partition("(")
+    if outer == "seq":
+        return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
+    if outer == "optional":
+        return TypeProto(optional_type=TypeProto.Optional(elem_type=parse_type(inner)))
+    if outer == "map":
+        key, _, value = inner.partition(",")
+        return TypeProto(map_type=TypeProto.Map(key_type=TensorProto.DataType.Value(key.upper()), value_type=parse_type(value)))
+    return tensor_type(TensorProto.DataType.Value(inner.upper()))
+
+
+def type_name(kind: TypeProto) -> str:
+    """What onnxruntime calls a type."""
+    if kind.HasField("sequence_type"):
+        return f"seq({type_name(kind.sequence_type.elem_type)})"
+    if kind.HasField("optional_type"):
+        return f"optional({type_name(kind.optional_type.elem_type)})"
+    if kind.HasField("map_type"):
+        return f"map({TensorProto.DataType.Name(kind.map_type.key_type).lower()},{type_name(kind.map_type.value_type)})"
+    return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
+
+
+def without_shape(kind: TypeProto) -> TypeProto:
+    return parse_type(type_name(kind))
+
+
+def tensor_type(elem_type: int) -> TypeProto:
+    """A tensor of any shape."""
+    return TypeProto(tensor_type=TypeProto.Tensor(elem_type=elem_type))

@@ -1,0 +1,178 @@
+"""Recurrent nodes: attributes and inputs checked by operator version, then the numpy functions' way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import namedtupledict
+
+from ...errors import InvalidArgumentError
+from ...planning.options import Options
+from ...runtime.operator import Device
+from ...spec import cells, element_types
+from ...spec.cells import Cell
+from .. import functional
+from ..functional import Sessions
+
+_CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
+
+# Attributes and their defaults, by the operator version that brought them in
+_FIRST = {"activations": None, "activation_alpha": None, "activation_beta": None, "clip": None, "direction": "forward",
+          "hidden_size": None, "output_sequence": 0}
+_ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
+    "GRU": {1: _FIRST, 3: {"linear_before_reset": 0}, 7: {}, 14: {"layout": 0}, 22: {}},
+    "LSTM": {1: _FIRST | {"input_forget": 0}, 7: {}, 14: {"layout": 0}, 22: {}},
+    "RNN": {1: _FIRST, 7: {}, 14: {"layout": 0}, 22: {}},
+}
+_REMOVED = {"output_sequence": 7}
+
+
+def is_recurrent(node: onnx.NodeProto) -> bool:
+    return node.op_type in _CELLS and node.domain in ("", "ai.onnx")
+
+
+class RecurrentNode:
+    """A GRU, LSTM or RNN node whose attributes are checked.
+
+    sessions: where what was compiled for it is kept.
+
+    Raises InvalidArgumentError for what is no such node, and for an attribute that the operator's version does not allow.
+    """
+
+    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: Sessions) -> None:
+        self.operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
+        if not is_recurrent(node):
+            raise InvalidArgumentError(self.operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
+        self._node = node
+        self._cell = _CELLS[node.op_type]
+        self._version = _version(self.operator, node, opset_version)
+        self._attributes = _attributes(self.operator, node, self._version)
+        self._hidden_size = self._attributes.pop("hidden_size")
+        self._attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
+        self._wanted = [bool(name) for name in _outputs(self.operator, self._cell, node)]
+        self._sessions = sessions
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None,
+            options: Options = Options()) -> list[np.ndarray]:
+        """The outputs that the node names. Arguments and errors: see `run_node`."""
+        arrays = _inputs(self.operator, self._cell, self._node, inputs)
+        _check_types(self.operator, self._cell, self._version, arrays)
+        _check_hidden_size(self.operator, self._hidden_size, arrays)
+        return self._sessions.run(self.operator, self._cell, arrays, self._attributes, self._wanted, device, options)
+
+
+def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
+             outputs_info: Any = None, *, opset_version: int | None = None, **kwargs: Any) -> tuple[np.ndarray, ...]:
+    """Run one GRU, LSTM or RNN node (onnx.backend.base.Backend.run_node).
+
+    Args:
+        node: a NodeProto of op type GRU, LSTM or RNN, of any operator version to 22.
+        inputs: arrays in the order of the node's inputs, with None for those left out or without them; or by name.
+            sequence_lens int32; all others of one type: float32, float16, float64, or, from version 22, bfloat16.
+        device: a Device, or its index or a part of its name; the default one if None, "CPU" or "CUDA" (what
+            onnx.backend's callers pass by default has no meaning here).
+        opset_version: the opset that the node is written for; by default the newest that `onnx` knows.
+
+    Returns:
+        A named tuple of the outputs that the node names, in their order and in X's type.
+
+    Raises:
+        InvalidArgumentError: an attribute or input that the operator's version does not allow.
+        DriverError: no device, or the driver failed.
+    """
+    if not isinstance(node, onnx.NodeProto):
+        raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
+    opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+    results = RecurrentNode(node, opset, functional.shared_sessions).run(inputs, named_device(device))
+    return namedtupledict("Outputs", [name for name in node.output if name])(*results)
+
+
+def named_device(device: Device | int | str | None) -> Device | int | str | None:
+    """onnx.backend's callers name a kind of device by default; that means nothing here."""
+    return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
+
+
+def _version(operator: str, node: onnx.NodeProto, opset: int) -> int:
+    """The operator version that an opset has."""
+    versions = _ATTRIBUTES[node.op_type]
+    if not isinstance(opset, int) or opset < min(versions):
+        raise InvalidArgumentError(operator, "opset_version", opset, f"a whole number from {min(versions)}")
+    return max(version for version in versions if version <= opset)
+
+
+def _attributes(operator: str, node: onnx.NodeProto, version: int) -> dict[str, Any]:
+    allowed = {name: default for v, names in _ATTRIBUTES[node.op_type].items() if v <= version
+               for name, default in names.items() if version < _REMOVED.get(name, version + 1)}
+    given = {}
+    for attribute in node.attribute:
+        if attribute.name not in allowed:
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}", f"it in operator version {version}",
+                                       "one of " + ", ".join(allowed))
+        try:
+            given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
+        except ValueError as error:  # a reference outside of a function, or text that is no UTF-8
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}", str(error), "a value") from None
+    return allowed | given
+
+
+def _plain(value: Any) -> Any:
+    """Bytes as text, and an empty list as the absent attribute it stands for."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value] or None
+    return value
+
+
+def _check_hidden_size(operator: str, hidden_size: int | None, arrays: Mapping[str, Any]) -> None:
+    found = np.shape(arrays["RecurrenceTensor"])[-1:]
+    if hidden_size is not None and found and found[0] != hidden_size:
+        raise InvalidArgumentError(operator, "hidden_size", hidden_size, f"{found[0]}, the last dimension of R")
+
+
+def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by DirectML field, for the node's inputs in ONNX's order."""
+    fields = [field for field in cell.arguments if field in cell.inputs]
+    names = list(node.input)
+    if len(names) > len(fields):
+        raise InvalidArgumentError(operator, "input", f"{len(names)} inputs", f"at most {len(fields)}")
+    given = [name for name in names if name]
+    if not isinstance(inputs, Mapping | Sequence):
+        raise InvalidArgumentError(operator, "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
+    if isinstance(inputs, Mapping):
+        missing = [name for name in given if name not in inputs]
+        if missing:
+            raise InvalidArgumentError(operator, "inputs", f"none named {missing[0]!r}", "all of " + ", ".join(given))
+        values = [inputs[name] if name else None for name in names]
+    elif len(inputs) == len(names):
+        values = [value if name else None for name, value in zip(names, inputs)]
+    elif len(inputs) == len(given):
+        rest = iter(inputs)
+        values = [next(rest) if name else None for name in names]
+    else:
+        raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
+    return dict.fromkeys(fields) | dict(zip(fields, values))
+
+
+def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:
+    """sequence_lens int32, all else of X's type, one that the operator's version has."""
+    allowed = [row.name for row in element_types.ALL if row.onnx_since <= version]
+    for field, array in arrays.items():
+        if array is None:
+            continue
+        dtype = str(getattr(array, "dtype", type(array).__name__))
+        expected = ["int32"] if field == "SequenceLengthsTensor" else allowed
+        if dtype not in expected:
+            raise InvalidArgumentError(operator, cell.arguments[field], dtype, " or ".join(expected))
+        if field == "InputTensor":
+            allowed = [dtype]
+
+
+def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:
+    names = list(node.output)
+    if not any(names) or len(names) > len(cell.outputs):
+        raise InvalidArgumentError(operator, "output", names, f"1 to {len(cell.outputs)} names, at least one not empty")
+    return names + [""] * (len(cell.outputs) - len(names))

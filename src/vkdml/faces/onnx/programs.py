@@ -1,0 +1,217 @@
+"""A graph cut into steps, and control flow with such a graph as its body.
+
+Everything is decided when a program is made: what is constant is computed once, and all nodes but the recurrent ones go into
+as few pieces as the recurrent ones between them allow. If, Loop and Scan without recurrent nodes stay in those pieces.
+
+Sources: ONNX If 1 to 25, Loop 1 to 25, Scan 9 to 25.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+
+from ...errors import InvalidArgumentError
+from . import graphs
+from .nodes import is_recurrent
+from .steps import Context, Piece, RecurrentStep, Scope, Step, Values
+
+
+class Program:
+    """A graph's steps in order. A body's program takes what it captures from the values around it."""
+
+    def __init__(self, graph: GraphProto, context: Context, outer: Scope, input_types: Mapping[str, TypeProto]) -> None:
+        if graph.sparse_initializer:
+            raise InvalidArgumentError(f"graph {graph.name!r}", "sparse_initializer", graph.sparse_initializer[0].values.name,
+                                       "none: dense initializers")
+        self._scope = outer.without({*input_types, *graphs.made(graph.node)})
+        self.inputs = list(input_types)
+        self.outputs = [output.name for output in graph.output]
+        self._scope.types.update(input_types)
+        self._scope.arrays.update({tensor.name: _read_only(numpy_helper.to_array(tensor)) for tensor in graph.initializer})
+        nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
+        self._steps = self._cut(nodes, context)
+
+    def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
+        """Compute what is constant; the nodes that are left."""
+        constant, other = graphs.split_constant(nodes, self._scope.arrays)
+        wanted = graphs.made(constant) & set(self.outputs).union(*map(graphs.uses, other))
+        if wanted:
+            values: dict[str, Any] = {}
+            Piece(constant, wanted, context, Scope(self._scope.arrays, {})).run(values)
+            self._scope.arrays.update({name: _read_only(array) for name, array in values.items()})
+        return other
+
+    def _cut(self, nodes: Sequence[NodeProto], context: Context) -> list[Step]:
+        """A node's stage is the number of recurrent steps that must come before it, one after the other."""
+        stage_of: dict[str, int] = {}
+        stages: defaultdict[int, tuple[list[NodeProto], list[NodeProto]]] = defaultdict(lambda: ([], []))  # plain, recurrent
+        users: defaultdict[str, set[int | None]] = defaultdict(set)  # of a value: stages of plain nodes, None for others
+        for node in nodes:
+            is_special = graphs.holds_recurrent(node)
+            used = graphs.uses(node)
+            stage = max((stage_of.get(name, 0) for name in used), default=0)
+            stages[stage][is_special].append(node)
+            stage_of.update(dict.fromkeys(node.output, stage + is_special))
+            for name in used:
+                users[name].add(None if is_special else stage)
+        steps: list[Step] = []
+        for stage, (plain, special) in sorted(stages.items()):
+            wanted = {name for name in graphs.made(plain) if name in self.outputs or users[name] - {stage}}
+            if wanted:
+                steps.append(Piece(plain, wanted, context, self._scope))
+            steps += [self._special(node, context) for node in special]
+        return steps
+
+    def _special(self, node: NodeProto, context: Context) -> Step:
+        if is_recurrent(node):
+            return RecurrentStep(node, context, self._scope)
+        if node.op_type not in CONTROL_FLOW:
+            raise InvalidArgumentError(graphs.describe(node), "a body with recurrent nodes", node.op_type,
+                                       "one of " + ", ".join(CONTROL_FLOW))
+        return CONTROL_FLOW[node.op_type](node, context, self._scope)
+
+    @property
+    def output_types(self) -> list[TypeProto]:
+        return [self._scope.type_of(name) for name in self.outputs]
+
+    def run(self, given: Sequence[Any], outer: Values | None = None) -> list[Any]:
+        """The outputs, for the inputs in their order."""
+        values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
+        for step in self._steps:
+            step.run(values)
+        return [values[name] for name in self.outputs]
+
+
+class IfStep:
+    """One of two bodies."""
+
+    def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
+        self._node = node
+        self._branches = {condition: Program(graphs.body(node, attribute), context, scope, {})
+                          for condition, attribute in ((True, "then_branch"), (False, "else_branch"))}
+        scope.types.update(_named(node, self._branches[True].output_types))
+
+    def run(self, values: Values) -> None:
+        condition = bool(_scalar(self._node, "cond", values[self._node.input[0]]))
+        values.update(_named(self._node, self._branches[condition].run([], values)))
+
+
+class LoopStep:
+    """A body with carried values, as often as a count and a condition say; what it makes besides is stacked."""
+
+    def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
+        self._node = node
+        body = graphs.body(node, "body")
+        types = [graphs.tensor_type(TensorProto.INT64), graphs.tensor_type(TensorProto.BOOL),
+                 *(graphs.without_shape(scope.type_of(name)) for name in node.input[2:])]
+        self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
+        self._ranks = [len(value.type.tensor_type.shape.dim) for value in body.input[:2]]  # 0, or by some exporters 1
+        self._carried = len(node.input) - 2
+        types = self._program.output_types[1:]
+        self._stacks = [_Stack(node, output, kind) for output, kind in zip(body.output[1:], types)][self._carried:]
+        scope.types.update(_named(node, types[:self._carried] + [stack.type for stack in self._stacks]))
+
+    def run(self, values: Values) -> None:
+        count, condition, *state = [values[name] if name else None for name in self._node.input]
+        most = None if count is None else _scalar(self._node, "M", count)
+        going = condition is None or bool(_scalar(self._node, "cond", condition))
+        rows: list[list[np.ndarray]] = []
+        while going and (most is None or len(rows) < most):
+            counters = [np.full((1,) * rank, value) for rank, value in zip(self._ranks, (len(rows), True))]
+            again, *outputs = self._program.run([*counters, *state], values)
+            going = bool(_scalar(self._node, "the body's condition", again))
+            state = outputs[:self._carried]
+            rows.append(outputs[self._carried:])
+        values.update(_named(self._node, [*state, *_joined(self._stacks, rows)]))
+
+
+class ScanStep:
+    """A body over the slices of its inputs, along an axis of each."""
+
+    def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
+        if context.opset_version < 9:
+            raise InvalidArgumentError(graphs.describe(node), "opset_version", context.opset_version, "9 or newer")
+        self._node = node
+        body = graphs.body(node, "body")
+        attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+        if "num_scan_inputs" not in attributes:
+            raise InvalidArgumentError(graphs.describe(node), "num_scan_inputs", "nothing", "a number")
+        scanned = attributes["num_scan_inputs"]
+        self._states = len(node.input) - scanned
+        self._axes = attributes.get("scan_input_axes") or [0] * scanned
+        self._backward = attributes.get("scan_input_directions") or [0] * scanned
+        types = [scope.type_of(name) for name in node.input]
+        types[self._states:] = [graphs.tensor_type(kind.tensor_type.elem_type) for kind in types[self._states:]]
+        self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
+        types = self._program.output_types
+        made = len(types) - self._states
+        self._stacks = [_Stack(node, output, kind, axis, backward) for output, kind, axis, backward in zip(
+            body.output[self._states:], types[self._states:], attributes.get("scan_output_axes") or [0] * made,
+            attributes.get("scan_output_directions") or [0] * made)]
+        scope.types.update(_named(node, types[:self._states] + [stack.type for stack in self._stacks]))
+
+    def run(self, values: Values) -> None:
+        given = [values[name] for name in self._node.input]
+        state = given[:self._states]
+        scanned = [np.moveaxis(array, axis, 0)[::-1 if backward else 1]
+                   for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
+        lengths = [len(array) for array in scanned]
+        if len(set(lengths)) > 1:
+            raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "one length")
+        rows: list[list[np.ndarray]] = []
+        for slices in zip(*scanned):
+            outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], values)
+            state = outputs[:self._states]
+            rows.append(outputs[self._states:])
+        values.update(_named(self._node, [*state, *_joined(self._stacks, rows)]))
+
+
+class _Stack:
+    """How an output of a body becomes one of its loop."""
+
+    def __init__(self, node: NodeProto, output: ValueInfoProto, kind: TypeProto, axis: int = 0, backward: int = 0) -> None:
+        self._node = node
+        self._declared = [dim.dim_value for dim in output.type.tensor_type.shape.dim]
+        self.type = graphs.tensor_type(kind.tensor_type.elem_type)
+        self._axis, self._backward = axis, backward
+
+    def join(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """One more dimension. Of no arrays, those that the model does not tell are 0, as in onnxruntime."""
+        if shapes := {array.shape for array in arrays}:
+            if len(shapes) > 1:
+                raise InvalidArgumentError(graphs.describe(self._node), "scan output", f"shapes {sorted(shapes)}", "one shape")
+            joined = np.stack(arrays[::-1] if self._backward else arrays)
+        else:
+            joined = np.zeros((0, *self._declared), helper.tensor_dtype_to_np_dtype(self.type.tensor_type.elem_type))
+        return np.ascontiguousarray(np.moveaxis(joined, 0, self._axis))
+
+
+def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """rows: what each iteration made."""
+    return [stack.join([row[index] for row in rows]) for index, stack in enumerate(stacks)]
+
+
+def _scalar(node: NodeProto, what: str, value: Any) -> Any:
+    array = np.asarray(value)
+    if array.size != 1:
+        raise InvalidArgumentError(graphs.describe(node), what, f"the shape {array.shape}", "a single value")
+    return array.item()
+
+
+def _named(node: NodeProto, outputs: Sequence[Any]) -> dict[str, Any]:
+    return {name: output for name, output in zip(node.output, outputs) if name}
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """So that it is known to be the same each time."""
+    array = np.array(array)
+    array.flags.writeable = False
+    return array
+
+
+CONTROL_FLOW: dict[str, Callable[[NodeProto, Context, Scope], Step]] = {"If": IfStep, "Loop": LoopStep, "Scan": ScanStep}

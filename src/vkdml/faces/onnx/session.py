@@ -1,0 +1,217 @@
+"""Whole models, with onnxruntime's calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+import onnxruntime
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, inliner
+
+from ...errors import InvalidArgumentError
+from ...planning.options import Options
+from ...runtime.operator import Device
+from .. import functional
+from . import graphs
+from .programs import Program
+from .steps import Context, Scope
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output of a model, as onnxruntime.NodeArg has it.
+
+    type: such as "tensor(float)". shape: a number, the name of a dynamic dimension or None for each dimension.
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class InferenceSession:
+    """A model whose GRU, LSTM and RNN nodes run on a Vulkan device, and all else in onnxruntime on the CPU.
+
+    Recurrent nodes may stand at the top level, in the bodies of If, Loop and Scan and in functions. The graph is cut once, at
+    load; weights that initializers, constants or computations on them give are packed once. Shapes may change from call to
+    call: what was compiled is kept for the last 8 combinations of time steps and batch rows of each node.
+
+    Args:
+        path_or_bytes: a model's file (with its external data beside it), its bytes, or a ModelProto.
+        sess_options: onnxruntime.SessionOptions for what onnxruntime runs.
+        providers, provider_options: onnxruntime's execution providers for that; the CPU if left out.
+        device: a Device, or what Device() takes.
+        options: what to force in the recurrent nodes' schedules.
+
+    Raises:
+        InvalidArgumentError: no model, or a recurrent node with wrong attributes or in an operator's body that is not If,
+            Loop or Scan; the message names the node.
+        OnnxRuntimeError: what onnxruntime cannot load; its message tells the node.
+        DriverError: no device.
+    """
+
+    def __init__(self, path_or_bytes: str | bytes | os.PathLike[str] | ModelProto,
+                 sess_options: onnxruntime.SessionOptions | None = None, providers: Sequence[Any] | None = None,
+                 provider_options: Sequence[dict[Any, Any]] | None = None, *, device: Device | int | str | None = None,
+                 options: Options = Options()) -> None:
+        model = _inferred(_inlined(_load(path_or_bytes)))
+        sess_options = sess_options or _quiet_options()
+        providers = providers or ["CPUExecutionProvider"]
+
+        def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
+            return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
+
+        self._device = functional.open_device("InferenceSession", device)
+        context = Context(model.opset_import, model.ir_version, self._device, options, open_session)
+        constants = {tensor.name for tensor in model.graph.initializer}
+        inputs = {value.name: value for value in model.graph.input if value.name not in constants}
+        self._declared = list(inputs.values())
+        self._inputs = [_node_arg(value, value.type) for value in inputs.values()]
+        self._program = Program(model.graph, context, Scope({}, {}), {name: value.type for name, value in inputs.items()})
+        self._outputs = [_node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
+
+    @property
+    def device(self) -> Device:
+        """Where the recurrent nodes run."""
+        return self._device
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs to feed: those that no initializer gives."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        return list(self._outputs)
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
+        """Run the model.
+
+        Args:
+            output_names: which outputs to return, in this order; all of them if None or empty.
+            input_feed: an array (a list for a sequence, None for an empty optional) by the name of each input.
+
+        Raises:
+            InvalidArgumentError: a missing or unknown name, or arrays that a recurrent node cannot take; the message names it.
+            OnnxRuntimeError: what onnxruntime refuses.
+            DriverError: the driver failed.
+        """
+        outputs = self._program.outputs
+        _expect_names("output_names", output_names or (), outputs)
+        fed = self._feed(input_feed)
+        results = dict(zip(outputs, self._program.run(fed)))
+        return [_own(results[name], fed) for name in output_names or outputs]
+
+    def _feed(self, input_feed: Mapping[str, Any]) -> list[Any]:
+        """The inputs in order, of the types and sizes that the model declares."""
+        if not isinstance(input_feed, Mapping):
+            raise InvalidArgumentError("run", "input_feed", type(input_feed).__name__, "a dictionary of arrays by name")
+        names = self._program.inputs
+        _expect_names("input_feed", input_feed, names)
+        missing = [name for name in names if name not in input_feed]
+        if missing:
+            raise InvalidArgumentError("run", "input_feed", f"nothing for {missing[0]!r}", "all of " + ", ".join(names))
+        return [_checked(value, input_feed[value.name]) for value in self._declared]
+
+
+def _expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise InvalidArgumentError("run", argument, repr(names), "a list of names")
+    unknown = [name for name in names if name not in allowed]
+    if unknown:
+        raise InvalidArgumentError("run", argument, repr(unknown[0]), "one of " + ", ".join(allowed))
+
+
+def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
+    if isinstance(source, ModelProto):
+        return source
+    found = f"{len(source)} bytes" if isinstance(source, bytes) else repr(source)
+    try:
+        model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(Path(source), format="protobuf")
+    except (DecodeError, OSError, TypeError, ValueError, onnx.checker.ValidationError) as error:
+        raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} ({error})", "an ONNX model") from None
+    if not model.graph.output:
+        raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} without a graph", "an ONNX model")
+    return model
+
+
+def _inlined(model: ModelProto) -> ModelProto:
+    """Functions as the nodes that they stand for. Their attributes' defaults go to the calls first: the inliner drops them."""
+    if not model.functions:
+        return model
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    defaults = {(function.domain, function.name): function.attribute_proto for function in copied.functions}
+    for nodes in (copied.graph.node, *(function.node for function in copied.functions)):
+        _give_defaults(nodes, defaults)
+    return inliner.inline_local_functions(copied, convert_version=True)
+
+
+def _give_defaults(nodes: Iterable[NodeProto], defaults: Mapping[tuple[str, str], Sequence[AttributeProto]]) -> None:
+    for node in nodes:
+        given = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(attribute for attribute in defaults.get((node.domain, node.op_type), ())
+                              if attribute.name not in given)
+        for body in graphs.bodies(node):
+            _give_defaults(body.node, defaults)
+
+
+def _inferred(model: ModelProto) -> ModelProto:
+    """A copy with the shapes that onnx finds out, also in bodies; without them where it cannot."""
+    try:
+        return onnx.shape_inference.infer_shapes(model)
+    except (onnx.shape_inference.InferenceError, ValueError):  # ValueError: above protobuf's 2 GiB
+        return model
+
+
+def _checked(declared: ValueInfoProto, value: Any) -> Any:
+    """What is fed for an input: a tensor of the declared type and sizes. onnxruntime checks what is no tensor."""
+    if not declared.type.HasField("tensor_type"):
+        return value
+    if isinstance(value, onnxruntime.OrtValue):
+        value = value.numpy()
+    array = np.asarray(value)
+    tensor = declared.type.tensor_type
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
+        raise InvalidArgumentError("run", f"input_feed: {declared.name}", array.dtype, str(dtype))
+    sizes = _sizes(declared)
+    fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
+    if tensor.HasField("shape") and not fits:
+        raise InvalidArgumentError("run", f"input_feed: {declared.name}", f"the shape {array.shape}",
+                                   str(_node_arg(declared, declared.type).shape))
+    return array
+
+
+def _own(result: Any, fed: Sequence[Any]) -> Any:
+    """A result that the caller may write to: no constant of the model, and not what was fed."""
+    is_shared = isinstance(result, np.ndarray) and (not result.flags.writeable or any(result is value for value in fed))
+    return result.copy() if is_shared else result
+
+
+def _quiet_options() -> onnxruntime.SessionOptions:
+    """Threads that spin between a model's pieces would take the cores from a CPU driver and from each other. Warnings are
+    off, because what an optimization could not do in a piece says little of the model.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
+    """The shape that is declared or inferred, and a type that may have been found out."""
+    names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
+    return NodeArg(value.name, graphs.type_name(kind),
+                   [name if size is None else size for name, size in zip(names, _sizes(value))])
+
+
+def _sizes(value: ValueInfoProto) -> list[int | None]:
+    """The dimensions, None for those that may vary."""
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+            for dim in value.type.tensor_type.shape.dim]

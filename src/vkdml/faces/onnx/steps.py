@@ -1,0 +1,128 @@
+"""Steps of a program: pieces that onnxruntime runs on the CPU, and recurrent nodes on the Vulkan device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+from ...errors import OnnxRuntimeError
+from ...planning.options import Options
+from ...runtime.operator import Device
+from ..functional import Sessions
+from . import graphs
+from .nodes import RecurrentNode
+
+_SESSIONS_KEPT = 8  # of each recurrent node: for so many combinations of T and B
+
+Values = MutableMapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all parts of a model share. open_session: from a serialized model."""
+
+    opset_imports: Sequence[onnx.OperatorSetIdProto]
+    ir_version: int
+    device: Device
+    options: Options
+    open_session: Callable[[bytes], onnxruntime.InferenceSession]
+
+    @property
+    def opset_version(self) -> int:
+        return next(entry.version for entry in self.opset_imports if entry.domain in ("", "ai.onnx"))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is known of the names that a graph can see. arrays: constants, read-only; types: of all other values."""
+
+    arrays: dict[str, np.ndarray]
+    types: dict[str, TypeProto]
+
+    def without(self, names: Collection[str]) -> Scope:
+        """For a body that gives these names to values of its own."""
+        return Scope({name: array for name, array in self.arrays.items() if name not in names},
+                     {name: kind for name, kind in self.types.items() if name not in names})
+
+    def type_of(self, name: str) -> TypeProto:
+        if name in self.arrays:
+            return graphs.tensor_type(helper.np_dtype_to_tensor_dtype(self.arrays[name].dtype))
+        return self.types[name]
+
+
+class Step(Protocol):
+    """Takes values by name, and adds what it makes to them."""
+
+    def run(self, values: Values) -> None: ...
+
+
+class Piece:
+    """Nodes that onnxruntime runs in one go. Adds its outputs' types to the scope."""
+
+    def __init__(self, nodes: Sequence[NodeProto], outputs: Iterable[str], context: Context, scope: Scope) -> None:
+        used = set().union(*map(graphs.uses, nodes)) - graphs.made(nodes)
+        self.inputs = sorted(name for name in used if name not in scope.arrays)
+        self.outputs = sorted(outputs)
+        graph = helper.make_graph(
+            nodes, "piece", [helper.make_value_info(name, scope.types[name]) for name in self.inputs],
+            [onnx.ValueInfoProto(name=name) for name in self.outputs],
+            [numpy_helper.from_array(scope.arrays[name], name) for name in sorted(used) if name in scope.arrays])
+        model = helper.make_model(graph, opset_imports=context.opset_imports, ir_version=context.ir_version)
+        session = of_onnxruntime(context.open_session, model.SerializeToString())
+        types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
+        self._bfloat16 = {name for name in self.outputs if types[name].tensor_type.elem_type == TensorProto.BFLOAT16}
+        if self._bfloat16:  # onnxruntime gives no such arrays to Python
+            for name in self._bfloat16:
+                graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
+                next(output for output in graph.output if output.name == name).name = f"{name}/float32"
+            model.graph.CopyFrom(graph)
+            session = of_onnxruntime(context.open_session, model.SerializeToString())
+        self._session = session
+        scope.types.update(types)
+
+    def run(self, values: Values) -> None:
+        names = [f"{name}/float32" if name in self._bfloat16 else name for name in self.outputs]
+        results = of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs})
+        for name, result in zip(self.outputs, results):
+            values[name] = result.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)) \
+                if name in self._bfloat16 else result
+
+
+# What onnxruntime raises has no base class of its own
+_ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
+    cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
+
+
+def of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
+    """A call of onnxruntime's, and what it raises as an OnnxRuntimeError."""
+    try:
+        return call(*arguments)
+    except _ONNXRUNTIME_ERRORS as error:
+        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
+
+
+def _feed(value: Any) -> Any:
+    if str(getattr(value, "dtype", "")) == "bfloat16":
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), TensorProto.BFLOAT16)
+    return value
+
+
+class RecurrentStep:
+    """A recurrent node, with what was compiled for it."""
+
+    def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
+        self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT, shares=True))
+        self._outputs = [name for name in node.output if name]
+        self._context = context
+        scope.types.update(dict.fromkeys(
+            self._outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
+
+    def run(self, values: Values) -> None:
+        values.update(zip(self._outputs, self._node.run(values, self._context.device, self._context.options)))

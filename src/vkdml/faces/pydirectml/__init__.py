@@ -1,0 +1,331 @@
+"""PyDirectML as far as recurrent networks need it: `import vkdml.pydirectml as dml` in place of `import pydirectml as dml`.
+
+    device = dml.Device()
+    builder = dml.GraphBuilder(device)
+    x = dml.input_tensor(builder, 0, dml.TensorDesc(dml.TensorDataType.FLOAT32, [1, T, B, I]))  # and so on: w, r
+    y = dml.gru(x, w, r, activation_descs=[dml.FusedActivation(dml.OperatorType.ACTIVATION_SIGMOID), ...], direction=...,
+                output_options=dml.OutputOptions.Sequence).sequence
+    model = builder.build(dml.ExecutionFlags.NONE, [y])
+    data, = device.compute(model, [dml.Binding(x, ...), dml.Binding(w, ...), dml.Binding(r, ...)], [y])
+
+Here are gru, and what PyDirectML has not: lstm, rnn and all activations. Its other operators refuse when they are called.
+Sources: Python/src/module.cpp and Libraries/DirectMLX.h of microsoft/DirectML.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, NoReturn
+
+from ...errors import InvalidArgumentError
+from ...spec import activations, cells, element_types
+from ...spec.activations import Activation
+from ...spec.cells import Cell
+from ...spec.checks import check_tensor, evaluate
+from ...spec.descs import (
+    DML_EXECUTION_FLAGS,
+    DML_OPERATOR_DESC,
+    DML_OPERATOR_TYPE,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+    DML_TENSOR_FLAGS,
+)
+from .graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
+from .tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
+
+__all__ = [
+    "Binding",
+    "Device",
+    "Dimensions",
+    "ExecutionFlags",
+    "Expression",
+    "FusedActivation",
+    "GRUOutputs",
+    "GraphBuilder",
+    "LSTMOutputs",
+    "Model",
+    "OperatorType",
+    "OutputOptions",
+    "RNNOutputs",
+    "RecurrentNetworkDirection",
+    "TensorData",
+    "TensorDataType",
+    "TensorDesc",
+    "TensorFlags",
+    "TensorPolicy",
+    "gru",
+    "input_tensor",
+    "lstm",
+    "reinterpret",
+    "rnn",
+]
+
+TensorDataType = DML_TENSOR_DATA_TYPE
+TensorFlags = DML_TENSOR_FLAGS
+OperatorType = DML_OPERATOR_TYPE
+RecurrentNetworkDirection = DML_RECURRENT_NETWORK_DIRECTION
+ExecutionFlags = DML_EXECUTION_FLAGS
+
+
+class OutputOptions(IntEnum):
+    """Which outputs a recurrent operator has: all, the sequence, or the last states."""
+
+    Both = 0
+    Sequence = 1
+    Single = 2
+
+
+# by whether an output is the sequence
+_WANTED = {OutputOptions.Both: (True, False), OutputOptions.Sequence: (True,), OutputOptions.Single: (False,)}
+
+
+@dataclass(frozen=True)
+class FusedActivation:
+    """An activation in a recurrent operator. param_1, param_2: the fields of its DML_ACTIVATION_*_OPERATOR_DESC in their
+    order, such as Alpha and Beta; they are 0 unless given. Source: DirectMLX's FusedActivation.
+    """
+
+    activation: OperatorType
+    param_1: float = 0
+    param_2: float = 0
+
+    def __post_init__(self) -> None:
+        check_type("FusedActivation", "activation", self.activation, OperatorType)
+
+    def desc(self) -> DML_OPERATOR_DESC:
+        row = activations.BY_TYPE.get(self.activation)
+        return DML_OPERATOR_DESC(self.activation, row and row.desc(**dict(zip(row.fields, (self.param_1, self.param_2)))))
+
+
+@dataclass
+class GRUOutputs:
+    """sequence {T, D, B, H}, single {1, D, B, H}; an empty Expression where output_options leaves one out."""
+
+    sequence: Expression
+    single: Expression
+
+
+@dataclass
+class LSTMOutputs:
+    """sequence {T, D, B, H}, single and cell_single {1, D, B, H}; empty Expressions where output_options leaves them out."""
+
+    sequence: Expression
+    single: Expression
+    cell_single: Expression
+
+
+@dataclass
+class RNNOutputs:
+    """sequence {T, D, B, H}, single {1, D, B, H}; an empty Expression where output_options leaves one out."""
+
+    sequence: Expression
+    single: Expression
+
+
+def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
+    """An input of a builder's models, for a Binding. Each has an index of its own.
+
+    Raises InvalidArgumentError for an index that is taken. Source: PyDirectML's input_tensor.
+    """
+    check_type("input_tensor", "scope", scope, GraphBuilder)
+    check_type("input_tensor", "tensor_desc", tensor_desc, TensorDesc)
+    return scope.add_input(input_index, tensor_desc)
+
+
+def reinterpret(input: Expression, new_type: TensorDataType, new_size: Sequence[int], new_strides: Sequence[int] | None
+                ) -> Expression:
+    """The same memory with another type, sizes and strides (None: packed), no larger than it is. Nothing is executed for it.
+
+    So layers chain: a sequence {T, 1, B, H} is the next layer's input {1, T, B, H}.
+
+    Raises InvalidArgumentError where the memory does not suffice. Source: PyDirectML's and DirectMLX's Reinterpret.
+    """
+    value = value_of("reinterpret", "input", input)
+    desc = TensorDesc(new_type, value.desc.flags, new_size, new_strides, value.desc.total_tensor_size_in_bytes,
+                      value.desc.guaranteed_base_offset_alignment)
+    return express(replace(value, desc=desc))
+
+
+def gru(
+    input: Expression,
+    weight: Expression,
+    recurrence: Expression,
+    bias: Expression | None = None,
+    hidden_init: Expression | None = None,
+    sequence_lengths: Expression | None = None,
+    activation_descs: Sequence[FusedActivation] = (),
+    direction: RecurrentNetworkDirection | None = None,
+    linear_before_reset: int = 1,
+    output_options: OutputOptions | None = None,
+) -> GRUOutputs:
+    """A one-layer gated recurrent unit (PyDirectML's and DirectMLX's gru, DML_OPERATOR_GRU), gates in the order z r h.
+
+    T time steps, B rows, I inputs, H hidden units, D directions (2 for BIDIRECTIONAL, else 1); FLOAT32 or FLOAT16, all of one.
+    As in PyDirectML, activation_descs, direction and output_options must be given.
+
+    Args:
+        input, weight, recurrence: {1, T, B, I}, {1, D, 3H, I}, {1, D, 3H, H}.
+        bias: {1, 1, D, 6H}. hidden_init: {1, D, B, H}. None for 0.
+        sequence_lengths: UINT32 {1, 1, 1, B}, 0 to T; None for T.
+        activation_descs: f and g for each direction, the forward one first.
+        linear_before_reset: whether the candidate's recurrent part is computed before the reset gate is applied.
+
+    Raises InvalidArgumentError naming the field of DML_GRU_OPERATOR_DESC, what was found and what is allowed.
+    """
+    inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
+              "HiddenInitTensor": hidden_init, "SequenceLengthsTensor": sequence_lengths}
+    attributes = {"LinearBeforeReset": linear_before_reset}
+    return GRUOutputs(*_recurrent(cells.GRU, inputs, activation_descs, direction, output_options, attributes))
+
+
+def lstm(
+    input: Expression,
+    weight: Expression,
+    recurrence: Expression,
+    bias: Expression | None = None,
+    hidden_init: Expression | None = None,
+    cell_mem_init: Expression | None = None,
+    sequence_lengths: Expression | None = None,
+    peephole: Expression | None = None,
+    activation_descs: Sequence[FusedActivation] = (),
+    direction: RecurrentNetworkDirection | None = None,
+    clip_threshold: float | None = None,
+    couple_input_forget: bool = False,
+    output_options: OutputOptions | None = None,
+) -> LSTMOutputs:
+    """A one-layer long short-term memory (DML_OPERATOR_LSTM) in the manner of `gru`, gates in the order i o f c.
+
+    Args:
+        input, weight, recurrence: {1, T, B, I}, {1, D, 4H, I}, {1, D, 4H, H}.
+        bias: {1, 1, D, 8H}. hidden_init, cell_mem_init: {1, D, B, H}. None for 0.
+        sequence_lengths: UINT32 {1, 1, 1, B}, 0 to T; None for T.
+        peephole: {1, 1, D, 3H}, i o f; None for none.
+        activation_descs: f, g and h for each direction, the forward one first.
+        clip_threshold: bound on what goes into f and g, or None.
+        couple_input_forget: whether the forget gate is 1 - the input gate.
+        output_options: Single has both last states, Both all three outputs.
+
+    Raises InvalidArgumentError naming the field of DML_LSTM_OPERATOR_DESC, what was found and what is allowed.
+    """
+    inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
+              "HiddenInitTensor": hidden_init, "CellMemInitTensor": cell_mem_init, "SequenceLengthsTensor": sequence_lengths,
+              "PeepholeTensor": peephole}
+    attributes = {"ClipThreshold": clip_threshold, "UseClipThreshold": clip_threshold is not None,
+                  "CoupleInputForget": couple_input_forget}
+    return LSTMOutputs(*_recurrent(cells.LSTM, inputs, activation_descs, direction, output_options, attributes))
+
+
+def rnn(
+    input: Expression,
+    weight: Expression,
+    recurrence: Expression,
+    bias: Expression | None = None,
+    hidden_init: Expression | None = None,
+    sequence_lengths: Expression | None = None,
+    activation_descs: Sequence[FusedActivation] = (),
+    direction: RecurrentNetworkDirection | None = None,
+    output_options: OutputOptions | None = None,
+) -> RNNOutputs:
+    """A one-layer simple recurrent network (DML_OPERATOR_RNN) in the manner of `gru`, with one gate: weight {1, D, H, I},
+    recurrence {1, D, H, H}, bias {1, 1, D, 2H}; activation_descs: f for each direction.
+
+    Raises InvalidArgumentError naming the field of DML_RNN_OPERATOR_DESC, what was found and what is allowed.
+    """
+    inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
+              "HiddenInitTensor": hidden_init, "SequenceLengthsTensor": sequence_lengths}
+    return RNNOutputs(*_recurrent(cells.RNN, inputs, activation_descs, direction, output_options, {}))
+
+
+_FLOATS = {element.data_type: element.itemsize for element in element_types.IN_DIRECTML}
+
+
+def _recurrent(cell: Cell, inputs: Mapping[str, Expression | None], activation_descs: Sequence[FusedActivation],
+               direction: RecurrentNetworkDirection | None, output_options: OutputOptions | None,
+               attributes: Mapping[str, Any]) -> list[Expression]:
+    """All outputs of a cell, in order. inputs: by the descriptor's fields. attributes: fields of the cell's own."""
+    call = cell.kernel
+    wanted = _WANTED[check_type(call, "output_options", output_options, OutputOptions)]
+    builder = value_of(call, "InputTensor", inputs["InputTensor"]).builder
+    values = {field: value_of(call, field, expression, builder) for field, expression in inputs.items()
+              if expression is not None or field in cell.required}
+    fused = check_list(call, "activation_descs", activation_descs, FusedActivation)
+    for i, activation in enumerate(fused):
+        check_type(call, f"activation_descs[{i}]", activation, FusedActivation)
+    outputs = _outputs(cell, {field: value.desc for field, value in values.items()}, direction, wanted)
+    descs = {field: value.desc.buffer_desc for field, value in values.items()}
+    descs |= {field: desc.buffer_desc for field, desc in outputs.items()}
+    desc = cell.desc(**descs, ActivationDescs=[activation.desc() for activation in fused], Direction=direction, **attributes)
+    made = builder.add_operator(desc, values, outputs)
+    return [made.get(field, Expression()) for field in cell.outputs]
+
+
+def _outputs(cell: Cell, inputs: Mapping[str, TensorDesc], direction: RecurrentNetworkDirection | None,
+             wanted: Sequence[bool]) -> dict[str, TensorDesc]:
+    """The outputs that are wanted, packed and in the input's type, as DirectMLX has them."""
+    x, r = (check_tensor(cell.desc.__name__, field, inputs[field].buffer_desc, _FLOATS, (4,)).sizes
+            for field in ("InputTensor", "RecurrenceTensor"))
+    directions = 2 if direction == RecurrentNetworkDirection.BIDIRECTIONAL else 1
+    sizes = {"T": x[1], "B": x[2], "H": r[3], "D": directions}
+    return {field: TensorDesc(inputs["InputTensor"].data_type, [evaluate(formula, sizes) for formula in formulas])
+            for field, formulas in cell.outputs.items() if (field == "OutputSequenceTensor") in wanted}
+
+
+def _activation(row: Activation) -> Callable[..., Expression]:
+    """activation_relu and its like: a row of the table of activations as a function, with the descriptor's defaults."""
+    name = row.operator_type.name.lower()
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(field.lower(), kind, default=getattr(row.desc, field)) for field in row.fields]
+    signature = inspect.Signature([inspect.Parameter("input", kind), *parameters])
+
+    def function(*args: Any, **kwargs: Any) -> Expression:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        input, *values = bound.arguments.values()
+        value = value_of(name, "input", input)
+        output = TensorDesc(value.desc.data_type, value.desc.sizes)
+        desc = row.desc(InputTensor=value.desc.buffer_desc, OutputTensor=output.buffer_desc, **dict(zip(row.fields, values)))
+        return value.builder.add_operator(desc, {"InputTensor": value}, {"OutputTensor": output})["OutputTensor"]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (f"{row.desc.__name__} on each element of a FLOAT32 or FLOAT16 tensor of 1 to 8 dimensions.\n\n"
+                        "Raises InvalidArgumentError for another type and for parameters that it cannot take.")
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+def _unsupported(name: str) -> Callable[..., NoReturn]:
+    def function(*args: Any, **kwargs: Any) -> NoReturn:
+        raise InvalidArgumentError(name, "operator", "one that vkdml does not have",
+                                   "gru, lstm, rnn, reinterpret or an activation")
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Not supported: raises InvalidArgumentError."
+    return function
+
+
+_UNSUPPORTED = (
+    "activation_soft_max", "add", "average_pooling", "batch_normalization", "convolution", "divide", "gather", "gemm", "join",
+    "local_response_normalization", "max_pooling", "mean_variance_normalization", "multiply", "padding", "slice", "subtract",
+    "up_sample_2d", "value_scale_2d",
+)
+_UNSUPPORTED_METHODS = {
+    "__add__": "add", "__radd__": "add", "__sub__": "subtract", "__rsub__": "subtract", "__mul__": "multiply",
+    "__rmul__": "multiply", "__truediv__": "divide", "__rtruediv__": "divide", "__mod__": "modulus", "__neg__": "negate",
+}
+for _method, _name in _UNSUPPORTED_METHODS.items():
+    setattr(Expression, _method, _unsupported(_name))
+
+_ACTIVATIONS = {row.operator_type.name.lower(): _activation(row) for row in activations.BY_DESC.values()}
+__all__ += list(_ACTIVATIONS)
+globals().update(_ACTIVATIONS)
+globals().update({name: _unsupported(name) for name in _UNSUPPORTED})
+# PyDirectML exports the members of its enumerations: dml.FLOAT32
+for _enumeration in (TensorDataType, TensorFlags, RecurrentNetworkDirection, ExecutionFlags, OperatorType):
+    globals().update(_enumeration.__members__)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"vkdml.pydirectml has no {name!r}: of PyDirectML, it has what recurrent networks need")

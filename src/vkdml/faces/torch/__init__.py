@@ -1,0 +1,17 @@
+"""PyTorch's recurrent modules on a Vulkan device, for inference. Needs the extra `torch`: pip install 'vkdml[torch]'.
+
+`convert` replaces the modules of a model by twins. Layers and directions hand tensors to each other on the device.
+
+Sources: torch.nn.GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell.
+"""
+
+from ...errors import MissingPackageError
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError:
+    raise MissingPackageError("vkdml.torch needs the package torch: pip install 'vkdml[torch]'") from None
+
+from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert
+
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell", "convert"]

@@ -1,0 +1,252 @@
+"""Twins of PyTorch's modules: their arguments and results, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from ...errors import InvalidArgumentError
+from ...runtime.network import Shared
+from ...runtime.operator import Device
+from ...runtime.recent import Recent
+from ...spec.element_types import ElementType
+from ..functional import open_device
+from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
+
+_STACKS_KEPT = 8  # of each module: for so many combinations of T and B
+
+Module = TypeVar("Module", bound=nn.Module)
+States = tuple[Tensor, ...]
+
+
+def convert(module: Module, device: Device | int | str | None = None, *, inplace: bool = False) -> Module:
+    """Replace every GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell of a module by a twin that runs on a Vulkan device.
+
+    A twin is a subclass with the same parameters, arguments, results and state_dict. It takes float32, float16, bfloat16 and
+    float64 tensors on the CPU, and PackedSequences; it runs in eval mode and without autograd only. Parameters are packed
+    once, and again when they have changed.
+
+    Args:
+        module: a model, or one such module.
+        device: a Device, or what Device() takes.
+        inplace: change the module itself; by default a deep copy, and the module stays as it is.
+
+    Returns:
+        The module with twins.
+
+    Raises:
+        InvalidArgumentError: a subclass of a module that has a twin; the message names it. The twins' calls raise it in
+            training mode, when autograd would record, and for tensors of other shapes, types or devices.
+        DriverError: no device, or the driver failed.
+    """
+    if not isinstance(module, nn.Module):
+        raise InvalidArgumentError("convert", "module", type(module).__name__, "a torch.nn.Module")
+    index = open_device("convert", device).info.index
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise InvalidArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
+        if isinstance(part, nn.RNNBase | nn.RNNCellBase) and type(part) not in (*_TWINS, *_TWINS.values()):
+            raise InvalidArgumentError("convert", name or "module", f"{type(part).__name__}, a subclass",
+                                       "one of " + ", ".join(cls.__name__ for cls in _TWINS))
+    module = module if inplace else copy.deepcopy(module)
+    for part in module.modules():
+        if type(part) in _TWINS:
+            part.__class__ = _TWINS[type(part)]
+        if isinstance(part, _Twin):
+            part.vulkan_device = index
+    return module
+
+
+class _Twin(nn.Module):
+    vulkan_device: int
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"
+
+    @torch.compiler.disable
+    def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None = None
+             ) -> tuple[Tensor, States]:
+        """y [T, B, D H] and the last states [layers D, B, H], of input [T, B, I]. lengths: [B]."""
+        name = type(self).__name__
+        tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)}
+        element = self._check_tensors(tensors, {key: tensor for layer in layers for key, tensor in layer.named_parameters()})
+        t, b = input.shape[:2]
+        if 0 in input.shape:
+            raise InvalidArgumentError(name, "input", f"the shape {tuple(input.shape)}", "no dimension of 0")
+        shape = Shape(t, b, self.input_size, self.hidden_size, element, bool(states), lengths is not None)
+        compiled = _compiled.setdefault(self, _Compiled())
+        with compiled.lock:
+            compiled.parameters.update(layers)
+            stack = compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
+                layers, shape, open_device(name, self.vulkan_device), compiled.shared))
+            y, last = stack.run(name, compiled.parameters, to_numpy(input), [to_numpy(state) for state in states],
+                                None if lengths is None else lengths.numpy())
+        return to_torch(y), tuple(map(to_torch, last))
+
+    def _states(self, hx: Any, count: int) -> States:
+        """The initial states that a caller gives, count of them or none."""
+        states = () if hx is None else (hx,) if isinstance(hx, Tensor) else tuple(hx)
+        if states and (len(states) != count or not all(isinstance(state, Tensor) for state in states)):
+            found = ", ".join(type(state).__name__ for state in states)
+            raise InvalidArgumentError(type(self).__name__, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
+        return states
+
+    def _check_tensors(self, tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> ElementType:
+        """The type that all share. Refuses what is not inference on the CPU's tensors."""
+        name = type(self).__name__
+        if self.training:
+            raise InvalidArgumentError(name, "training", True, "False: call .eval() first; twins are for inference")
+        if torch.jit.is_tracing():
+            raise InvalidArgumentError(name, "torch.jit.trace", "tracing", "none: trace or export the module before convert")
+        everything = {**tensors, **parameters}
+        for argument, tensor in everything.items():
+            if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
+                found = f"a {type(tensor).__name__}, {getattr(tensor, 'layout', 'no tensor')}"
+                raise InvalidArgumentError(name, argument, found, "a dense Tensor; trace or export before convert")
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in everything.values()):
+            raise InvalidArgumentError(name, "autograd", "enabled", "torch.inference_mode() or torch.no_grad() around the "
+                                       "call; twins are for inference")
+        dtype = next(iter(parameters.values())).dtype
+        for argument, tensor in everything.items():
+            if tensor.device.type != "cpu":
+                raise InvalidArgumentError(name, argument, f"a tensor on {tensor.device}", "one on the CPU")
+            if tensor.dtype is not dtype:
+                raise InvalidArgumentError(name, argument, tensor.dtype, f"{dtype}, as the parameters")
+        element = ELEMENTS.get(dtype)
+        if element is None:
+            raise InvalidArgumentError(name, "parameters", dtype, "one of " + ", ".join(map(str, ELEMENTS)))
+        return element
+
+
+class _Compiled:
+    """What a twin's calls made for the next ones. Beside the twin, so that it can be copied and saved."""
+
+    def __init__(self) -> None:
+        self.parameters = Parameters()
+        self.shared = Shared()
+        self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
+        self.lock = threading.RLock()
+
+
+_compiled: weakref.WeakKeyDictionary[_Twin, _Compiled] = weakref.WeakKeyDictionary()
+
+
+class _Sequence(_Twin, nn.RNNBase):
+    """GRU, LSTM and RNN."""
+
+    def _forward(self, input: Tensor | PackedSequence, states: States) -> tuple[Any, States]:
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, states)
+        if not isinstance(input, Tensor):
+            raise InvalidArgumentError(type(self).__name__, "input", type(input).__name__, "a Tensor or a PackedSequence")
+        if input.dim() not in (2, 3):
+            raise InvalidArgumentError(type(self).__name__, "input", f"{input.dim()} dimensions", "2 or 3")
+        if input.dim() == 3:
+            self._check_shapes(input, states, None)
+            if not self.batch_first:
+                return self._run(self._layers(), input, states)
+            y, last = self._run(self._layers(), input.transpose(0, 1), states)
+            return y.transpose(0, 1), last
+        batch = 0 if self.batch_first else 1
+        y, last = self._forward(input.unsqueeze(batch), tuple(state.unsqueeze(1) for state in states))
+        return y.squeeze(batch), tuple(state.squeeze(1) for state in last)
+
+    def _forward_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
+        """The rows of a packed sequence are sorted by length."""
+        data, batch_sizes, order, back = input
+        states = _permuted(states, order)
+        self._check_shapes(data, states, batch_sizes)
+        padded, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))
+        y, last = self._run(self._layers(), padded, states, lengths)
+        return PackedSequence(pack_padded_sequence(y, lengths).data, batch_sizes, order, back), _permuted(last, back)
+
+    def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
+        """By PyTorch's own checks."""
+        try:
+            if states:
+                self.check_forward_args(input, states if len(states) > 1 else states[0], batch_sizes)
+            else:
+                self.check_input(input, batch_sizes)
+        except (RuntimeError, ValueError) as error:
+            raise InvalidArgumentError(type(self).__name__, "input or hx", str(error), "what PyTorch takes") from None
+
+    def _layers(self) -> list[Layer]:
+        suffixes = ["", "_reverse"] if self.bidirectional else [""]
+        return [Layer(KINDS[self.mode], self, [f"_l{k}{suffix}" for suffix in suffixes]) for k in range(self.num_layers)]
+
+
+def _permuted(states: States, order: Tensor | None) -> States:
+    return states if order is None else tuple(state.index_select(1, order) for state in states)
+
+
+class GRU(_Sequence, nn.GRU):
+    """torch.nn.GRU on a Vulkan device. Made by `convert`."""
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> Any:
+        y, (h,) = self._forward(input, self._states(hx, 1))
+        return y, h
+
+
+class LSTM(_Sequence, nn.LSTM):
+    """torch.nn.LSTM on a Vulkan device. Made by `convert`."""
+
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
+        return self._forward(input, self._states(hx, 2))
+
+
+class RNN(_Sequence, nn.RNN):
+    """torch.nn.RNN on a Vulkan device. Made by `convert`."""
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> Any:
+        y, (h,) = self._forward(input, self._states(hx, 1))
+        return y, h
+
+
+class _Single(_Twin, nn.RNNCellBase):
+    """The cells: a sequence of one step."""
+
+    def _forward(self, mode: str, input: Tensor, states: States) -> States:
+        if not isinstance(input, Tensor):
+            raise InvalidArgumentError(type(self).__name__, "input", type(input).__name__, "a Tensor")
+        if input.dim() not in (1, 2):
+            raise InvalidArgumentError(type(self).__name__, "input", f"{input.dim()} dimensions", "1 or 2")
+        expected = {"input": (*input.shape[:-1], self.input_size)}
+        expected |= {f"hx[{index}]": (*input.shape[:-1], self.hidden_size) for index in range(len(states))}
+        for (argument, shape), tensor in zip(expected.items(), (input, *states)):
+            if tensor.shape != shape:
+                raise InvalidArgumentError(type(self).__name__, argument, f"the shape {tuple(tensor.shape)}", str(shape))
+        _, last = self._run([Layer(KINDS[mode], self, [""])], input.reshape(1, -1, self.input_size),
+                            tuple(state.reshape(1, -1, self.hidden_size) for state in states))
+        return tuple(state.reshape(*input.shape[:-1], self.hidden_size) for state in last)
+
+
+class GRUCell(_Single, nn.GRUCell):
+    """torch.nn.GRUCell on a Vulkan device. Made by `convert`."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._forward("GRU", input, self._states(hx, 1))[0]
+
+
+class LSTMCell(_Single, nn.LSTMCell):
+    """torch.nn.LSTMCell on a Vulkan device. Made by `convert`."""
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> Any:
+        return self._forward("LSTM", input, self._states(hx, 2))
+
+
+class RNNCell(_Single, nn.RNNCell):
+    """torch.nn.RNNCell on a Vulkan device. Made by `convert`."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._forward(f"RNN_{self.nonlinearity.upper()}", input, self._states(hx, 1))[0]
+
+
+_TWINS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.GRU: GRU, nn.LSTM: LSTM, nn.RNN: RNN, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell, nn.RNNCell: RNNCell}

@@ -1,0 +1,251 @@
+"""Layers of PyTorch's parameters as a network of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...errors import InvalidArgumentError
+from ...runtime.network import Network, Shared, Step
+from ...runtime.operator import Device, Operator
+from ...runtime.pairs import RangeCheck
+from ...spec import cells, element_types
+from ...spec.cells import Cell
+from ...spec.checks import evaluate
+from ...spec.descs import (
+    DML_ACTIVATION_IDENTITY_OPERATOR_DESC,
+    DML_ACTIVATION_RELU_OPERATOR_DESC,
+    DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
+    DML_ACTIVATION_TANH_OPERATOR_DESC,
+    DML_BUFFER_TENSOR_DESC,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+)
+from ...spec.element_types import ElementType
+from ...spec.problem import from_desc
+
+ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How PyTorch's weights and attributes become a cell's. gates: the index in PyTorch's order of each of the cell's gates."""
+
+    cell: Cell
+    gates: tuple[int, ...]
+    activations: tuple[Any, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+_SIGMOID, _TANH, _RELU = (desc() for desc in (DML_ACTIVATION_SIGMOID_OPERATOR_DESC, DML_ACTIVATION_TANH_OPERATOR_DESC,
+                                              DML_ACTIVATION_RELU_OPERATOR_DESC))
+
+KINDS = {  # by PyTorch's names of modes
+    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
+    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # i f g o -> i o f c
+    "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
+    "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
+}
+_PROJECTION = Kind(cells.RNN, (0,), (DML_ACTIVATION_IDENTITY_OPERATOR_DESC(),))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What calls that share a network have in common. i, h: of the first layer's inputs and of all hidden states."""
+
+    t: int
+    b: int
+    i: int
+    h: int
+    element: ElementType
+    states: bool
+    lengths: bool
+
+
+class Layer:
+    """The parameters of one layer, whose names end in a suffix for each direction.
+
+    An LSTM's projection P is no part of DirectML's operator: that runs on the unprojected state m, with the recurrent weights
+    R P, and what it gives is multiplied by P afterwards.
+    """
+
+    def __init__(self, kind: Kind, module: nn.Module, suffixes: Sequence[str]) -> None:
+        names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(module.bias)
+        self._suffixes = suffixes
+        self.kind = kind
+        self.directions = len(suffixes)
+        self.projected = int(getattr(module, "proj_size", 0))
+        self.has_bias = bool(module.bias)
+        self._names = names + ["weight_hr"] * bool(self.projected)
+        self.parameters = [[getattr(module, name + suffix) for suffix in suffixes] for name in self._names]
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        for name, tensors in zip(self._names, self.parameters):
+            yield from ((name + suffix, tensor) for suffix, tensor in zip(self._suffixes, tensors))
+
+    @property
+    def width(self) -> int:
+        """Numbers that a row's step has after this layer."""
+        return self.directions * (self.projected or self.parameters[1][0].shape[1])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Weights by DirectML field, and P of all directions together."""
+        parts = [[to_numpy(tensor) for tensor in directions] for directions in self.parameters]
+        projections = parts.pop() if self.projected else []
+        if projections:
+            parts[1] = [(r.astype(np.float64) @ p).astype(p.dtype) for r, p in zip(parts[1], projections)]
+        w, r, *biases = (np.stack([self._reorder(array) for array in directions]) for directions in parts)
+        arrays = {"WeightTensor": w, "RecurrenceTensor": r}
+        if biases:
+            arrays["BiasTensor"] = np.concatenate(biases, 1)
+        if projections:
+            arrays["P"] = _diagonal(projections)
+        return arrays
+
+    def _reorder(self, array: np.ndarray) -> np.ndarray:
+        gates = np.split(array, len(self.kind.gates))
+        return np.concatenate([gates[index] for index in self.kind.gates])
+
+    def projections(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """P of each direction, and its inverse as far as it has one: both to multiply rows by, in float64."""
+        if not self.projected:
+            return []
+        matrices = [to_numpy(tensor).astype(np.float64) for tensor in self.parameters[-1]]
+        return [(matrix.T, np.linalg.pinv(matrix).T) for matrix in matrices]
+
+
+def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """One matrix with the blocks along its diagonal."""
+    rows, columns = blocks[0].shape
+    matrix = np.zeros((rows * len(blocks), columns * len(blocks)), blocks[0].dtype)
+    for index, block in enumerate(blocks):
+        matrix[index * rows:(index + 1) * rows, index * columns:(index + 1) * columns] = block
+    return matrix
+
+
+class Stack:
+    """Layers as one network, for calls of one shape."""
+
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, shared: Shared) -> None:
+        self._shape = shape
+        self._layers = len(layers)
+        steps: list[Step] = []
+        width = shape.i
+        for k, layer in enumerate(layers):
+            steps += self._layer(layer, k, width)
+            width = layer.width
+        t, b, d = shape.t, shape.b, layers[0].directions
+        self._sequence = f"y{len(layers) - 1}"
+        self._results = {self._sequence: (t, b, width)}
+        self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
+        if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
+            self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
+        self._network = Network(device, steps, self._results, shared=shared)
+
+    def _layer(self, layer: Layer, k: int, width: int) -> list[Step]:
+        """A recurrent step, with its sequences as PyTorch has them: the directions of a row side by side; and projections."""
+        shape, d = self._shape, layer.directions
+        sizes = {"T": shape.t, "B": shape.b, "I": width, "H": shape.h, "D": d}
+        states = (0, shape.h, d * shape.h, 1)
+        strides = {"OutputSequenceTensor": (shape.b * d * shape.h, shape.h, d * shape.h, 1),
+                   "OutputSingleTensor": states, "OutputCellSingleTensor": states}
+        made = "m" if layer.projected else ""
+        names = {"InputTensor": f"y{k - 1}", "OutputSequenceTensor": f"{made}y{k}", "OutputSingleTensor": f"{made}h{k}",
+                 "OutputCellSingleTensor": f"c{k}", "SequenceLengthsTensor": "lengths"}
+        given = {"BiasTensor": layer.has_bias, "HiddenInitTensor": shape.states, "CellMemInitTensor": shape.states,
+                 "SequenceLengthsTensor": shape.lengths, "PeepholeTensor": False}
+        fields = [field for field in layer.kind.cell.tensors if given.get(field, True)]
+        steps = [self._step(layer.kind, sizes, fields, strides, {field: names.get(field, f"{field}{k}") for field in fields})]
+        for value, count in (("y", shape.t * shape.b), ("h", shape.b)) if layer.projected else ():
+            sizes = {"T": 1, "B": count, "I": d * shape.h, "H": layer.width, "D": 1}
+            names = {"InputTensor": f"m{value}{k}", "WeightTensor": f"P{k}", "RecurrenceTensor": "zeros",
+                     "OutputSequenceTensor": f"{value}{k}"}
+            steps.append(self._step(_PROJECTION, sizes, list(names), {}, names))
+        return steps
+
+    def _step(self, kind: Kind, sizes: Mapping[str, int], fields: Sequence[str], strides: Mapping[str, Sequence[int]],
+              names: Mapping[str, str]) -> Step:
+        tensors = {field: DML_BUFFER_TENSOR_DESC(
+            DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else self._shape.element.data_type,
+            Sizes=[evaluate(formula, sizes) for formula in kind.cell.tensors[field]], Strides=strides.get(field))
+            for field in fields}
+        directions = (DML_RECURRENT_NETWORK_DIRECTION.FORWARD, DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL)
+        desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
+                              Direction=directions[sizes["D"] - 1])
+        return Step(Operator(from_desc(desc, None, self._shape.element)), names)
+
+    def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
+            ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """y [T, B, D H] and each of the last states [layers D, B, H], of x [T, B, I]. name: the module's in errors."""
+        values = parameters.arrays | {"y-1": np.ascontiguousarray(x)}
+        for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
+            for k, part in enumerate(np.split(state, self._layers)):
+                projections = parameters.projections[k] if tensor == "HiddenInitTensor" else []
+                values[f"{tensor}{k}"] = _unprojected(name, part, projections) if projections else np.ascontiguousarray(part)
+        names = {key: key for key in (*values, *self._results)}
+        check = RangeCheck(name, names, values) if self._shape.element.pairs else None
+        if lengths is not None:
+            values["lengths"] = lengths.astype(np.uint32)
+        results = self._network.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
+        if check:
+            check.check_results(results)
+        y = results.pop(self._sequence)
+        last = [np.ascontiguousarray(state.swapaxes(0, 1)) for state in results.values()]
+        return y, [np.concatenate(last[start:start + self._layers]) for start in range(0, len(last), self._layers)]
+
+
+def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """m of the given states h [D, B, P], such that P m is h."""
+    states = []
+    for state, (projection, inverse) in zip(h.astype(np.float64), projections):
+        states.append(state @ inverse)
+        if np.isfinite(state).all() and not np.allclose(states[-1] @ projection, state, atol=1e-6):
+            raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make", "none, or others")
+    return np.stack(states).astype(h.dtype)
+
+
+def _are_the_same(first: Tensor, second: Tensor) -> bool:
+    """torch.equal alone overlooks types."""
+    return first.dtype is second.dtype and torch.equal(first, second)
+
+
+class Parameters:
+    """What a module's parameters hold, in the form that its stacks take."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.projections: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        self._seen: list[Tensor] = []
+
+    def update(self, layers: Sequence[Layer]) -> None:
+        """Keep the arrays, which are read-only, unless a parameter has changed, in whatever way."""
+        parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
+        if self._seen and all(map(_are_the_same, parameters, self._seen)):
+            return
+        self.arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
+        if layers[0].projected:
+            self.arrays["zeros"] = np.zeros((layers[0].width, layers[0].width), self.arrays["P0"].dtype)
+        for array in self.arrays.values():
+            array.flags.writeable = False
+        self.projections = [layer.projections() for layer in layers]
+        self._seen = [tensor.clone() for tensor in parameters]
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    tensor = tensor.detach().resolve_neg()
+    if tensor.dtype is torch.bfloat16:
+        import ml_dtypes
+
+        return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def to_torch(array: np.ndarray) -> Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

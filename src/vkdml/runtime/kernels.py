@@ -1,0 +1,139 @@
+"""The compiled shaders that ship inside the package, and their specialization.
+
+Specialization constants are made constants here, in the SPIR-V, and not by the driver: some drivers optimize a shader before
+they specialize it. SwiftShader does, and then unrolls no loop and keeps every array in memory: a quarter of the speed. And
+drivers put functions in line before they drop what is never run: so branches by constants go here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+
+import numpy as np
+
+_FIRST_INSTRUCTION = 5
+_OP_NAME, _OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE, _OP_CONSTANT, _OP_CONSTANT_COMPOSITE = 5, 41, 42, 43, 44
+_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT_OP, _OP_FUNCTION, _OP_DECORATE = 50, 51, 52, 54, 71
+_OP_PHI, _OP_SELECTION_MERGE, _OP_LABEL, _OP_BRANCH, _OP_BRANCH_CONDITIONAL = 245, 247, 248, 249, 250
+_DECORATION_SPEC_ID = 1
+
+# What glslang makes of the constant expressions in shaders/: 32-bit integers and bools
+_OPERATIONS: dict[int, Callable[..., int]] = {
+    128: lambda a, b: a + b,
+    130: lambda a, b: a - b,
+    132: lambda a, b: a * b,
+    134: lambda a, b: a // b,
+    137: lambda a, b: a % b,
+    166: lambda a, b: a or b,
+    167: lambda a, b: a and b,
+    168: lambda a: not a,
+    169: lambda condition, a, b: a if condition else b,
+    170: lambda a, b: a == b,
+    171: lambda a, b: a != b,
+    172: lambda a, b: a > b,
+    176: lambda a, b: a < b,
+    197: lambda a, b: a | b,
+}
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """SPIR-V, and the ids of its specialization constants by the names they have in the GLSL."""
+
+    name: str
+    spirv: bytes
+    constant_ids: dict[str, int]
+
+    def specialize(self, constants: dict[str, int]) -> bytes:
+        """The SPIR-V with these values. `constants` may hold more names than this kernel declares."""
+        given = {constant_id: constants[name] for name, constant_id in self.constant_ids.items()}
+        words = np.frombuffer(self.spirv, "<u4")
+        specialized = words[:_FIRST_INSTRUCTION].tolist()
+        places: dict[int, int] = {}  # SpecIds, by result
+        values: dict[int, int] = {}  # of constants, by result
+        end = _FIRST_INSTRUCTION
+        for at, opcode, operands in _declarations(words):
+            end = at + 1 + len(operands)
+            if opcode == _OP_DECORATE and operands[1] == _DECORATION_SPEC_ID:
+                places[operands[0]] = operands[2]
+                continue
+            if opcode == _OP_CONSTANT:
+                values[operands[1]] = operands[2]
+            elif opcode in (_OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE):
+                values[operands[1]] = opcode == _OP_CONSTANT_TRUE
+            elif opcode == _OP_SPEC_CONSTANT_COMPOSITE:
+                opcode = _OP_CONSTANT_COMPOSITE
+            elif opcode in (_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_OP):
+                type_id, result, *rest = operands
+                if opcode == _OP_SPEC_CONSTANT:
+                    value = given[places[result]]
+                else:
+                    value = _OPERATIONS[rest[0]](*(values[operand] for operand in rest[1:]))
+                if isinstance(value, bool):
+                    opcode, operands = _OP_CONSTANT_TRUE if value else _OP_CONSTANT_FALSE, [type_id, result]
+                else:
+                    value %= 2**32  # as uints wrap
+                    opcode, operands = _OP_CONSTANT, [type_id, result, value]
+                values[result] = value
+            specialized += [len(operands) + 1 << 16 | opcode, *operands]
+        return np.array(specialized + _without_dead_branches(words[end:].tolist(), values), "<u4").tobytes()
+
+
+def _without_dead_branches(functions: list[int], values: dict[int, int]) -> list[int]:
+    """Without selections by a constant: nothing leads to the blocks of the other way then, though they stay."""
+    places = list(_instructions(functions))
+    # A block with an OpPhi needs all that lead to it
+    with_phi = {functions[at + 1] for (at, opcode), (_, following) in pairwise(places)
+                if opcode == _OP_LABEL and following == _OP_PHI}
+    kept: list[int] = []
+    start = 0
+    for (at, opcode), (branch, branching) in pairwise(places):
+        if (opcode, branching) != (_OP_SELECTION_MERGE, _OP_BRANCH_CONDITIONAL):
+            continue
+        condition, *targets = functions[branch + 1:branch + 4]
+        if condition not in values:
+            continue
+        taken, other = targets if values[condition] else reversed(targets)
+        if other not in with_phi:
+            kept += [*functions[start:at], 2 << 16 | _OP_BRANCH, taken]
+            start = branch + (functions[branch] >> 16)
+    return kept + functions[start:]
+
+
+def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tuple[int, int]]:
+    """Places and opcodes, from a place on."""
+    while at < len(words):
+        count, opcode = divmod(int(words[at]), 2**16)
+        yield at, opcode
+        at += count
+
+
+@cache
+def load(name: str) -> CompiledKernel:
+    spirv = (resources.files("vkdml") / "spirv" / f"{name}.spv").read_bytes()
+    return CompiledKernel(name, spirv, _constant_ids(spirv))
+
+
+def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
+    """What stands before the first function: each instruction's place, opcode and operands."""
+    for at, opcode in _instructions(words, _FIRST_INSTRUCTION):
+        if opcode == _OP_FUNCTION:
+            return
+        yield at, opcode, words[at + 1:at + (int(words[at]) >> 16)].tolist()
+
+
+def _constant_ids(spirv: bytes) -> dict[str, int]:
+    """Names and SpecIds out of the module's debug names and decorations."""
+    words = np.frombuffer(spirv, "<u4")
+    names: dict[int, str] = {}
+    ids: dict[int, int] = {}
+    for at, opcode, operands in _declarations(words):
+        if opcode == _OP_NAME:
+            names[operands[0]] = words[at + 2:at + 1 + len(operands)].tobytes().split(b"\0")[0].decode()
+        elif opcode == _OP_DECORATE and operands[1] == _DECORATION_SPEC_ID:
+            ids[operands[0]] = operands[2]
+    return {names[target]: constant_id for target, constant_id in ids.items() if names.get(target)}

@@ -1,0 +1,167 @@
+"""Arguments in ONNX's shapes and words -> DirectML descriptors. For the numpy functions, the ONNX face and the reference."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from . import activations as activation_table
+from . import element_types
+from .arrays import element_strides
+from .cells import Cell
+from .checks import evaluate, expect_sizes
+from .descs import (
+    DML_BUFFER_TENSOR_DESC,
+    DML_OPERATOR_DESC,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+    ActivationDesc,
+)
+from .element_types import ElementType
+
+Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
+
+DEFAULT_ATTRIBUTES: dict[str, Any] = {
+    "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
+    "linear_before_reset": False, "input_forget": False, "layout": 0,
+}
+
+_DIRECTIONS = {
+    "forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
+    "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
+    "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
+}
+
+
+def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
+    """Arrays by field as the device takes them, all but the lengths of X's type, and that type.
+
+    Views stay views where `element_strides` can describe them. Refused is what a conversion would change.
+    """
+    converted = {field: _as_array(name, cell, field, arrays.get(field)) for field in cell.inputs}
+    x = converted["InputTensor"]
+    assert x is not None
+    element = element_types.of(x.dtype)
+    if element is None:
+        raise InvalidArgumentError(name, "X", x.dtype, "one of " + ", ".join(row.name for row in element_types.ALL))
+    dtype = x.dtype.newbyteorder("=")
+    for field, array in converted.items():
+        if array is None:
+            continue
+        if field == "SequenceLengthsTensor":
+            if array.dtype.kind not in "iu":
+                raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
+            converted[field] = np.ascontiguousarray(array)
+            continue
+        if array.dtype != dtype:
+            if not np.can_cast(array.dtype, dtype, "safe"):
+                raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
+                                           f"{element.name} as X, or a type that converts to it exactly")
+            array = array.astype(dtype, copy=False)
+        as_it_lies = array.flags.c_contiguous or element_strides(array) is not None
+        converted[field] = array if as_it_lies else np.ascontiguousarray(array)
+    return converted, element
+
+
+def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
+    if array is None:
+        if field in cell.required:
+            raise InvalidArgumentError(name, cell.arguments[field], "None", "an array")
+        return None
+    try:
+        return np.asarray(array)
+    except ValueError:
+        raise InvalidArgumentError(name, cell.arguments[field], "lists of different lengths", "an array") from None
+    except (TypeError, RuntimeError) as error:  # PyTorch's, of a tensor elsewhere or with gradients
+        raise InvalidArgumentError(name, cell.arguments[field], f"{type(array).__name__} ({error})", "an array") from None
+
+
+def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
+             attributes: Mapping[str, Any], wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions.
+
+    Inputs are described with the strides that their arrays have, outputs packed.
+    """
+    direction, layout = attributes["direction"], attributes["layout"]
+    if not isinstance(direction, str) or direction not in _DIRECTIONS:
+        raise InvalidArgumentError(name, "direction", repr(direction), "one of " + ", ".join(_DIRECTIONS))
+    if not isinstance(layout, int) or layout not in (0, 1):
+        raise InvalidArgumentError(name, "layout", repr(layout), "0 or 1")
+    sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
+    shapes = {}
+    tensors = {}
+    fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
+    for field, formulas in cell.tensors.items():
+        if not fields[field]:
+            continue
+        dims = _onnx_dims(formulas, layout)
+        shapes[field] = tuple(evaluate(dim, sizes) for dim in dims)
+        array = arrays.get(field)
+        if array is not None:
+            expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
+        strides = _packed(shapes[field]) if array is None else element_strides(array)
+        assert strides is not None
+        tensors[field] = DML_BUFFER_TENSOR_DESC(
+            DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+            Sizes=[evaluate(formula, sizes) for formula in formulas],
+            Strides=[dict(zip(dims, strides)).get(formula, 0) for formula in formulas])
+    desc = cell.desc(
+        **tensors,
+        ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
+        Direction=_DIRECTIONS[direction],
+        **{flag: attributes[attribute] for flag, attribute in cell.flags.items()},
+    )
+    return desc, shapes
+
+
+def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
+    x, r = arrays["InputTensor"], arrays["RecurrenceTensor"]
+    assert x is not None
+    assert r is not None
+    for field, array in (("InputTensor", x), ("RecurrenceTensor", r)):
+        if array.ndim != 3 or 0 in array.shape:
+            dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
+            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}", f"[{dims}], none of them 0")
+    return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
+
+
+def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
+    """ONNX leaves out DirectML's sizes of 1; layout 1 puts the batch first."""
+    dims = [formula for formula in formulas if formula != "1"]
+    if layout and "B" in dims:
+        dims.remove("B")
+        dims.insert(0, "B")
+    return dims
+
+
+def _packed(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+
+
+def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:
+    given = attributes["activations"]
+    alphas, betas = (_numbers(name, key, attributes[key]) for key in ("activation_alpha", "activation_beta"))
+    if given is None:
+        given = cell.default_activations * directions
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
+        raise InvalidArgumentError(name, "activations", repr(given), f"a list of {cell.activations * directions}")
+    if all(isinstance(activation, str) for activation in given):
+        return list(activation_table.from_onnx(name, given, alphas, betas))
+    if alphas or betas:
+        raise InvalidArgumentError(name, "activation_alpha or activation_beta", "values", "none: descriptors hold their own")
+    return list(given)
+
+
+def _numbers(name: str, attribute: str, values: Any) -> list[float]:
+    if values is None:
+        return []
+    if isinstance(values, list | tuple) and all(isinstance(value, numbers.Real) for value in values):
+        with contextlib.suppress(OverflowError):
+            return [float(value) for value in values]
+    raise InvalidArgumentError(name, attribute, repr(values), "a list of numbers")

@@ -1,0 +1,198 @@
+"""What the descriptors of all operators have in common, checked: tensors, and the wrapping of a typed description."""
+
+from __future__ import annotations
+
+import math
+import operator as op
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from . import activations, cells, element_types
+from .descs import (
+    DML_BUFFER_TENSOR_DESC,
+    DML_OPERATOR_DESC,
+    DML_TENSOR_DATA_TYPE,
+    DML_TENSOR_DESC,
+    DML_TENSOR_FLAGS,
+    DML_TENSOR_TYPE,
+)
+from .element_types import ElementType
+
+MAX_TENSOR_BYTES = 2**32 - 4  # a kp tensor's size is a uint32; what is larger would wrap silently
+
+_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
+_OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
+                   **{desc: row.operator_type for desc, row in activations.BY_DESC.items()}}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A checked tensor: sizes and strides in elements, and the bytes that a buffer bound to it must have."""
+
+    data_type: DML_TENSOR_DATA_TYPE
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    size_in_bytes: int
+
+    @property
+    def size_of_elements(self) -> int:
+        """Elements and gaps from the first element to the last."""
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides))
+
+    def view(self, flat: np.ndarray) -> np.ndarray:
+        """A flat array of the tensor's elements and gaps, seen in its sizes and strides."""
+        if flat.size < self.size_of_elements:
+            raise InvalidArgumentError("tensor", "array", f"{flat.size} elements", f"{self.size_of_elements} or more")
+        return np.lib.stride_tricks.as_strided(flat, self.sizes, [stride * flat.itemsize for stride in self.strides])
+
+
+@dataclass(frozen=True)
+class CheckedOperator:
+    """What `operator` and the plans need of any operator's checked descriptor.
+
+    tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
+    initialized: the inputs that are bound to the operator's initializer, not to its executions.
+    """
+
+    operator: str
+    element: ElementType
+    tensors: Mapping[str, Tensor | None]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    initialized: tuple[str, ...]
+
+    def has(self, field: str) -> bool:
+        """Whether the operator has such a tensor, and it is not left out."""
+        return self.tensors.get(field) is not None
+
+    def tensor(self, field: str) -> Tensor:
+        """The tensor of a field that is not left out."""
+        tensor = self.tensors[field]
+        assert tensor is not None, field
+        return tensor
+
+
+def unwrap_operator(desc: Any) -> Any:
+    """The structure in a DML_OPERATOR_DESC, or the structure given alone."""
+    if isinstance(desc, DML_OPERATOR_DESC):
+        inner = desc.Desc
+        if _OPERATOR_TYPES.get(type(inner), desc.Type) != desc.Type:
+            raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
+        desc = inner
+    if type(desc) not in _OPERATOR_TYPES:
+        allowed = ", ".join(cls.__name__ for cls in _OPERATOR_TYPES)
+        raise InvalidArgumentError("create_operator", "desc", type(desc).__name__, f"one of {allowed}")
+    return desc
+
+
+def integers(operator: str, field: str, values: Any, least: int, end: int = 2**32) -> tuple[int, ...]:
+    try:
+        checked = tuple(op.index(value) for value in values)
+    except TypeError:
+        checked = (-1,)
+    if not all(least <= value < end for value in checked):
+        allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
+        raise InvalidArgumentError(operator, field, repr(values), allowed)
+    return checked
+
+
+def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML_TENSOR_DATA_TYPE, int],
+                 dimension_counts: Collection[int]) -> Tensor:
+    """itemsizes: of the data types that are allowed here."""
+    if isinstance(desc, DML_TENSOR_DESC):
+        if desc.Type != DML_TENSOR_TYPE.BUFFER:
+            raise InvalidArgumentError(operator, f"{field}.Type", desc.Type, "DML_TENSOR_TYPE.BUFFER")
+        desc = desc.Desc
+    if not isinstance(desc, DML_BUFFER_TENSOR_DESC):
+        raise InvalidArgumentError(operator, field, type(desc).__name__, "DML_TENSOR_DESC or DML_BUFFER_TENSOR_DESC")
+    data_type = next((allowed for allowed in itemsizes if allowed == desc.DataType), None)
+    if data_type is None:
+        raise InvalidArgumentError(operator, f"{field}.DataType", _name(desc.DataType),
+                                   " or ".join(allowed.name for allowed in itemsizes))
+    if desc.Flags != DML_TENSOR_FLAGS.NONE:
+        raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags),
+                                   "NONE: DirectML does not support OWNED_BY_DML for this operator")
+    sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
+    count = len(sizes) if desc.DimensionCount is None else desc.DimensionCount
+    if count != len(sizes) or count not in dimension_counts:
+        allowed_counts = " to ".join(map(str, sorted({min(dimension_counts), max(dimension_counts)})))
+        raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{count} with {len(sizes)} sizes", allowed_counts)
+    return Tensor(data_type, sizes, *_check_layout(operator, field, desc, sizes, itemsizes[data_type]))
+
+
+def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Collection[str], element: ElementType | None,
+                  dimension_counts: Collection[int]) -> tuple[ElementType, dict[str, Tensor | None]]:
+    """The tensors in a descriptor's fields, the input first: all of one type, the input's, but for the lengths.
+
+    element: that type; by default one that DirectML takes.
+    """
+    allowed = element_types.IN_DIRECTML if element is None else (element,)
+    tensors: dict[str, Tensor | None] = {}
+    for field in fields:
+        value = getattr(desc, field)
+        if value is None and field not in required:
+            tensors[field] = None
+            continue
+        is_lengths = field == "SequenceLengthsTensor"
+        itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
+        tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts)
+        if not is_lengths:
+            allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
+    return allowed[0], tensors
+
+
+def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int
+                  ) -> tuple[tuple[int, ...], int]:
+    strides = tuple(math.prod(sizes[i + 1:]) for i in range(len(sizes)))
+    if desc.Strides is not None:
+        strides = integers(operator, f"{field}.Strides", desc.Strides, 0)
+        if len(strides) != len(sizes):
+            raise InvalidArgumentError(operator, f"{field}.Strides", f"{len(strides)} strides", str(len(sizes)))
+    (alignment,) = integers(operator, f"{field}.GuaranteedBaseOffsetAlignment", (desc.GuaranteedBaseOffsetAlignment,), 0)
+    if alignment != 0 and (alignment < itemsize or alignment & (alignment - 1)):
+        raise InvalidArgumentError(operator, f"{field}.GuaranteedBaseOffsetAlignment", alignment,
+                                   f"0 or a power of two, at least the element's {itemsize} bytes")
+    # DirectML's rule: up to the last element, rounded up to 4 bytes
+    least = -(-itemsize * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))) // 4) * 4
+    size = least
+    if desc.TotalTensorSizeInBytes is not None:
+        (size,) = integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
+    if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:
+        raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", max(size, least),
+                                   f"at most {MAX_TENSOR_BYTES}, what a Kompute tensor can hold")
+    if size < least or size % 4:
+        raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", size,
+                                   f"a multiple of 4, at least {least} for its sizes and strides")
+    return strides, size
+
+
+def _name(value: object) -> object:
+    return getattr(value, "name", None) or value
+
+
+def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> None:
+    """No two elements of an output may share a place: each stride spans all that the smaller strides reach."""
+    if tensor is None:
+        return
+    reach = 0
+    for stride, size in sorted(pair for pair in zip(tensor.strides, tensor.sizes) if pair[1] > 1):
+        if stride <= reach:
+            raise InvalidArgumentError(operator, f"{field}.Strides", tensor.strides,
+                                       "strides that give each element of an output its own place")
+        reach += stride * (size - 1)
+
+
+def expect_sizes(operator: str, field: str, found: tuple[int, ...], formulas: Sequence[str], sizes: Mapping[str, int]) -> None:
+    expected = tuple(evaluate(formula, sizes) for formula in formulas)
+    if found != expected:
+        letters = ", ".join(f"{letter} = {value}" for letter, value in sizes.items())
+        raise InvalidArgumentError(operator, field, found, f"{expected}, that is [{', '.join(formulas)}] with {letters}")
+
+
+def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
+    """A size written as a product of letters and numbers, as in the table of cells."""
+    return math.prod(sizes[factor] if factor in sizes else int(factor) for factor in formula.split("*"))

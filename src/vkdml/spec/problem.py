@@ -1,0 +1,147 @@
+"""A recurrent operator's descriptor, checked and made canonical.
+
+A problem knows nothing of devices: what a device cannot hold is refused by `schedule`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from . import activations, cells
+from .activations import FusedActivation
+from .cells import Cell, Loop
+from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, unwrap_operator
+from .descs import DML_RECURRENT_NETWORK_DIRECTION
+from .element_types import ElementType
+
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+_INITIALIZED = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
+
+_REVERSED = {
+    DML_RECURRENT_NETWORK_DIRECTION.FORWARD: (False,),
+    DML_RECURRENT_NETWORK_DIRECTION.BACKWARD: (True,),
+    DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL: (False, True),
+}
+
+
+@dataclass(frozen=True)
+class Problem(CheckedOperator):
+    """What is to be computed: T `steps`, `batch` rows, I `input_size`, H `hidden` units, one entry of `reverse` a direction.
+
+    activations: f, g and h (as many as the cell takes) of the forward direction, then of the backward one.
+    flags: the cell's, by DirectML's names. clip: LSTM's ClipThreshold, and ONNX's attribute of all cells.
+    """
+
+    cell: Cell
+    steps: int
+    batch: int
+    input_size: int
+    hidden: int
+    reverse: tuple[bool, ...]
+    activations: tuple[FusedActivation, ...]
+    flags: Mapping[str, bool]
+    clip: float | None = None
+
+    @property
+    def directions(self) -> int:
+        return len(self.reverse)
+
+    @property
+    def loop(self) -> Loop:
+        return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
+
+    def activation(self, direction: int, index: int) -> FusedActivation:
+        return self.activations[direction * self.cell.activations + index]
+
+
+def from_desc(desc: Any, clip: float | None = None, element: ElementType | None = None) -> Problem:
+    """Check a recurrent operator's descriptor: a DML_OPERATOR_DESC or the structure in it alone.
+
+    element: the type of all tensors but the lengths; by default one that DirectML takes, as InputTensor has it.
+    Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
+    """
+    desc = unwrap_operator(desc)
+    name = type(desc).__name__
+    cell = cells.BY_DESC[type(desc)]
+    reverse = _check_direction(name, desc.Direction)
+    element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,))
+    sizes = _check_sizes(name, cell, tensors, len(reverse))
+    for field in cell.outputs:
+        check_output_strides(name, field, tensors[field])
+    if all(tensors[field] is None for field in cell.outputs):
+        raise InvalidArgumentError(name, " and ".join(cell.outputs), "None", "at least one output")
+    return Problem(
+        operator=name,
+        element=element,
+        tensors=tensors,
+        inputs=tuple(cell.inputs),
+        outputs=tuple(cell.outputs),
+        initialized=_INITIALIZED,
+        cell=cell,
+        steps=sizes["T"],
+        batch=sizes["B"],
+        input_size=sizes["I"],
+        hidden=sizes["H"],
+        reverse=reverse,
+        activations=_check_activations(name, cell, desc, len(reverse), element),
+        flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
+        clip=_clip(name, desc, clip),
+    )
+
+
+def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
+    try:
+        return _REVERSED[DML_RECURRENT_NETWORK_DIRECTION(value)]
+    except (ValueError, TypeError):
+        allowed = ", ".join(member.name for member in DML_RECURRENT_NETWORK_DIRECTION)
+        raise InvalidArgumentError(operator, "Direction", repr(value), f"one of {allowed}") from None
+
+
+def _check_bool(operator: str, field: str, value: object) -> bool:
+    if not isinstance(value, int | np.bool_) or value not in (0, 1):  # 0 and 1 as in C
+        raise InvalidArgumentError(operator, field, repr(value), "True or False")
+    return bool(value)
+
+
+def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
+    """The desc's ClipThreshold, where it has one and uses it, or ONNX's attribute: a float32, as both have it."""
+    if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
+        clip = desc.ClipThreshold
+    if clip is None:
+        return None
+    if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
+        raise InvalidArgumentError(operator, "clip", repr(clip), "a finite float32, 0 or more")
+    return float(np.float32(clip))
+
+
+def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:
+    """Every tensor's sizes against T, B and I of the input, H of the recurrence and D of the direction."""
+    inputs, recurrence = tensors["InputTensor"], tensors["RecurrenceTensor"]
+    assert inputs is not None
+    assert recurrence is not None
+    known = dict(zip("TBI", inputs.sizes[1:]), H=recurrence.sizes[3], D=directions)
+    for field, formulas in cell.tensors.items():
+        tensor = tensors[field]
+        if tensor is not None:
+            expect_sizes(operator, f"{field}.Sizes", tensor.sizes, formulas, known)
+    return known
+
+
+def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, element: ElementType
+                       ) -> tuple[FusedActivation, ...]:
+    expected = cell.activations * directions
+    if not isinstance(desc.ActivationDescs, tuple):
+        raise InvalidArgumentError(operator, "ActivationDescs", repr(desc.ActivationDescs), f"a list of {expected}")
+    count = len(desc.ActivationDescs) if desc.ActivationDescCount is None else desc.ActivationDescCount
+    if count != expected or len(desc.ActivationDescs) != expected:
+        raise InvalidArgumentError(operator, "ActivationDescs", f"{len(desc.ActivationDescs)} (ActivationDescCount {count})",
+                                   f"{expected}: {cell.activations} for each of {directions} directions")
+    return tuple(activations.fuse(operator, f"ActivationDescs[{i}]", activation, element)
+                 for i, activation in enumerate(desc.ActivationDescs))

@@ -1,0 +1,149 @@
+"""The operators in numpy and float64, written to be read: what the device's results are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import cells
+from .arguments import DEFAULT_ATTRIBUTES, convert, describe
+from .cells import Cell
+from .problem import Problem, from_desc
+
+Arrays = Mapping[str, np.ndarray | None]
+
+
+def gru(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
+    """What vkdml.gru computes, with its arguments, in float64."""
+    return _recurrent(cells.GRU, {"X": x, "W": w, "R": r, "B": b, **arguments})
+
+
+def lstm(x: Any, w: Any, r: Any, b: Any = None, *, p: Any = None, **arguments: Any) -> list[np.ndarray]:
+    """What vkdml.lstm computes, with its arguments, in float64."""
+    return _recurrent(cells.LSTM, {"X": x, "W": w, "R": r, "B": b, "P": p, **arguments})
+
+
+def rnn(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
+    """What vkdml.rnn computes, with its arguments, in float64."""
+    return _recurrent(cells.RNN, {"X": x, "W": w, "R": r, "B": b, **arguments})
+
+
+def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
+    unknown = set(arguments) - {*cell.arguments.values(), *DEFAULT_ATTRIBUTES}
+    if unknown:
+        raise TypeError(f"{cell.kernel}() got unexpected arguments {sorted(unknown)}")
+    given = {field: arguments.pop(cell.arguments[field], None) for field in cell.inputs}
+    converted, element = convert(cell.kernel, cell, given)
+    arrays = {field: None if array is None else np.ascontiguousarray(array) for field, array in converted.items()}
+    desc, shapes = describe(cell.kernel, cell, arrays, element, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
+    problem = from_desc(desc, arguments.get("clip"), element)
+    results = []
+    for field, result in run(problem, arrays).items():
+        results.append(np.empty(shapes[field]))
+        problem.tensor(field).view(results[-1].reshape(-1))[...] = result
+    return results
+
+
+def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Compute all outputs of a problem, whether it asks for them or not, in DirectML's sizes.
+
+    arrays: by field name (InputTensor, WeightTensor, ...), packed as the problem's sizes and strides say, in any shape;
+    what is missing or None is left out.
+    """
+    with np.errstate(all="ignore"):  # infinities and NaN go where IEEE arithmetic takes them
+        return _run(problem, arrays)
+
+
+def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
+    t, b, h = problem.steps, problem.batch, problem.hidden
+    x = _view(problem, arrays, "InputTensor", np.empty(0))[0]
+    lengths = _view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
+    sequence = np.zeros((t, problem.directions, b, h))
+    last = np.zeros((len(problem.cell.outputs) - 1, 1, problem.directions, b, h))
+    for direction, reverse in enumerate(problem.reverse):
+        step = _STEPS[problem.cell.name](problem, direction, *_direction(problem, arrays, direction))
+        for row in range(b):
+            states = [initial[direction, row] for initial in _initial_states(problem, arrays)]
+            positions = range(lengths[row])
+            for position in reversed(positions) if reverse else positions:
+                states = step(x[position, row], *states)
+                sequence[position, direction, row] = states[0]
+            if lengths[row] > 0:  # a row without steps has no last state: 0, even with an initial one
+                last[:, 0, direction, row] = states
+    return dict(zip(problem.cell.outputs, [sequence, *last]))
+
+
+def _view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> np.ndarray:
+    array = arrays.get(field)
+    return default if array is None else problem.tensor(field).view(np.ascontiguousarray(array, np.float64).reshape(-1))
+
+
+def _initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
+    zeros = np.zeros((1, 2, problem.batch, problem.hidden))
+    fields = [field for field in ("HiddenInitTensor", "CellMemInitTensor") if field in problem.cell.inputs]
+    return [_view(problem, arrays, field, zeros)[0] for field in fields]
+
+
+def _direction(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
+    """The parameters of one direction by gate: W, R, Wb, Rb, and peepholes (none of them for cells without)."""
+    gates, h = len(problem.cell.gates), problem.hidden
+    w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
+    r = _view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
+    biases = _view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
+    wb, rb = biases[0, 0, direction].reshape(2, gates, h)
+    peepholes = _view(problem, arrays, "PeepholeTensor", np.zeros((1, 1, 2, problem.cell.peepholes * h)))
+    return [w, r, wb, rb, peepholes[0, 0, direction].reshape(problem.cell.peepholes, h)]
+
+
+def _clip(problem: Problem, x: np.ndarray) -> np.ndarray:
+    return x if problem.clip is None else np.clip(x, -problem.clip, problem.clip)
+
+
+Step = Callable[..., list[np.ndarray]]
+
+
+def gru_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray, _: Any) -> Step:
+    """ONNX GRU-22's equations for one row; gates z r h."""
+    f, g = problem.activation(direction, 0), problem.activation(direction, 1)
+
+    def step(x: np.ndarray, h: np.ndarray) -> list[np.ndarray]:
+        z = f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))
+        reset = f(_clip(problem, w[1] @ x + r[1] @ h + wb[1] + rb[1]))
+        if problem.flags["LinearBeforeReset"]:
+            candidate = g(_clip(problem, w[2] @ x + wb[2] + reset * (r[2] @ h + rb[2])))
+        else:
+            candidate = g(_clip(problem, w[2] @ x + wb[2] + r[2] @ (reset * h) + rb[2]))
+        return [(1 - z) * candidate + z * h]
+
+    return step
+
+
+def lstm_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray,
+              p: np.ndarray) -> Step:
+    """ONNX LSTM-22's equations for one row; gates i o f c, peepholes i o f. Clip bounds what goes into f and g."""
+    f, g, h_activation = (problem.activation(direction, index) for index in range(3))
+    has_peephole = problem.has("PeepholeTensor")  # without it, an infinite c must not become 0 * c
+
+    def step(x: np.ndarray, h: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+        gates = [w[k] @ x + r[k] @ h + wb[k] + rb[k] for k in range(4)]
+        if has_peephole:
+            gates[0] = gates[0] + p[0] * c
+            gates[2] = gates[2] + p[2] * c
+        i = f(_clip(problem, gates[0]))
+        forget = 1 - i if problem.flags["CoupleInputForget"] else f(_clip(problem, gates[2]))
+        c = forget * c + i * g(_clip(problem, gates[3]))
+        o = f(_clip(problem, gates[1] + p[1] * c if has_peephole else gates[1]))
+        return [o * h_activation(c), c]
+
+    return step
+
+
+def rnn_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray, _: Any) -> Step:
+    """ONNX RNN-22's equation for one row."""
+    f = problem.activation(direction, 0)
+    return lambda x, h: [f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))]
+
+
+_STEPS: dict[str, Callable[..., Step]] = {"GRU": gru_step, "LSTM": lstm_step, "RNN": rnn_step}
