@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/test_operator.py",
-         "tests/test_types.py", "tests/test_network.py", "tests/test_onnx_models.py"]
+TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/runtime/test_operator.py",
+         "tests/runtime/test_types.py", "tests/runtime/test_network.py", "tests/faces/test_onnx_models.py"]
 
 CONTROL = """
 import numpy as np

@@ -1,11 +1,3 @@
-"""The public name of faces/onnx: ONNX nodes and models."""
-
-import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .faces.onnx import *  # noqa: F403  (the names that it lists)
-else:
-    from .faces import onnx
-
-    sys.modules[__name__] = onnx
+from .faces.onnx import *  # noqa: F403  (the names that it lists)
+from .faces.onnx import __all__ as __all__
+from .faces.onnx import __doc__ as __doc__

@@ -1,11 +1,11 @@
-"""The public name of faces/pydirectml: PyDirectML scripts."""
+from typing import Any
 
-import sys
-from typing import TYPE_CHECKING
+from .faces import pydirectml as _face
+from .faces.pydirectml import *  # noqa: F403  (the names that it lists)
+from .faces.pydirectml import __all__ as __all__
+from .faces.pydirectml import __doc__ as __doc__
 
-if TYPE_CHECKING:
-    from .faces.pydirectml import *  # noqa: F403  (the names that it lists)
-else:
-    from .faces import pydirectml
 
-    sys.modules[__name__] = pydirectml
+def __getattr__(name: str) -> Any:
+    """What it has besides: members of enumerations, and operators that refuse."""
+    return getattr(_face, name)

@@ -1,11 +1,3 @@
-"""The public name of faces/torch: PyTorch modules."""
-
-import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .faces.torch import *  # noqa: F403  (the names that it lists)
-else:
-    from .faces import torch
-
-    sys.modules[__name__] = torch
+from .faces.torch import *  # noqa: F403  (the names that it lists)
+from .faces.torch import __all__ as __all__
+from .faces.torch import __doc__ as __doc__

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, replace
 
 from ..spec.problem import Problem
+from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .options import PERSISTENT, STEPPED
-from .plans import ceil_div
 from .tiling import (
     Tiling,
     block_columns,

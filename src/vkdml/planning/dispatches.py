@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..spec.problem import Problem
+from ..spec.whole_numbers import ceil_div, power_of_two
 from .device_info import DeviceInfo
 from .options import STEPPED
-from .plans import NONE, Dispatch, ceil_div, float_bits, kernel_name, power_of_two
+from .plans import NONE, Dispatch, float_bits, kernel_name
 from .tiling import (
     GATES,
     PACKED_HIDDEN,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from ..spec.elementwise import MOST_DIMENSIONS, ElementwiseProblem
+from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .plans import Dispatch, Plan, ceil_div, check_limits, float_bits, kernel_name
+from .plans import Dispatch, Plan, check_limits, float_bits, kernel_name
 
 _WORKGROUP = 64
 

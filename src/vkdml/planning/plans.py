@@ -41,19 +41,6 @@ class Plan:
     is_forced: bool = False
 
 
-def ceil_div(value: int, divisor: int) -> int:
-    return -(-value // divisor)
-
-
-def round_up(value: int, multiple: int) -> int:
-    return ceil_div(value, multiple) * multiple
-
-
-def power_of_two(value: int) -> int:
-    """The first that is not smaller."""
-    return 1 << (value - 1).bit_length()
-
-
 def float_bits(value: float) -> int:
     """A float32 as the uint32 that specialization constants are passed as."""
     return int(np.float32(value).view(np.uint32))

@@ -23,11 +23,12 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..spec.checks import MAX_TENSOR_BYTES
 from ..spec.problem import Problem
+from ..spec.whole_numbers import ceil_div, round_up
 from . import costs
 from .device_info import DeviceInfo
 from .dispatches import pack, time_loop
 from .options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options, check_options
-from .plans import Plan, ceil_div, check_limits, round_up
+from .plans import Plan, check_limits
 from .tiling import (
     PACKED_HIDDEN,
     PACKED_INPUT,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..spec.problem import Problem
+from ..spec.whole_numbers import ceil_div, round_up
 from .device_info import DeviceInfo
 from .options import PERSISTENT, SEQUENCE
-from .plans import ceil_div, round_up
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..planning.plans import power_of_two
+from ..spec.whole_numbers import power_of_two
 from .device import Buffer, Gpu, Kernel
 from .recent import Recent
 

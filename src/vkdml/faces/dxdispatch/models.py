@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError
-from ...planning.plans import round_up
 from ...runtime.operator import Device
+from ...spec.whole_numbers import round_up
 from .operators import OperatorDispatchable, ReadyOperator, dispatchable
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
 from .resources import UNKNOWN, Resource, refuse_images, resource

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...planning.plans import round_up
 from ...spec.checks import MAX_TENSOR_BYTES
 from ...spec.descs import DML_TENSOR_DATA_TYPE
+from ...spec.whole_numbers import round_up
 from .reader import data_type, either, integer, list_of, members, number, refusal, show, text
 
 UNKNOWN = DML_TENSOR_DATA_TYPE.UNKNOWN

@@ -7,7 +7,7 @@ import pytest
 
 import vkdml
 import vkdml.pydirectml as dml
-from tests.graph_support import (
+from tests.faces.graph_support import (
     BACKWARD,
     BIDIRECTIONAL,
     CELLS,

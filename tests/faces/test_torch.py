@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 
 import vkdml
 import vkdml.torch as vt
+from vkdml.faces.torch import modules
 
 T, B, I, H = 5, 3, 7, 6
 
@@ -228,15 +229,15 @@ def test_like_lengths_share_kernels(monkeypatch, batch_first):
     for t in (60, 50, 56):
         x = torch.randn((1, t, I) if batch_first else (t, 1, I))
         torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
-        monkeypatch.setattr("vkdml.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
+        monkeypatch.setattr("vkdml.runtime.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
 
 
 def test_networks_are_bounded():
     twin = vt.convert(nn.RNN(1, 1).eval())
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
-    compiled = vt.modules._compiled[twin]
-    assert (len(compiled.stacks), len(compiled.shared)) == (vt.modules._STACKS_KEPT, 1)
+    compiled = modules._compiled[twin]
+    assert (len(compiled.stacks), len(compiled.shared)) == (modules._STACKS_KEPT, 1)
 
 
 class Mine(nn.GRU):

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.planning.test_schedule import CPU
 from tests.support import CELLS, SCHEDULES, make_desc
-from tests.test_schedule import CPU
 from tools import compile_shaders
 from vkdml.planning.schedule import plan as make_plan
 from vkdml.runtime import kernels
 from vkdml.spec.problem import from_desc
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SHIPPED = Path(vkdml.__file__).parent / "spirv"
 
 # Shader, GroupNonUniform, and its Shuffle and Quad: what Vulkan 1.1 has without enabling a feature

@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 import vkdml.pydirectml as dml
-from tests.graph_support import (
+from tests.faces.graph_support import (
     BIDIRECTIONAL,
     FLOAT16,
     FLOAT32,

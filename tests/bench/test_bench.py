@@ -45,7 +45,7 @@ class Library:
 
 
 def misbehaving(behaviour):
-    return Peer(behaviour, "tests.test_bench", {"behaviour": behaviour}, tolerance=1)
+    return Peer(behaviour, "tests.bench.test_bench", {"behaviour": behaviour}, tolerance=1)
 
 
 def table():
