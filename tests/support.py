@@ -11,6 +11,7 @@ import numpy as np
 
 import vkdml
 from tests import recording
+from vkdml.planning import profiles
 from vkdml.planning.options import Options
 from vkdml.runtime.operator import CompiledOperator, Operator
 from vkdml.spec import cells, checks, descs, element_types, problem, reference
@@ -42,7 +43,7 @@ SCHEDULES = {
     "lanes": Options(lanes=True, fused=False, rows=2),
     "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
     "row lanes": Options(row_lanes=True, schedule="sequence"),
-    "row lanes chunked": Options(row_lanes=True, schedule="sequence", rows=8, chunk_steps=2, workspace_bytes=20000),
+    "row lanes chunked": Options(row_lanes=True, schedule="sequence", rows=8, chunk_steps=2, workspace_bytes=100_000),
     "row lanes stepped": Options(row_lanes=True, schedule="stepped", parts=2),
     "row lanes persistent": Options(row_lanes=True, schedule="persistent", parts=2),
     "resident": Options(resident=True, schedule="sequence"),
@@ -61,15 +62,25 @@ SCHEDULES = {
 
 
 def options(device: vkdml.Device, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """A schedule for a device. The kernels that shuffle are for CPU drivers; GPUs get the plain ones throughout, and so does
-    float64.
+    """A schedule, as `device` can run it."""
+    return options_on(device.info, name, element)
+
+
+def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element_types.FLOAT32) -> Options:
+    """The kernels that shuffle are for CPU drivers. GPUs get the plain ones throughout, and so does float64, whose kernels have
+    one row and one unit.
     """
-    chosen, info = SCHEDULES[name], device.info
+    chosen, profile = SCHEDULES[name], profiles.profile(info)
     shuffle = chosen.lanes or chosen.row_lanes or chosen.resident or chosen.projection_row_lanes
-    if shuffle and (element.pairs or not (info.is_cpu and info.subgroup_shuffle)):
-        return replace(chosen, lanes=False, row_lanes=None, resident=None, projection_row_lanes=None, workgroup=None)
-    if info.driver != "llvmpipe":
+    if shuffle and (element.pairs or not (profile.prefers_shuffles and info.subgroup_shuffle)):
+        chosen = replace(chosen, lanes=False, row_lanes=None, resident=None, projection_row_lanes=None, workgroup=None,
+                         units_at_once=None)
+    if element.pairs:
+        chosen = replace(chosen, rows=None, workspace_bytes=2 * chosen.workspace_bytes)
+    if not {profiles.ROWS, profiles.RESIDENT} <= profile.kernels:
         chosen = replace(chosen, row_lanes=None, resident=None, projection_row_lanes=None)
+    if chosen.row_lanes and chosen.rows:
+        chosen = replace(chosen, rows=info.subgroup_size)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
 

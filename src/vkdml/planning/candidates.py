@@ -105,7 +105,7 @@ class Planner:
             return InvalidArgumentError(problem.operator, "sizes", sizes,
                                         f"ones that {self.info.name} can loop over in one dispatch")
         *before, (name, value) = items[:culprit]
-        others = "".join(f"{other} = {forced!r}, " for other, forced in before)
+        others = "".join(f"{other} = {its!r}, " for other, its in before)
         return InvalidArgumentError(
             problem.operator, f"options.{name}", repr(value),
             f"{allowed(name, left[culprit - 1])} with {others}{sizes} and {problem.element.name} on {self.info.name}")
@@ -126,9 +126,9 @@ class Planner:
         return self.problem.steps * self.problem.loop.phases <= _MOST_STEPS_RECORDED
 
     def _check_workgroup(self) -> None:
-        forced, most = self.options.workgroup, self.info.max_workgroup_invocations
-        if forced and (forced % self._lanes or forced > most):
-            raise InvalidArgumentError(self.problem.operator, "options.workgroup", forced,
+        workgroup, most = self.options.workgroup, self.info.max_workgroup_invocations
+        if workgroup and (workgroup % self._lanes or workgroup > most):
+            raise InvalidArgumentError(self.problem.operator, "options.workgroup", workgroup,
                                        f"a multiple of {self._lanes}, at most {most}")
 
     # Shapes
@@ -138,7 +138,8 @@ class Planner:
             return self._shuffling_shapes()
         kernel = FLOAT64 if self.problem.element.pairs else GPU
         rows = [1] if kernel == FLOAT64 else self._rows()
-        return [_Shape(kernel, projection, of_tile, 1) for projection, of_tile in product((None, kernel), rows)]
+        return [_Shape(kernel, projection, of_tile, 1) for projection, of_tile in product((None, kernel), rows)
+                if self._may_unroll(of_tile)]
 
     def _shuffling_shapes(self) -> list[_Shape]:
         at_once = [self.options.units_at_once] if self.options.units_at_once else [2, 1]

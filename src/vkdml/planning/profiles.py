@@ -6,7 +6,6 @@ CPU drivers' rates are measured (docs/performance.md says how). Those of GPUs ar
 from __future__ import annotations
 
 import re
-from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from .device_info import DeviceInfo
@@ -76,7 +75,7 @@ class DeviceProfile:
     driver: str | None = None      # the driver's name; None: any
     since_mesa: int = 0            # the driver's major version of Mesa; 0: any
     # What it runs
-    kernels: Set[str] = _PORTABLE
+    kernels: frozenset[str] = _PORTABLE
     prefers_shuffles: bool = False  # the kernels that shuffle are chosen where the device has subgroup shuffles
     host_memory: bool = False      # the device's memory is the host's: nothing need be copied
     # Limits
@@ -136,7 +135,7 @@ PROFILES = {
         prefers_shuffles=True,
         host_memory=True,
         most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
-        rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=60e-6, second_worker=60e-6),
+        rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=60e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
     "other CPU drivers": replace(_LLVMPIPE, driver=None, most_iterations=2**31, spins=100_000),

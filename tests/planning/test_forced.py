@@ -1,0 +1,108 @@
+"""A forced option runs or raises, alone and with any other."""
+
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vkdml
+from tests.planning.devices import DEVICES, devices, make_problem
+from vkdml.planning.options import SCHEDULES, Options
+from vkdml.planning.plan import plan
+from vkdml.spec import cells, element_types
+
+VALUES = {"schedule": SCHEDULES, "parts": [1, 3], "rows": [1, 3, 8, 16], "units_at_once": [1, 2], "workgroup": [8, 32],
+          "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6],
+          **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
+PAIRS = [{first: a, second: b} for first, second in combinations(VALUES, 2) for a, b in product(VALUES[first], VALUES[second])]
+PROBLEMS = {
+    "float32": make_problem(20, 9, 10, 45),
+    "one step": make_problem(1, 3, 10, 45, LinearBeforeReset=True),
+    "wide": make_problem(5, 3, 70, 2048, cell=cells.LSTM, SequenceLengthsTensor=None),
+    "long float16": make_problem(3000, 1, 8, 64, 2, cell=cells.RNN, element=element_types.FLOAT16),
+    "float64": make_problem(20, 9, 10, 45, cell=cells.LSTM, element=element_types.FLOAT64),
+}
+
+
+def found_in(plan):
+    """What was forced, as the dispatches have it."""
+    loop = plan.execute[-1]
+    kernels, constants = {dispatch.kernel for dispatch in plan.execute}, loop.constants
+    schedule = "sequence" if constants["PARTS"] == 1 else "persistent" if constants["SPINS"] else "stepped"
+    return {
+        "schedule": schedule, "parts": constants["PARTS"], "rows": constants["ROWS"], "units_at_once": constants["UNITS_AT_ONCE"],
+        "workgroup": constants["WORKGROUP"], "fused": not any("projection" in kernel for kernel in kernels),
+        "lanes": loop.kernel.startswith("cpu/"), "row_lanes": loop.kernel.endswith("_rows"),
+        "resident": loop.kernel.endswith("_resident"), "projection_row_lanes": "cpu/projection_rows" in kernels,
+        "shared_state": bool(constants["SHARED_STATE"]),
+    }
+
+
+def check_forced(problem, info, forced):
+    """Whether it was refused, by an option that was forced."""
+    try:
+        planned = plan(problem, info, Options(**forced))
+    except vkdml.InvalidArgumentError as error:
+        name = error.field.removeprefix("options.")
+        assert name in forced, error  # noqa: PT017  (either outcome is right)
+        assert f"found {forced[name]!r}; expected " in str(error)  # noqa: PT017
+        return True
+    found = found_in(planned)
+    assert {name: found[name] for name in forced if name in found} == {name: value for name, value in forced.items() if name in found}
+    pushes = [dispatch.push for dispatch in planned.execute if "projection" not in dispatch.kernel]
+    assert all(push["last_step"] - push["first_step"] <= forced.get("chunk_steps", 10**9) for push in pushes)
+    assert planned.internal.get("gates", 0) <= forced.get("workspace_bytes", 2**28)
+    return False
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=list(PROBLEMS))
+@pytest.mark.parametrize("name", ["Mesa 25", "SwiftShader", "GPU, 32 lanes"])
+def test_every_pair_of_options(name, problem):
+    refused = [check_forced(problem, DEVICES[name], pair) for pair in PAIRS]
+    assert 0 < sum(refused) < len(PAIRS)
+
+
+MORE_VALUES = VALUES | {"parts": [1, 2, 5, 5000], "rows": range(1, 33), "units_at_once": range(1, 9), "workgroup": [1, 4, 16, 48, 128]}
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(list(PROBLEMS.values())), devices,
+       st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in MORE_VALUES.items()}))
+def test_any_options(problem, info, forced):
+    check_forced(problem, info, forced)
+
+
+LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "SwiftShader", "smallest"))
+
+
+@pytest.mark.parametrize(("info", "problem", "options", "message"), [
+    (LLVMPIPE, make_problem(5, 1, 8, 2048), Options(resident=True), "options.resident: found True; expected False with H = 2048"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="stepped", resident=True), "options.resident: found True; expected False with schedule = 'stepped'"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(row_lanes=True, resident=True), "options.resident: found True; expected False with row_lanes = True"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(lanes=False, resident=True), "options.resident: found True; expected False with lanes = False"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="sequence", parts=3), "options.parts: found 3; expected 1 with schedule = 'sequence'"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(lanes=False, units_at_once=2), "options.units_at_once: found 2; expected 1 with lanes = False"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(row_lanes=True, rows=3), "options.rows: found 3; expected 8 or 16 with row_lanes = True"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(row_lanes=True, projection_row_lanes=False), "options.projection_row_lanes: found False; expected True"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(fused=True, projection_row_lanes=True), "options.projection_row_lanes: found True; expected False with fused"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(resident=True, workgroup=8), "options.workgroup: found 8; expected 24 or 48 with resident = True"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", shared_state=True), "options.shared_state: found True; expected False"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(fused=False, workspace_bytes=1000), "options.workspace_bytes: found 1000; expected at least 6912, the projection of one time step, with"),
+    (LLVMPIPE, PROBLEMS["float64"], Options(rows=16), "options.rows: found 16; expected 1 with H = 45, I = 10 and float64 on cpu"),
+    (LLVMPIPE, PROBLEMS["float64"], Options(lanes=True), "options.lanes: found True; expected False with H"),
+    (SWIFTSHADER, PROBLEMS["float32"], Options(row_lanes=True), "options.row_lanes: found True; expected False with H"),
+    (SWIFTSHADER, PROBLEMS["float32"], Options(resident=True), "options.resident: found True; expected False with H"),
+    (SMALLEST, PROBLEMS["float32"], Options(lanes=True), "options.lanes: found True; expected False with H"),
+    (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 1, at most 128"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(workgroup=12), "options.workgroup: found 12; expected a multiple of 8, at most 1024"),
+], ids=str)
+def test_refusals_name_the_option(info, problem, options, message):
+    with pytest.raises(vkdml.InvalidArgumentError) as refusal:
+        plan(problem, info, options)
+    assert message in str(refusal.value)
+
+
+def test_sizes_that_no_kernel_can_loop_over_are_named():
+    with pytest.raises(vkdml.InvalidArgumentError, match="sizes: found H = 1, I = 30000000; expected ones that cpu can loop over in one dispatch"):
+        plan(make_problem(2, 1, 30_000_000, 1), LLVMPIPE)
