@@ -1,0 +1,73 @@
+"""No dispatch has more loop iterations than its driver gives it, and none far fewer where there is more to do.
+
+That the bound is not too small is shown on a device: tests/conformance/test_reference.py::test_long_and_wide.
+"""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vkdml
+from tests.planning.devices import CPU, DEVICES, GPU, make_problem, problems
+from tests.support import CELLS, SCHEDULES, options_on
+from vkdml.planning import iterations
+from vkdml.planning.candidates import Planner
+from vkdml.planning.dispatches import time_loop
+from vkdml.planning.options import Options
+from vkdml.spec import element_types
+
+LIMIT = 65_535  # of llvmpipe
+LLVMPIPES = [info for info in DEVICES.values() if info.driver == "llvmpipe"]
+
+
+def bounds(tiling):
+    """Of each dispatch."""
+    found = []
+    for dispatch in time_loop(tiling):
+        steps = dispatch.push["last_step"] - dispatch.push["first_step"]
+        is_projection = "projection" in dispatch.kernel
+        found.append(iterations.of_projection(tiling.projection) if is_projection else iterations.of_loop(tiling, steps))
+    return found
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(problems, st.sampled_from(LLVMPIPES), st.sampled_from(list(SCHEDULES)))
+def test_every_dispatch_is_within_the_limit(problem, info, name):
+    planner = Planner(problem, info, options_on(info, name, problem.element))
+    try:
+        best = planner.best()
+    except vkdml.InvalidArgumentError:
+        best = Planner(problem, info).best()
+    tilings = [best, *planner.fallbacks(best)] if best.loop.schedule == "persistent" else [best]
+    assert all(bound <= LIMIT for tiling in tilings for bound in bounds(tiling))
+
+
+@pytest.mark.parametrize("options", [Options(), Options(lanes=False), Options(row_lanes=True), Options(resident=True)], ids=str)
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_long_sequences_are_few_dispatches(cell, options):
+    planner = Planner(make_problem(50_000, 1, 64, 128, cell=cell), CPU, replace(options, schedule="sequence"))
+    tiling = planner.best()
+    steps = tiling.loop.chunk_steps
+    assert iterations.of_loop(tiling, steps) > 0.9 * planner.profile.most_iterations or steps * planner.costs.step_seconds(tiling) > 0.4
+
+
+def test_steps_are_as_many_as_fit():
+    tiling = Planner(make_problem(100, 4, 64, 128), CPU).best()
+    for limit in (5_000, 60_000):
+        steps = iterations.most_steps(tiling, limit)
+        assert iterations.of_loop(tiling, steps) <= limit < iterations.of_loop(tiling, steps + 1)
+
+
+def test_others_have_no_limit():
+    wide = make_problem(2, 1, 300_000, 1)
+    assert Planner(wide, GPU, Options(fused=True)).best().loop.chunk_steps == 2
+
+
+@pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
+def test_what_is_too_wide_is_not_chosen(element):
+    """One row of x alone has more."""
+    problem = make_problem(2, 1, 30_000_000, 1, element=element)
+    with pytest.raises(vkdml.InvalidArgumentError, match="can loop over in one dispatch"):
+        Planner(problem, CPU).best()

@@ -1,0 +1,141 @@
+"""Plans: complete, within the device's limits, and the same each time."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import vkdml
+from tests.planning.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
+from tests.support import SCHEDULES, options_on
+from vkdml.planning import tiling
+from vkdml.planning.options import Options
+from vkdml.planning.plan import plan
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(problems, devices, st.sampled_from(list(SCHEDULES)))
+def test_plan(problem, info, name):
+    assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values() if tensor))
+    options = options_on(info, name, problem.element)
+    try:
+        planned = plan(problem, info, options)
+    except vkdml.InvalidArgumentError as error:
+        assert error.field.startswith("options.")  # noqa: PT017  (the schedules are for smaller problems)
+        options = Options(schedule=options.schedule)
+        planned = plan(problem, info, options)
+    assert planned == plan(problem, info, options)
+    check_chunks(problem, planned.execute)
+    if planned.fallback:
+        check_chunks(problem, planned.fallback)
+    for dispatch in planned.initialize + planned.execute + planned.fallback:
+        check_dispatch(problem, info, dispatch)
+        if "projection" not in dispatch.kernel and "pack" not in dispatch.kernel:
+            check_loop(problem, info, planned, dispatch)
+    assert all(size <= info.max_storage_buffer_range for size in planned.internal.values())
+    assert planned.internal.get(tiling.GATES, 0) <= options.workspace_bytes
+    assert (planned.gave_up is not None) == bool(planned.fallback) == (options.schedule == "persistent")
+    projections = [dispatch.constants for dispatch in planned.execute + planned.fallback if "projection" in dispatch.kernel]
+    assert all(constants == projections[0] for constants in projections)  # so that they share a pipeline
+
+
+def check_dispatch(problem, info, dispatch):
+    constants = dispatch.constants
+    assert constants["WORKGROUP"] <= info.max_workgroup_invocations
+    assert len(dispatch.buffers) <= info.max_storage_buffers
+    assert all(1 <= count <= info.max_workgroup_count for count in dispatch.groups)
+    assert set(dispatch.writes) <= set(dispatch.buffers.values())
+    if "pack" in dispatch.kernel:
+        return
+    assert constants["UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
+    assert constants["HIDDEN_LOADS"] % constants["HIDDEN_BLOCK"] == constants["INPUT_LOADS"] % constants["INPUT_BLOCK"] == 0
+    if dispatch.kernel.startswith("float64/"):
+        assert constants["ROWS"] == 1
+    if not dispatch.kernel.startswith("cpu/"):
+        assert (constants["LANES"], constants["UNITS_AT_ONCE"]) == (1, 1)
+        return
+    assert constants["LANES"] == info.subgroup_size
+    assert constants["WORKGROUP"] % constants["LANES"] == 0
+    assert constants["HIDDEN_LOADS"] * problem.element.vecs_per_load % constants["LANES"] == 0
+    if dispatch.kernel.endswith("_rows"):
+        assert constants["WORKGROUP"] == constants["LANES"]
+        assert constants["ROWS"] in range(constants["LANES"], 5 * constants["LANES"], constants["LANES"])
+        assert constants["BLOCK_COLUMNS"] in range(16, 257, 16)
+        columns = constants["INPUT_LOADS" if "projection" in dispatch.kernel else "HIDDEN_LOADS"]
+        assert columns * problem.element.columns_per_load % constants["BLOCK_COLUMNS"] == 0
+
+
+def check_loop(problem, info, planned, dispatch):
+    """That the parts have all units, and the states room."""
+    constants = dispatch.constants
+    tile = constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * problem.element.real4_bytes
+    states = dispatch.groups[0] * dispatch.groups[1] * (constants["PARTS"] if stands_alone(problem, constants) else 1)
+    room = planned.gave_up[1] * 4 if planned.gave_up else planned.internal[tiling.STATE]
+    assert room >= states * constants["SLOTS"] * tile
+    assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
+    assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
+    if dispatch.kernel.endswith("_resident"):
+        assert constants["PART_UNITS"] == constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]
+        assert constants["HIDDEN_LOADS"] * problem.element.columns_per_load in range(32, 16 * 32 + 1, 32)
+    if constants["SHARED_STATE"]:
+        assert constants["PARTS"] == 1
+        assert constants["SHARED_SLOTS"] * tile <= info.max_shared_memory
+
+
+def stands_alone(problem, constants):
+    """Whether a part runs the only step, of one phase, with a state of its own."""
+    if constants["OWN_STATES"]:
+        assert constants["PARTS"] > 1
+        assert not constants["SPINS"]
+        assert problem.steps * constants["PHASES"] == 1
+    return bool(constants["OWN_STATES"])
+
+
+def check_chunks(problem, dispatches):
+    """The time loop's dispatches cover all steps once, in order, each after a projection of its steps."""
+    projected, done, phase = 0, 0, 0
+    for dispatch in dispatches:
+        constants, push = dispatch.constants, dispatch.push
+        first, last, gates_step = push["first_step"], push["last_step"], push["gates_step"]
+        assert push["steps"] == problem.steps
+        if "projection" in dispatch.kernel:
+            assert (first, gates_step) == (projected, projected)
+            projected, gates_first = last, first
+            tiles, rows = (last - first) * problem.batch, constants["ROWS"]
+            if constants["OF_TILES"]:  # a step's each
+                tiles = (last - first) * -(-problem.batch // rows) * rows
+            assert dispatch.groups[1] * rows >= tiles
+            continue
+        if not constants["FUSED"] and last:
+            assert gates_first == gates_step <= first < last <= projected
+        if constants["PARTS"] > 1 and not constants["SPINS"]:
+            assert (dispatches[0].push["last_step"] == 0) == (not stands_alone(problem, constants))
+            if last == 0:
+                assert dispatch is dispatches[0]
+                continue
+            assert (last - first, push["phase"]) == (1, phase)
+            phase = (phase + 1) % problem.loop.phases
+        assert first == done
+        done = last if phase == 0 else first
+    assert done == problem.steps
+
+
+@pytest.mark.parametrize("info", DEVICES.values(), ids=list(DEVICES))
+@pytest.mark.parametrize("sizes", [(1, 1, 64, 512), (100, 4, 256, 256), (1000, 1, 128, 128), (50, 1, 512, 2048)])
+def test_persistent_has_to_be_asked_for(info, sizes):
+    planned = plan(make_problem(*sizes), replace(info, cores=4))
+    assert not planned.fallback
+    assert not any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
+
+
+def test_one_step_is_one_dispatch():
+    assert [dispatch.kernel for dispatch in plan(make_problem(1, 4, 64, 128), CPU).execute] == ["cpu/gru_lanes"]
+
+
+@pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),
+                                               ({"max_storage_buffers": 4}, "storage buffers"),
+                                               ({"max_workgroup_count": 2}, "batch size")])
+def test_what_a_device_cannot_hold_is_refused(changes, what):
+    with pytest.raises(vkdml.InvalidArgumentError, match=what):
+        plan(make_problem(10, 3000, 64, 128), replace(SMALLEST, **({"max_storage_buffer_range": 2**32} | changes)))

@@ -1,0 +1,57 @@
+"""Sizes that follow from a tiling: whatever a kernel reads or writes has its place."""
+
+import pytest
+from hypothesis import given, settings
+
+from tests.planning.devices import CPU, devices, make_problem, problems
+from vkdml.planning import tiling as sizes
+from vkdml.planning.candidates import Planner
+from vkdml.planning.options import Options
+from vkdml.spec import element_types
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(problems, devices)
+def test_every_row_unit_and_column_has_its_place(problem, info):
+    for tiling in Planner(problem, info).tilings():
+        loop, projection = tiling.loop, tiling.projection
+        assert loop.tiles * loop.rows >= problem.batch
+        assert loop.parts * loop.part_units >= loop.units >= problem.hidden
+        assert loop.hidden.columns >= problem.hidden
+        assert tiling.input.columns >= problem.input_size
+        for layout, kernel in ((loop.hidden, loop.kernel), (tiling.input, projection.kernel if projection else loop.kernel)):
+            assert layout.by_units == (kernel == "rows")
+            assert (layout.loads if layout.by_units else loop.units) % layout.together == 0
+        if projection:
+            assert projection.group_units * projection.groups_of_units >= loop.units
+            assert projection.tiles(7) * projection.rows >= 7 * problem.batch
+            assert projection.input is tiling.input
+
+
+@pytest.mark.parametrize(("element", "of_a_number"), [("FLOAT32", 4), ("FLOAT16", 4), ("BFLOAT16", 4), ("FLOAT64", 8)])
+def test_bytes(element, of_a_number):
+    """Of 9 rows and 32 units of 40 columns: h before and after a step, and its update gate; three gates and a place for a fourth."""
+    element = getattr(element_types, element)
+    problem = make_problem(2, 9, 40, 32, element=element)
+    tiling = Planner(problem, CPU, Options(lanes=False, schedule="sequence", fused=False, workgroup=32, **({} if element.pairs else {"rows": 9}))).best()
+    weight = 2 if element.itemsize == 2 else of_a_number
+    assert tiling.internal == {
+        sizes.PACKED_INPUT: 32 * (40 * 3 * weight + 4 * of_a_number),
+        sizes.PACKED_HIDDEN: 32 * (32 * 3 * weight + 4 * of_a_number),
+        sizes.STATE: 3 * 9 * 32 * of_a_number,
+        sizes.GATES: 2 * 9 * 32 * 4 * of_a_number,
+    }
+
+
+def test_persistent_parts_meet_behind_the_states():
+    planner = Planner(make_problem(5, 9, 8, 64, 2), CPU, Options(schedule="persistent", lanes=False, rows=3))
+    loop = planner.best().loop
+    assert loop.barrier_words == 1 + 2 * 2 * 3
+    assert planner.best().internal[sizes.STATE] == loop.states_bytes + 4 * loop.barrier_words
+
+
+@pytest.mark.parametrize(("batch", "lengths", "skips"), [(128, {}, True), (129, {}, False), (8, {"SequenceLengthsTensor": None}, False)])
+def test_the_projection_skips_padding(batch, lengths, skips):
+    """Where there is some, and few rows to look through."""
+    projection = Planner(make_problem(5, batch, 8, 64, **lengths), CPU, Options(fused=False, row_lanes=False)).best().projection
+    assert projection.skips_padding == skips
