@@ -7,7 +7,8 @@ import math
 from ..spec.elementwise import MOST_DIMENSIONS, ElementwiseProblem
 from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .plans import Dispatch, Plan, check_limits, float_bits, kernel_name
+from .dispatches import Dispatch, float_bits, given, in_room
+from .plan import Plan, check_limits
 
 _WORKGROUP = 64
 
@@ -26,8 +27,8 @@ def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
         **{f"OUTPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + target.strides)},
     }
     groups = min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count)
-    dispatch = Dispatch(kernel_name("elementwise", problem), constants, ("InputTensor", "OutputTensor"), ("OutputTensor",),
-                        (groups, 1, 1))
+    dispatch = Dispatch(in_room("elementwise", problem), constants, given(problem, "InputTensor", "OutputTensor"),
+                        ("OutputTensor",), (groups, 1, 1))
     built = Plan(initialize=(), execute=(dispatch,), internal={})
     check_limits(problem, info, built)
     return built
