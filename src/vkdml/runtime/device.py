@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import Any, TypeVar
 
@@ -18,8 +20,32 @@ from ..planning.device_info import DeviceInfo
 from ..spec.checks import MAX_TENSOR_BYTES
 from . import kernels, vulkan
 
+
+@contextmanager
+def _logging_left_alone() -> Iterator[None]:
+    """kp calls logging.basicConfig when it is imported, after which the application's own call would change nothing.
+
+    Meanwhile that function does nothing in this thread. In the other threads it works as always.
+    """
+    basic_config = logging.basicConfig
+    importing: int | None = threading.get_ident()
+
+    def elsewhere(**arguments: Any) -> None:
+        if threading.get_ident() != importing:
+            basic_config(**arguments)
+
+    logging.basicConfig = elsewhere
+    try:
+        yield
+    finally:
+        importing = None  # for those who hold on to this function
+        if logging.basicConfig is elsewhere:
+            logging.basicConfig = basic_config
+
+
 try:
-    import kp
+    with _logging_left_alone():
+        import kp
 except ImportError as error:
     if "libvulkan" in str(error):
         raise DriverError(vulkan.NO_LOADER) from None
