@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
 from ..spec.checks import MAX_TENSOR_BYTES
-from . import kernels, vulkan
+from . import fork, kernels, vulkan
 
 
 @contextmanager
@@ -92,8 +92,14 @@ class Buffer:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         kind = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
-        self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
-        self._bytes = self._tensor.data().view(np.uint8)
+        self._tensor = _make(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
+        self._mapped = self._tensor.data().view(np.uint8)
+
+    @property
+    def _bytes(self) -> np.ndarray:
+        """The host's copy: the driver's memory, which a child process may not have."""
+        fork.check()
+        return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
         """The host's copy as a flat array of a dtype, as many as are whole, writable and not copied."""
@@ -162,7 +168,7 @@ class Commands:
 
     def _record(self, operation: Any) -> None:
         if self._submission is None:
-            self._submission = _driver_call(self._gpu._manager.sequence)
+            self._submission = _make(self._gpu._manager.sequence)
             self._parts.append(self._submission.eval)
         _driver_call(lambda: self._submission.record(operation))
 
@@ -271,8 +277,9 @@ class Gpu:
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = info.is_cpu  # the device's memory is the host's: nothing is copied
-        self.lock = threading.RLock()  # nothing in kp is thread-safe
-        self._manager = _driver_call(lambda: kp.Manager(info.index))
+        self.lock = fork.Lock()  # nothing in kp is thread-safe
+        fork.begin()
+        self._manager = _make(lambda: kp.Manager(info.index))
         self.placeholder = Buffer(self, 16)
 
     @property
@@ -287,7 +294,7 @@ class Gpu:
                       groups: tuple[int, int, int], push_count: int) -> Kernel:
         """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
         spirv = kernels.load(name).specialize(constants)
-        algorithm = _driver_call(lambda: self._manager.algorithm(
+        algorithm = _make(lambda: self._manager.algorithm(
             [buffer._tensor for buffer in buffers], spirv, list(groups), np.zeros(0, np.uint32),
             np.zeros(push_count, np.uint32)))
         written = frozenset(writes) - {self.placeholder}
@@ -295,7 +302,7 @@ class Gpu:
 
 
 _open: dict[DeviceInfo, Gpu] = {}
-_opening = threading.Lock()
+_opening = fork.Lock()
 
 
 def open_device(info: DeviceInfo) -> Gpu:
@@ -306,8 +313,14 @@ def open_device(info: DeviceInfo) -> Gpu:
         return _open[info]
 
 
+def _make(call: Callable[[], T]) -> T:
+    """An object of kp's."""
+    return fork.keep(_driver_call(call))
+
+
 def _driver_call(call: Callable[[], T]) -> T:
     """What kp and the driver raise, as a DriverError."""
+    fork.check()
     try:
         return call()
     except DriverError:  # of a part that is Commands itself
