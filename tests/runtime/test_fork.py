@@ -143,11 +143,16 @@ import multiprocessing
 fork = multiprocessing.get_context("fork")
 with fork.Pool(1) as pool:
     print(pool.apply(compute) > 0)
+    try:
+        pool.apply(vkdml.rnn, (x, w, x))
+    except vkdml.InvalidArgumentError as error:
+        print(f"{error.operator}-{error.field}")
+    print(pool.apply(compute) > 0)
 compute()
 with fork.Pool(2) as pool:
     print(pool.apply(told, [compute]))
     print(told(lambda: pool.map(compute, range(4))))
-""") == ["True", "True", "True"]
+""") == ["True", "rnn-W", "True", "True", "True"]
 
 
 def test_pytorch_data_loaders():
