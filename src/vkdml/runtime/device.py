@@ -6,11 +6,8 @@ import logging
 import math
 import os
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,10 +51,6 @@ except ImportError as error:
 
 
 T = TypeVar("T")
-
-_SETTLED = 3       # executions after which it is worth compiling an alternative
-_TIMES_KEPT = 5    # of each of two alternatives
-_TRIED_AGAIN = 20  # each so many executions, the slower alternative
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
@@ -155,7 +148,7 @@ class Commands:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._parts: list[Callable[[], object]] = []
+        self._submissions: list[Callable[[], object]] = []
         self._checks: list[Callable[[], None]] = []
         self._start_submission()
 
@@ -164,13 +157,13 @@ class Commands:
         self._read: set[Buffer] = set()
         self._written: set[Buffer] = set()
         self._copied: set[Buffer] = set()
-        self._submission: Any = None
+        self._sequence: Any = None
 
     def _record(self, operation: Any) -> None:
-        if self._submission is None:
-            self._submission = _make(self._gpu._manager.sequence)
-            self._parts.append(self._submission.eval)
-        _driver_call(lambda: self._submission.record(operation))
+        if self._sequence is None:
+            self._sequence = _make(self._gpu._manager.sequence)
+            self._submissions.append(self._sequence.eval)
+        _driver_call(lambda: self._sequence.record(operation))
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -200,75 +193,23 @@ class Commands:
         self._record(kp.OpTensorSyncLocal([buffer._tensor]))
         self._copied.add(buffer)
 
-    def alternatives(self, alternatives: Alternatives) -> None:
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` at this place of each execution, after what was recorded before it has ended."""
         self._start_submission()
-        self._parts.append(alternatives.execute)
+        self._submissions.append(work)
+
+    @property
+    def submissions(self) -> int:
+        """How many an execution makes, calls among them."""
+        return len(self._submissions)
 
     def execute(self) -> None:
         """Run all of it and wait."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            for part in self._parts:
-                _driver_call(part)
-
-
-class Alternatives:
-    """Two ways to do the same work, with the same result: dispatches that may give up, as a word of a buffer then says, and
-    others that do not.
-
-    Which is faster depends on what else the machine does. So both are timed, the faster is taken, and the other is tried
-    again now and then. `always` takes the first, and the other only after it gave up. Each way is recorded, and its pipelines
-    made, when it is first taken.
-    """
-
-    def __init__(self, gpu: Gpu, may_give_up: Callable[[Commands], None], gave_up: tuple[Buffer, int],
-                 safe: Callable[[Commands], None], always: bool) -> None:
-        self._gpu = gpu
-        self._may_give_up, self._safe = may_give_up, safe
-        self._buffer, self._word = gave_up
-        self._always = always
-        self._executions = 0
-        self._recorded: dict[Callable[[Commands], None], Commands] = {}
-        self._seconds = {way: deque[float](maxlen=_TIMES_KEPT) for way in (safe, may_give_up)}
-
-    def execute(self) -> None:
-        way = self._may_give_up if self._always else self._choose()
-        self._executions += 1
-        is_new = way not in self._recorded
-        started = time.perf_counter()
-        self._run(way)
-        if way is self._may_give_up and self._buffer.host(np.uint32)[self._word]:
-            self._clear()
-            self._run(self._safe)
-        if not is_new:
-            self._seconds[way].append(time.perf_counter() - started)
-
-    def _choose(self) -> Callable[[Commands], None]:
-        """The safe one a few times, then the other twice, as what compiles is not timed. Then the faster, and sometimes the
-        other.
-        """
-        if self._executions < _SETTLED + 2:
-            return self._safe if self._executions < _SETTLED else self._may_give_up
-        ways = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
-        return ways[self._executions % _TRIED_AGAIN == 0]
-
-    def _run(self, way: Callable[[Commands], None]) -> None:
-        if way not in self._recorded:
-            if way is self._may_give_up:
-                self._clear()
-            commands = Commands(self._gpu)
-            way(commands)
-            commands.readback(self._buffer)
-            self._recorded[way] = commands
-        self._recorded[way].execute()
-
-    def _clear(self) -> None:
-        """Zero the word, and those behind it by which workgroups meet."""
-        self._buffer.host(np.uint32)[self._word:] = 0
-        clear = Commands(self._gpu)
-        clear.upload(self._buffer)
-        clear.execute()
+            for submit in self._submissions:
+                _driver_call(submit)
 
 
 class Gpu:
@@ -323,7 +264,7 @@ def _driver_call(call: Callable[[], T]) -> T:
     fork.check()
     try:
         return call()
-    except DriverError:  # of a part that is Commands itself
+    except DriverError:  # of a call that executes other commands
         raise
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error

@@ -28,7 +28,8 @@ from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
 from . import vulkan
-from .device import Alternatives, Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .fallback import Fallback
 from .fork import Lock
 from .pairs import check_pairs
 from .recent import Recent
@@ -99,9 +100,9 @@ class CompiledOperator:
             self._record(commands, self.plan.execute, bound)
             return
         name, word = self.plan.gave_up
-        commands.alternatives(Alternatives(
+        commands.call(Fallback(
             self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (internal[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.is_forced))
+            lambda commands: self._record(commands, self.plan.fallback, bound)).execute)
 
     def _internal_buffers(self) -> dict[str, Buffer]:
         """State and workspace, made at the first recording, by name."""
