@@ -77,6 +77,36 @@ def test_kp_cannot_be_imported(reason, message):
     assert nothing.stdout.count("\n") == 1
 
 
+SHOW_LOGGING = "print(logging.root.level, [type(handler).__name__ for handler in logging.root.handlers])\n"
+
+
+def test_the_applications_logging_is_left_alone():
+    after = run("import logging, sys, vkdml\n" + SHOW_LOGGING
+                + "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='[%(message)s]')\n" + SHOW_LOGGING
+                + "logging.debug('seen')")
+    assert after.stdout.splitlines() == ["30 []", "10 ['StreamHandler']", "[seen]"], after.stderr
+    before = run("import logging\nlogging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])\n"
+                 "import vkdml\n" + SHOW_LOGGING)
+    assert before.stdout == "20 ['NullHandler']\n", before.stderr
+
+
+def test_logging_can_be_configured_while_kp_is_imported():
+    """In another thread, and with the function as it was found then."""
+    found = run("import logging, sys, threading, importlib.abc\n"
+                "class Meanwhile(importlib.abc.MetaPathFinder):\n"
+                "    def find_spec(self, name, *rest):\n"
+                "        if name == 'kp':\n"
+                "            global found\n"
+                "            found = logging.basicConfig\n"
+                "            thread = threading.Thread(target=found, kwargs={'handlers': [logging.NullHandler()]})\n"
+                "            thread.start()\n"
+                "            thread.join()\n"
+                "sys.meta_path.insert(0, Meanwhile())\n"
+                "import vkdml\n" + SHOW_LOGGING + "assert logging.basicConfig is not found\n"
+                "logging.root.handlers.clear()\nfound(level=10)\n" + SHOW_LOGGING)
+    assert found.stdout.splitlines() == ["30 ['NullHandler']", "10 ['StreamHandler']"], found.stderr
+
+
 def test_buffers_round_trip(device):
     array = np.arange(7, dtype=np.float32).reshape(7, 1)
     np.testing.assert_array_equal(device.upload(array.T[:, ::-1]).download((1, 7)), array.T[:, ::-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import NoneType
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.options import Options
+from ..runtime.fork import Lock
 from ..runtime.network import Network, Shared, Step
 from ..runtime.operator import Device, Operator, check_lengths
 from ..runtime.pairs import RangeCheck
@@ -176,7 +176,7 @@ class Sessions:
     def __init__(self, kept: int, shares: bool = False) -> None:
         self._sessions: Recent[_Session] = Recent(kept)
         self._shared = Shared() if shares else None
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
             device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,10 +15,34 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
 from ..spec.checks import MAX_TENSOR_BYTES
-from . import kernels, vulkan
+from . import fork, kernels, vulkan
+
+
+@contextmanager
+def _logging_left_alone() -> Iterator[None]:
+    """kp calls logging.basicConfig when it is imported, after which the application's own call would change nothing.
+
+    Meanwhile that function does nothing in this thread. In the other threads it works as always.
+    """
+    basic_config = logging.basicConfig
+    importing: int | None = threading.get_ident()
+
+    def elsewhere(**arguments: Any) -> None:
+        if threading.get_ident() != importing:
+            basic_config(**arguments)
+
+    logging.basicConfig = elsewhere
+    try:
+        yield
+    finally:
+        importing = None  # for those who hold on to this function
+        if logging.basicConfig is elsewhere:
+            logging.basicConfig = basic_config
+
 
 try:
-    import kp
+    with _logging_left_alone():
+        import kp
 except ImportError as error:
     if "libvulkan" in str(error):
         raise DriverError(vulkan.NO_LOADER) from None
@@ -28,10 +51,6 @@ except ImportError as error:
 
 
 T = TypeVar("T")
-
-_SETTLED = 3       # executions after which it is worth compiling an alternative
-_TIMES_KEPT = 5    # of each of two alternatives
-_TRIED_AGAIN = 20  # each so many executions, the slower alternative
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
@@ -66,8 +85,14 @@ class Buffer:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         kind = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
-        self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
-        self._bytes = self._tensor.data().view(np.uint8)
+        self._tensor = _make(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
+        self._mapped = self._tensor.data().view(np.uint8)
+
+    @property
+    def _bytes(self) -> np.ndarray:
+        """The host's copy: the driver's memory, which a child process may not have."""
+        fork.check()
+        return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
         """The host's copy as a flat array of a dtype, as many as are whole, writable and not copied."""
@@ -123,7 +148,7 @@ class Commands:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._parts: list[Callable[[], object]] = []
+        self._submissions: list[Callable[[], object]] = []
         self._checks: list[Callable[[], None]] = []
         self._start_submission()
 
@@ -132,13 +157,13 @@ class Commands:
         self._read: set[Buffer] = set()
         self._written: set[Buffer] = set()
         self._copied: set[Buffer] = set()
-        self._submission: Any = None
+        self._sequence: Any = None
 
     def _record(self, operation: Any) -> None:
-        if self._submission is None:
-            self._submission = _driver_call(self._gpu._manager.sequence)
-            self._parts.append(self._submission.eval)
-        _driver_call(lambda: self._submission.record(operation))
+        if self._sequence is None:
+            self._sequence = _make(self._gpu._manager.sequence)
+            self._submissions.append(self._sequence.eval)
+        _driver_call(lambda: self._sequence.record(operation))
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -168,75 +193,23 @@ class Commands:
         self._record(kp.OpTensorSyncLocal([buffer._tensor]))
         self._copied.add(buffer)
 
-    def alternatives(self, alternatives: Alternatives) -> None:
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` at this place of each execution, after what was recorded before it has ended."""
         self._start_submission()
-        self._parts.append(alternatives.execute)
+        self._submissions.append(work)
+
+    @property
+    def submissions(self) -> int:
+        """How many an execution makes, calls among them."""
+        return len(self._submissions)
 
     def execute(self) -> None:
         """Run all of it and wait."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            for part in self._parts:
-                _driver_call(part)
-
-
-class Alternatives:
-    """Two ways to do the same work, with the same result: dispatches that may give up, as a word of a buffer then says, and
-    others that do not.
-
-    Which is faster depends on what else the machine does. So both are timed, the faster is taken, and the other is tried
-    again now and then. `always` takes the first, and the other only after it gave up. Each way is recorded, and its pipelines
-    made, when it is first taken.
-    """
-
-    def __init__(self, gpu: Gpu, may_give_up: Callable[[Commands], None], gave_up: tuple[Buffer, int],
-                 safe: Callable[[Commands], None], always: bool) -> None:
-        self._gpu = gpu
-        self._may_give_up, self._safe = may_give_up, safe
-        self._buffer, self._word = gave_up
-        self._always = always
-        self._executions = 0
-        self._recorded: dict[Callable[[Commands], None], Commands] = {}
-        self._seconds = {way: deque[float](maxlen=_TIMES_KEPT) for way in (safe, may_give_up)}
-
-    def execute(self) -> None:
-        way = self._may_give_up if self._always else self._choose()
-        self._executions += 1
-        is_new = way not in self._recorded
-        started = time.perf_counter()
-        self._run(way)
-        if way is self._may_give_up and self._buffer.host(np.uint32)[self._word]:
-            self._clear()
-            self._run(self._safe)
-        if not is_new:
-            self._seconds[way].append(time.perf_counter() - started)
-
-    def _choose(self) -> Callable[[Commands], None]:
-        """The safe one a few times, then the other twice, as what compiles is not timed. Then the faster, and sometimes the
-        other.
-        """
-        if self._executions < _SETTLED + 2:
-            return self._safe if self._executions < _SETTLED else self._may_give_up
-        ways = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
-        return ways[self._executions % _TRIED_AGAIN == 0]
-
-    def _run(self, way: Callable[[Commands], None]) -> None:
-        if way not in self._recorded:
-            if way is self._may_give_up:
-                self._clear()
-            commands = Commands(self._gpu)
-            way(commands)
-            commands.readback(self._buffer)
-            self._recorded[way] = commands
-        self._recorded[way].execute()
-
-    def _clear(self) -> None:
-        """Zero the word, and those behind it by which workgroups meet."""
-        self._buffer.host(np.uint32)[self._word:] = 0
-        clear = Commands(self._gpu)
-        clear.upload(self._buffer)
-        clear.execute()
+            for submit in self._submissions:
+                _driver_call(submit)
 
 
 class Gpu:
@@ -245,8 +218,9 @@ class Gpu:
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = info.is_cpu  # the device's memory is the host's: nothing is copied
-        self.lock = threading.RLock()  # nothing in kp is thread-safe
-        self._manager = _driver_call(lambda: kp.Manager(info.index))
+        self.lock = fork.Lock()  # nothing in kp is thread-safe
+        fork.begin()
+        self._manager = _make(lambda: kp.Manager(info.index))
         self.placeholder = Buffer(self, 16)
 
     @property
@@ -261,7 +235,7 @@ class Gpu:
                       groups: tuple[int, int, int], push_count: int) -> Kernel:
         """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
         spirv = kernels.load(name).specialize(constants)
-        algorithm = _driver_call(lambda: self._manager.algorithm(
+        algorithm = _make(lambda: self._manager.algorithm(
             [buffer._tensor for buffer in buffers], spirv, list(groups), np.zeros(0, np.uint32),
             np.zeros(push_count, np.uint32)))
         written = frozenset(writes) - {self.placeholder}
@@ -269,7 +243,7 @@ class Gpu:
 
 
 _open: dict[DeviceInfo, Gpu] = {}
-_opening = threading.Lock()
+_opening = fork.Lock()
 
 
 def open_device(info: DeviceInfo) -> Gpu:
@@ -280,11 +254,17 @@ def open_device(info: DeviceInfo) -> Gpu:
         return _open[info]
 
 
+def _make(call: Callable[[], T]) -> T:
+    """An object of kp's."""
+    return fork.keep(_driver_call(call))
+
+
 def _driver_call(call: Callable[[], T]) -> T:
     """What kp and the driver raise, as a DriverError."""
+    fork.check()
     try:
         return call()
-    except DriverError:  # of a part that is Commands itself
+    except DriverError:  # of a call that executes other commands
         raise
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error

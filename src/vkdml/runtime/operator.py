@@ -8,10 +8,8 @@ which it does not support for recurrent operators.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,9 @@ from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
 from . import vulkan
-from .device import Alternatives, Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
+from .fallback import Fallback
+from .fork import Lock
 from .pairs import check_pairs
 from .recent import Recent
 from .resources import PackedWeights, Resources
@@ -72,6 +72,7 @@ class CompiledOperator:
         self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
         self._workspace_bytes = options.workspace_bytes
         self._resources: Resources | None = None
+        self._internal: dict[str, Buffer] | None = None
         self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
 
     @property
@@ -93,22 +94,29 @@ class CompiledOperator:
         self._record(commands, self.plan.initialize, bound)
 
     def record_execution(self, commands: Commands, bound: dict[str, Buffer]) -> None:
-        bound = bound | self._internal
+        internal = self._internal_buffers()
+        bound = bound | internal
         if self.plan.gave_up is None:
             self._record(commands, self.plan.execute, bound)
             return
         name, word = self.plan.gave_up
-        commands.alternatives(Alternatives(
-            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.is_forced))
+        commands.call(Fallback(
+            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (internal[name], word),
+            lambda commands: self._record(commands, self.plan.fallback, bound)).execute)
 
-    @cached_property
-    def _internal(self) -> dict[str, Buffer]:
-        sizes = {name: size for name, size in self.plan.internal.items() if name not in self._packed_names}
+    def _internal_buffers(self) -> dict[str, Buffer]:
+        """State and workspace, made at the first recording, by name."""
+        if self._internal is None:
+            self._internal = {name: self._internal_buffer(name, size) for name, size in self.plan.internal.items()
+                              if name not in self._packed_names}
+        return self._internal
+
+    def _internal_buffer(self, name: str, size: int) -> Buffer:
         if self._resources is None:
-            return {name: Buffer(self.gpu, size) for name, size in sizes.items()}
-        return {name: self._resources.buffer(name, size, size, self.plan.gave_up) if name == STATE  # in which workgroups meet
-                else self._resources.buffer(name, size, self._workspace_bytes) for name, size in sizes.items()}
+            return Buffer(self.gpu, size)
+        if name == STATE:  # in which workgroups meet
+            return self._resources.buffer(name, size, size, self.plan.gave_up)
+        return self._resources.buffer(name, size, self._workspace_bytes)
 
     def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
         buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
@@ -311,8 +319,11 @@ class Device:
         return self._gpu.info
 
     @property
-    def lock(self) -> threading.RLock:
-        """Held during every execution. Hold it around writes, an execution and reads that belong together."""
+    def lock(self) -> Lock:
+        """A reentrant context manager, held during every execution.
+
+        Hold it around writes, an execution and reads that belong together.
+        """
         return self._gpu.lock
 
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:

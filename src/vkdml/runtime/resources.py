@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,11 +19,15 @@ class PackedWeights:
     def __init__(self, gpu: Gpu, sizes: Mapping[str, int]) -> None:
         self._gpu = gpu
         self._sizes = sizes
+        self._buffers: dict[str, Buffer] | None = None
         self.is_initialized = not sizes
 
-    @cached_property
+    @property
     def buffers(self) -> dict[str, Buffer]:
-        return {name: Buffer(self._gpu, size) for name, size in self._sizes.items()}
+        """By name. Made when they are first asked for."""
+        if self._buffers is None:
+            self._buffers = {name: Buffer(self._gpu, size) for name, size in self._sizes.items()}
+        return self._buffers
 
 
 class Resources:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ...errors import InvalidArgumentError
+from ...runtime.fork import Lock
 from ...runtime.network import Shared
 from ...runtime.operator import Device
 from ...runtime.recent import Recent
@@ -132,7 +132,7 @@ class _Compiled:
         self.parameters = Parameters()
         self.shared = Shared()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
-        self.lock = threading.RLock()
+        self.lock = Lock()
 
 
 _compiled: weakref.WeakKeyDictionary[_Twin, _Compiled] = weakref.WeakKeyDictionary()
