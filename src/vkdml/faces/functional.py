@@ -12,9 +12,8 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.options import Options
 from ..runtime.fork import Lock
-from ..runtime.network import Network, Shared, Step
+from ..runtime.network import Network, NetworkCache, Node
 from ..runtime.operator import Device, Operator, check_lengths
-from ..runtime.pairs import RangeCheck
 from ..runtime.recent import Recent
 from ..spec import cells
 from ..spec.arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe
@@ -22,6 +21,7 @@ from ..spec.arrays import element_strides, flat
 from ..spec.cells import Cell
 from ..spec.element_types import ElementType
 from ..spec.problem import from_desc
+from .float64_range import RangeCheck
 
 
 def gru(
@@ -175,7 +175,7 @@ class Sessions:
 
     def __init__(self, kept: int, shares: bool = False) -> None:
         self._sessions: Recent[_Session] = Recent(kept)
-        self._shared = Shared() if shares else None
+        self._cache = NetworkCache() if shares else None
         self._lock = Lock()
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
@@ -198,7 +198,7 @@ class Sessions:
             raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
         with self._lock:
             session = self._sessions.get(
-                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._shared))
+                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._cache))
         try:
             return session.run(name, checked)
         except DriverError:
@@ -208,7 +208,12 @@ class Sessions:
 
 
 shared_sessions = Sessions(kept=16)
-recurrent = shared_sessions.run
+
+
+def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
+              device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
+    """Run a cell on numpy arrays: what `gru`, `lstm` and `rnn` do. Arguments and result are those of Sessions.run."""
+    return shared_sessions.run(name, cell, arrays, attributes, wanted, device, options)
 
 
 def open_device(name: str, device: Device | int | str | None) -> Device:
@@ -238,12 +243,12 @@ class _Session:
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
                  attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,
-                 shared: Shared | None) -> None:
+                 cache: NetworkCache | None) -> None:
         desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
         self.problem = from_desc(desc, attributes["clip"], element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.network = Network(device, [Step(Operator(self.problem), names)], self.outputs, options, shared)
+        self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, options, cache)
 
     def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
         given = {field: array for field, array in arrays.items() if array is not None}

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
-from ..spec.checks import MAX_TENSOR_BYTES
 from . import fork, kernels, vulkan
 
 
@@ -222,11 +221,6 @@ class Gpu:
         fork.begin()
         self._manager = _make(lambda: kp.Manager(info.index))
         self.placeholder = Buffer(self, 16)
-
-    @property
-    def largest_buffer(self) -> int:
-        """Bytes that a buffer may have."""
-        return min(MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
 
     def create_commands(self) -> Commands:
         return Commands(self)

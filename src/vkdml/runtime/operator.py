@@ -20,7 +20,6 @@ from ..planning.device_info import DeviceInfo
 from ..planning.elementwise import plan as plan_elementwise
 from ..planning.options import SCHEDULES, Options
 from ..planning.plans import NONE, Dispatch
-from ..planning.tiling import STATE
 from ..spec import activations, elementwise
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
@@ -30,10 +29,10 @@ from ..spec.problem import Problem
 from . import vulkan
 from .device import Buffer, Commands, Gpu, Kernel, open_device, select_device
 from .fallback import Fallback
+from .float64 import check_float64
 from .fork import Lock
-from .pairs import check_pairs
 from .recent import Recent
-from .resources import PackedWeights, Resources
+from .shared import PackedWeights, Pool
 
 _KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
 
@@ -71,7 +70,7 @@ class CompiledOperator:
         self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
         self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
         self._workspace_bytes = options.workspace_bytes
-        self._resources: Resources | None = None
+        self._pool: Pool | None = None
         self._internal: dict[str, Buffer] | None = None
         self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
 
@@ -84,11 +83,11 @@ class CompiledOperator:
     def output_fields(self) -> tuple[str, ...]:
         return self.problem.outputs
 
-    def share(self, packed: PackedWeights, resources: Resources) -> None:
+    def share(self, packed: PackedWeights, pool: Pool) -> None:
         """Use another operator's packed weights, which this one's plan would pack alike, and buffers and kernels of several."""
         self.packed = packed
-        self._resources = resources
-        self._kernels = resources.kernels
+        self._pool = pool
+        self._kernels = pool.kernels
 
     def record_initialization(self, commands: Commands, bound: dict[str, Buffer]) -> None:
         self._record(commands, self.plan.initialize, bound)
@@ -112,11 +111,11 @@ class CompiledOperator:
         return self._internal
 
     def _internal_buffer(self, name: str, size: int) -> Buffer:
-        if self._resources is None:
+        if self._pool is None:
             return Buffer(self.gpu, size)
-        if name == STATE:  # in which workgroups meet
-            return self._resources.buffer(name, size, size, self.plan.gave_up)
-        return self._resources.buffer(name, size, self._workspace_bytes)
+        if self.plan.gave_up is not None and name == self.plan.gave_up[0]:  # its end is where workgroups meet
+            return self._pool.buffer(name, size, size, self.plan.gave_up)
+        return self._pool.buffer(name, size, self._workspace_bytes)
 
     def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
         buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
@@ -353,7 +352,7 @@ class Device:
         if options.schedule is None:
             options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
-            check_pairs(self._gpu)
+            check_float64(self._gpu)
         return CompiledOperator(self._gpu, operator.problem, options)
 
     def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:
@@ -370,7 +369,7 @@ class Device:
 
         The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
         """
-        limit = self._gpu.largest_buffer
+        limit = self.info.max_storage_buffer_range
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
