@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A Vulkan device and its limits. Sizes are in bytes; `index` is its place in the loader's list.
+    """A Vulkan device and its limits, sizes in bytes. What is known of its driver beyond them is in `profiles`.
 
-    cores: of the processor that this process may run on; a CPU driver's.
+    index: its place in the loader's list. cores: of the processor that this process may run on.
     """
 
     index: int

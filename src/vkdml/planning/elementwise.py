@@ -7,7 +7,8 @@ import math
 from ..spec.elementwise import MOST_DIMENSIONS, ElementwiseProblem
 from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .plans import Dispatch, Plan, check_limits, float_bits, kernel_name
+from .dispatches import Dispatch, activation_constants, given, in_room
+from .plan import Plan, check_limits
 
 _WORKGROUP = 64
 
@@ -19,15 +20,14 @@ def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
     elements = math.prod(source.sizes)
     constants = {
         "WORKGROUP": _WORKGROUP, "ELEMENTS": elements, "ELEMENT": problem.element.shader_id,
-        "ACTIVATION": problem.function.activation.shader_id,
-        "PARAM_A": float_bits(problem.function.a), "PARAM_B": float_bits(problem.function.b),
+        **activation_constants([problem.function], 1),
         **{f"SIZE_{i}": size for i, size in enumerate((1,) * unused + source.sizes)},
         **{f"INPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + source.strides)},
         **{f"OUTPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + target.strides)},
     }
     groups = min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count)
-    dispatch = Dispatch(kernel_name("elementwise", problem), constants, ("InputTensor", "OutputTensor"), ("OutputTensor",),
-                        (groups, 1, 1))
+    dispatch = Dispatch(in_room("elementwise", problem), constants, given(problem, "InputTensor", "OutputTensor"),
+                        ("OutputTensor",), (groups, 1, 1))
     built = Plan(initialize=(), execute=(dispatch,), internal={})
     check_limits(problem, info, built)
     return built

@@ -14,16 +14,24 @@ _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over mor
 
 @dataclass(frozen=True)
 class Options:
-    """What to force instead of what the plan would choose; None leaves the choice. For tests and measurements.
+    """What to force instead of what the plan would choose, for tests and measurements; None leaves the choice.
 
-    schedule: one of SCHEDULES. parts: workgroups that share a tile's units (stepped and persistent, 2 at least). fused:
-    multiply the input in the loop. lanes: use the subgroup-shuffle kernels. row_lanes: the ones among them whose invocations
-    hold rows, whole subgroups of them, and not units. resident: the ones whose recurrent weights stay in private memory (not
-    stepped). projection_row_lanes: the input's part of the gates by invocations that hold rows (not fused; always with
-    row_lanes). rows: batch rows of a tile. units_at_once: units that an invocation computes together. workgroup: invocations (a
-    multiple of the subgroup size with lanes). shared_state: keep h in shared memory (not with parts, and with lanes only where
-    weights are resident). chunk_steps: most time steps a dispatch runs. workspace_bytes: bound on the memory for the input's
-    part of the gates; more time steps than fit go through in chunks.
+    What is forced runs so, or InvalidArgumentError names the option. Where persistent parts do not meet, what runs instead has
+    the forced kernel and rows, but a schedule of its own.
+
+    schedule: one of SCHEDULES. persistent is never chosen, but has to be forced.
+    parts: workgroups that share a tile's units: at least 2 with stepped and persistent, else 1.
+    fused: multiply the input in the time loop.
+    lanes: use the kernels that shuffle.
+    row_lanes: of these, the ones whose invocations hold rows and not units.
+    resident: of these, the ones whose recurrent weights stay in private memory (not stepped).
+    projection_row_lanes: project by invocations that hold rows (not fused; always with row_lanes).
+    rows: batch rows of a tile: 1 with float64, whole subgroups with row_lanes.
+    units_at_once: units that an invocation computes together; 1 without lanes, and with row_lanes.
+    workgroup: invocations of the time loop's workgroups: with lanes whole subgroups, with row_lanes one.
+    shared_state: keep h in shared memory (without lanes or resident, and in one part).
+    chunk_steps: most time steps that a dispatch runs.
+    workspace_bytes: most memory for the projection's result; more time steps than fit go through in chunks.
     """
 
     schedule: str | None = None

@@ -1,0 +1,75 @@
+"""Problem + device -> plan. No Vulkan here, and on one machine the same problem always gives the same plan.
+
+Three schedules, one gate math (shaders/cells/):
+- sequence: a workgroup owns a direction and a tile of batch rows from the first time step to the last; a dispatch runs a
+  chunk of steps.
+- stepped: the units of a tile are spread over several workgroups, its parts, and a dispatch runs one phase of one step.
+- persistent: they are spread so too, and a dispatch runs a chunk of steps; the parts meet at a barrier of their own. Vulkan
+  promises no progress of one workgroup while another waits, so waiting is bounded, and a plan has a fallback. It has to be
+  asked for.
+
+Each with the input's part of all gates first, as one matrix product for many time steps (the projection), or multiplied in
+the loop (fused): one submission less, for few steps or few inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..errors import InvalidArgumentError
+from ..spec.checks import MAX_TENSOR_BYTES, CheckedOperator
+from ..spec.problem import Problem
+from .candidates import Planner
+from .device_info import DeviceInfo
+from .dispatches import Dispatch, pack, time_loop
+from .options import PERSISTENT, Options
+from .tiling import STATE, Tiling
+
+
+@dataclass(frozen=True)
+class Plan:
+    """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
+
+    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then.
+    """
+
+    initialize: tuple[Dispatch, ...]
+    execute: tuple[Dispatch, ...]
+    internal: dict[str, int]
+    fallback: tuple[Dispatch, ...] = ()
+    gave_up: tuple[str, int] | None = None
+
+
+def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Plan:
+    """Choose kernels, tiles and chunks.
+
+    Raises InvalidArgumentError for an option that cannot be had, and for what the device cannot hold.
+    """
+    planner = Planner(problem, info, options)
+    tiling = planner.best()
+    built = Plan(pack(tiling, info), time_loop(tiling), tiling.internal)
+    if tiling.loop.schedule == PERSISTENT:
+        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0]), gave_up=_gave_up(tiling))
+    check_limits(problem, info, built)
+    return built
+
+
+def _gave_up(tiling: Tiling) -> tuple[str, int]:
+    return STATE, tiling.loop.states_bytes // 4
+
+
+def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:
+    """Refuse what the device cannot hold."""
+    sizes = plan.internal | {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
+    limit = min(info.max_storage_buffer_range, MAX_TENSOR_BYTES)
+    for name, size in sizes.items():
+        if size > limit:
+            raise InvalidArgumentError(problem.operator, name, f"{size} bytes",
+                                       f"at most {limit}, the largest storage buffer of {info.name}")
+    for dispatch in plan.initialize + plan.execute + plan.fallback:
+        if len(dispatch.buffers) > info.max_storage_buffers:
+            raise InvalidArgumentError(problem.operator, dispatch.kernel, f"{len(dispatch.buffers)} storage buffers",
+                                       f"at most {info.max_storage_buffers} on {info.name}")
+        if max(dispatch.groups) > info.max_workgroup_count:
+            raise InvalidArgumentError(problem.operator, "batch size", f"{max(dispatch.groups)} workgroups",
+                                       f"at most {info.max_workgroup_count} on {info.name}")
