@@ -6,15 +6,19 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
+from ..planning.dispatches import Dispatch
+from ..planning.profiles import profile
 from . import fork, kernels, vulkan
+from .kernels import CompiledKernel
 
 
 @contextmanager
@@ -128,13 +132,14 @@ class Buffer:
         return self.read(shape, dtype)
 
 
+@dataclass(frozen=True)
 class Kernel:
-    """A specialized pipeline with its buffers bound."""
+    """A specialized pipeline with its buffers bound. Made by Gpu.create_kernel."""
 
-    def __init__(self, algorithm: Any, reads: frozenset[Buffer], writes: frozenset[Buffer]) -> None:
-        self.algorithm = algorithm
-        self.reads = reads
-        self.writes = writes
+    compiled: CompiledKernel
+    algorithm: Any
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
 
 
 class Commands:
@@ -176,11 +181,12 @@ class Commands:
         self._record(kp.OpTensorSyncDevice([buffer._tensor]))
         self._uploaded.add(buffer)
 
-    def dispatch(self, kernel: Kernel, push: Sequence[int]) -> None:
+    def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
+        """push: the push constants, by their names in the shader."""
         touched_before = self._uploaded | self._read | self._written | self._copied
         if kernel.reads & self._written or kernel.writes & touched_before:
             self._start_submission()
-        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(push, np.uint32)))
+        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(kernel.compiled.push_words(push), np.uint32)))
         self._read |= kernel.reads
         self._written |= kernel.writes
 
@@ -216,24 +222,25 @@ class Gpu:
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
-        self.host_memory = info.is_cpu  # the device's memory is the host's: nothing is copied
+        self.host_memory = profile(info).host_memory
         self.lock = fork.Lock()  # nothing in kp is thread-safe
         fork.begin()
         self._manager = _make(lambda: kp.Manager(info.index))
-        self.placeholder = Buffer(self, 16)
+        self._placeholder = Buffer(self, 16)  # bound where an optional tensor is left out; no kernel touches it
 
     def create_commands(self) -> Commands:
         return Commands(self)
 
-    def create_kernel(self, name: str, constants: dict[str, int], buffers: Sequence[Buffer], writes: Iterable[Buffer],
-                      groups: tuple[int, int, int], push_count: int) -> Kernel:
-        """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
-        spirv = kernels.load(name).specialize(constants)
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer]) -> Kernel:
+        """A pipeline for a dispatch, and for those that differ from it in push constants only. buffers: by the plan's names."""
+        compiled = kernels.load(dispatch.kernel)
+        spirv = compiled.specialize(dispatch.constants)
+        bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
         algorithm = _make(lambda: self._manager.algorithm(
-            [buffer._tensor for buffer in buffers], spirv, list(groups), np.zeros(0, np.uint32),
-            np.zeros(push_count, np.uint32)))
-        written = frozenset(writes) - {self.placeholder}
-        return Kernel(algorithm, frozenset(buffers) - {self.placeholder} - written, written)
+            [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
+            np.zeros(len(compiled.interface.push), np.uint32)))
+        writes = frozenset(buffers[name] for name in dispatch.writes)
+        return Kernel(compiled, algorithm, frozenset(bound) - {self._placeholder} - writes, writes)
 
 
 _open: dict[DeviceInfo, Gpu] = {}

@@ -43,10 +43,10 @@ def is_accurate(gpu: Gpu) -> bool:
         (dispatch,) = planning.plan(problem, gpu.info).execute
         source, target = Buffer(gpu, x.nbytes), Buffer(gpu, x.nbytes)
         source.write(x)
-        kernel = gpu.create_kernel(dispatch.kernel, dispatch.constants, [source, target], [target], dispatch.groups, 0)
+        kernel = gpu.create_kernel(dispatch, {"InputTensor": source, "OutputTensor": target})
         commands = gpu.create_commands()
         commands.upload(source)
-        commands.dispatch(kernel, ())
+        commands.dispatch(kernel, dispatch.push)
         commands.readback(target)
         commands.execute()
         if not np.allclose(target.read(x.shape, np.float64), problem.function(x), rtol=_TOLERANCE, atol=_TOLERANCE):

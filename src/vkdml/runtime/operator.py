@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..planning import schedule
 from ..planning.device_info import DeviceInfo
+from ..planning.dispatches import Dispatch
 from ..planning.elementwise import plan as plan_elementwise
 from ..planning.options import SCHEDULES, Options
-from ..planning.plans import NONE, Dispatch
+from ..planning.plan import plan as plan_recurrent
 from ..spec import activations, elementwise
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
@@ -65,7 +65,7 @@ class CompiledOperator:
         if isinstance(problem, ElementwiseProblem):
             self.plan = plan_elementwise(problem, gpu.info)
         else:
-            self.plan = schedule.plan(problem, gpu.info, options)
+            self.plan = plan_recurrent(problem, gpu.info, options)
         self.gpu = gpu
         self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
         self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
@@ -118,17 +118,15 @@ class CompiledOperator:
         return self._pool.buffer(name, size, self._workspace_bytes)
 
     def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
-        buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
+        buffers = bound | self.packed.buffers
         for dispatch in dispatches:
             commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
 
     def _kernel(self, dispatch: Dispatch, buffers: dict[str, Buffer]) -> Kernel:
         """The chunks of a time loop differ in push constants only and share a pipeline."""
-        used = [buffers[name] for name in dispatch.buffers]
-        key = (dispatch.kernel, dispatch.groups, tuple(sorted(dispatch.constants.items())), tuple(map(id, used)))
-        return self._kernels.get(key, lambda: self.gpu.create_kernel(
-            dispatch.kernel, dispatch.constants, used, [buffers[name] for name in dispatch.writes], dispatch.groups,
-            len(dispatch.push)))
+        bound = [(block, id(buffers[name])) for block, name in dispatch.buffers.items()]
+        key = (dispatch.kernel, dispatch.groups, *sorted(dispatch.constants.items()), *sorted(bound))
+        return self._kernels.get(key, lambda: self.gpu.create_kernel(dispatch, buffers))
 
 
 class OperatorInitializer:
