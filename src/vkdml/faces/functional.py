@@ -168,9 +168,10 @@ def rnn(
 
 
 class Sessions:
-    """What calls made, for the next ones like them: up to `kept` compiled operators, of different shapes or attributes.
+    """Compiled operators and packed weights of earlier calls, for the next calls with the same shapes and attributes.
 
-    shares: for calls that differ in T and B only, whose weights are then packed once for all.
+    kept: how many operators, those that were used last. shares: whether operators that differ in T and B share their packed
+    weights, buffers and kernels; for calls with the same weights.
     """
 
     def __init__(self, kept: int, shares: bool = False) -> None:
@@ -180,9 +181,22 @@ class Sessions:
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
             device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-        """Run a cell on arrays by DirectML field, in ONNX's shapes.
+        """Run a cell on numpy arrays.
 
-        name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
+        Args:
+            name: the operator's name in errors.
+            arrays: by DirectML field, in ONNX's shapes (see `gru`); None where an optional one is left out.
+            attributes: ONNX's, by name; those left out have ONNX's defaults.
+            wanted: for each of the cell's outputs whether to compute and return it.
+            device: a Device, or what Device() takes.
+            options: what to force in the plan.
+
+        Returns:
+            The wanted outputs, in ONNX's shapes and the type of the input.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong.
+            DriverError: no device, or the driver failed.
         """
         checked, element = convert(name, cell, arrays)
         attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
@@ -239,7 +253,7 @@ def _typed(value: Any) -> Any:
 
 
 class _Session:
-    """One operator as a network, for all calls with the same shapes and attributes."""
+    """A network of one operator, for all calls with the same shapes, types and attributes."""
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
                  attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,

@@ -1,6 +1,6 @@
-"""What the Vulkan loader tells about its devices, through ctypes: the facts that kp does not pass on.
+"""The devices and their limits, asked of the Vulkan loader through ctypes, as kp does not pass all of them on.
 
-No device is opened here; that is `device`'s work.
+No device is opened here: runtime/device.py does that.
 """
 
 from __future__ import annotations
