@@ -237,7 +237,7 @@ def test_networks_are_bounded():
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
     compiled = modules._compiled[twin]
-    assert (len(compiled.stacks), len(compiled.shared)) == (modules._STACKS_KEPT, 1)
+    assert (len(compiled.stacks), len(compiled.cache)) == (modules._STACKS_KEPT, 1)
 
 
 class Mine(nn.GRU):

@@ -124,7 +124,7 @@ from vkdml.faces import functional
 from vkdml.runtime import device as devices
 
 def drop():
-    functional.shared_sessions = None
+    functional.shared_sessions = functional.Sessions(16)
     functional._device.cache_clear()
     devices._open.clear()
     del globals()["device"]

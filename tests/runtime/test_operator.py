@@ -16,7 +16,7 @@ from tests.support import (
     run_on_device,
     tensor,
 )
-from vkdml.planning import schedule
+from vkdml.planning.candidates import Planner
 from vkdml.runtime import device as low_level
 from vkdml.spec import reference
 from vkdml.spec.problem import from_desc
@@ -252,13 +252,13 @@ def test_the_environment_forces_a_schedule(device, case, monkeypatch):
 @pytest.mark.parametrize("instead", ["sequence", "stepped"])
 def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_before_reset):
     """More workgroups than run at a time never meet: the operator runs in another way then, and its results are the same."""
-    fallbacks = schedule._fallbacks
-    monkeypatch.setattr(schedule, "_fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.schedule == instead])
+    fallbacks = Planner.fallbacks
+    monkeypatch.setattr(Planner, "fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.loop.schedule == instead])
     desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
     made, create_kernel = [], low_level.Gpu.create_kernel
-    monkeypatch.setattr(low_level.Gpu, "create_kernel", lambda gpu, name, constants, *rest: (
-        made.append(constants.get("SPINS")), create_kernel(gpu, name, constants, *rest))[1])
+    monkeypatch.setattr(low_level.Gpu, "create_kernel", lambda gpu, dispatch, buffers: (
+        made.append(dispatch.constants.get("SPINS")), create_kernel(gpu, dispatch, buffers))[1])
     ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000))
     assert any(made)
     made.clear()
@@ -273,7 +273,7 @@ def copying_kernel(device, source, target):
     floats = tensor(4)
     (dispatch,) = device.compile_operator(device.create_operator(
         vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats))).plan.execute
-    return device._gpu.create_kernel(dispatch.kernel, dispatch.constants, [source, target], [target], dispatch.groups, 0)
+    return device._gpu.create_kernel(dispatch, {"InputTensor": source, "OutputTensor": target})
 
 
 def test_hazards_end_a_submission(device, memory):
@@ -288,12 +288,12 @@ def test_hazards_end_a_submission(device, memory):
         return commands.submissions
 
     a_to_b, b_to_a, a_to_c = copying_kernel(device, a, b), copying_kernel(device, b, a), copying_kernel(device, a, c)
-    assert submissions(("dispatch", a_to_c, []), ("dispatch", a_to_b, [])) == 1
-    assert submissions(("dispatch", a_to_b, []), ("dispatch", b_to_a, [])) == 2  # read after write, write after read
-    assert submissions(("dispatch", a_to_b, []), ("dispatch", a_to_b, [])) == 2  # write after write
-    assert submissions(("dispatch", a_to_c, []), ("call", lambda: None), ("dispatch", a_to_b, [])) == 3
-    copies = [(1, ("upload", a), ("dispatch", a_to_b, []), ("readback", b)), (2, ("dispatch", a_to_b, []), ("upload", a)),
-              (2, ("upload", b), ("dispatch", a_to_b, [])), (2, ("readback", b), ("dispatch", a_to_b, [])),
+    assert submissions(("dispatch", a_to_c, {}), ("dispatch", a_to_b, {})) == 1
+    assert submissions(("dispatch", a_to_b, {}), ("dispatch", b_to_a, {})) == 2  # read after write, write after read
+    assert submissions(("dispatch", a_to_b, {}), ("dispatch", a_to_b, {})) == 2  # write after write
+    assert submissions(("dispatch", a_to_c, {}), ("call", lambda: None), ("dispatch", a_to_b, {})) == 3
+    copies = [(1, ("upload", a), ("dispatch", a_to_b, {}), ("readback", b)), (2, ("dispatch", a_to_b, {}), ("upload", a)),
+              (2, ("upload", b), ("dispatch", a_to_b, {})), (2, ("readback", b), ("dispatch", a_to_b, {})),
               (2, ("readback", b), ("readback", b)), (2, ("upload", b), ("readback", b)), (2, ("upload", a), ("upload", a))]
     for expected, *steps in copies:
         dispatches = sum(name == "dispatch" for name, *_ in steps)

@@ -1,4 +1,4 @@
-"""The one module that imports kp: devices, buffers, kernels, and submissions with real ordering between dispatches."""
+"""The one module that imports kp: devices, buffers, kernels, and submissions in which dispatches wait for each other."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
-from ..spec.checks import MAX_TENSOR_BYTES
+from ..planning.dispatches import Dispatch
+from ..planning.profiles import profile
 from . import fork, kernels, vulkan
+from .kernels import CompiledKernel
 
 
 @contextmanager
@@ -54,7 +57,9 @@ T = TypeVar("T")
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
-    """A device by its index, by a part of its name, or by default VKDML_DEVICE's (either), or a real GPU, or the first.
+    """The device with this index, or else the first whose name contains this.
+
+    By default what the environment variable VKDML_DEVICE says, or else the first GPU, or else the first CPU driver.
 
     Raises DriverError when there is none or none that matches.
     """
@@ -74,11 +79,13 @@ def select_device(device: int | str | None) -> DeviceInfo:
 
 
 class Buffer:
-    """Device memory for one tensor, with a view of it that the host can write and read between submissions.
+    """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
-    record_readback move it. `upload` and `download` do both at once. A CPU driver's memory is the host's: there is no copy,
-    and moving does nothing.
+    record_readback bring it to the device and back. `upload` and `download` do both at once. A CPU driver's memory is the
+    host's: there is no copy, and uploads and readbacks do nothing.
+
+    After os.fork a child process cannot use it: DriverError.
     """
 
     def __init__(self, gpu: Gpu, size_in_bytes: int) -> None:
@@ -95,11 +102,14 @@ class Buffer:
         return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
-        """The host's copy as a flat array of a dtype, as many as are whole, writable and not copied."""
+        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element."""
         return self._bytes[:self.size_in_bytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
     def write(self, array: np.ndarray) -> None:
-        """Copy an array's elements, in C order, to the start of the host's copy, in which it must fit."""
+        """Copy an array's elements, in C order, to the start of the host's copy.
+
+        Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
+        """
         flat = np.ascontiguousarray(array).reshape(-1)
         if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
@@ -107,7 +117,7 @@ class Buffer:
         self._bytes[:flat.nbytes] = flat.view(np.uint8)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """A new array from the start of the host's copy."""
+        """A new array from the start of the host's copy. Raises InvalidArgumentError for one that is larger."""
         dtype = np.dtype(dtype)
         if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
@@ -115,35 +125,36 @@ class Buffer:
         return np.ndarray(shape, dtype, self._bytes).copy()
 
     def upload(self, array: np.ndarray) -> None:
-        """`write`, then bring it to the device."""
+        """`write`, then bring the host's copy to the device. Raises what `write` raises, and DriverError."""
         self.write(array)
         commands = self.gpu.create_commands()
         commands.upload(self)
         commands.execute()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """Bring it from the device, then `read`."""
+        """Bring the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
         commands = self.gpu.create_commands()
         commands.readback(self)
         commands.execute()
         return self.read(shape, dtype)
 
 
+@dataclass(frozen=True)
 class Kernel:
-    """A specialized pipeline with its buffers bound."""
+    """A specialized pipeline with its buffers bound. Made by Gpu.create_kernel."""
 
-    def __init__(self, algorithm: Any, reads: frozenset[Buffer], writes: frozenset[Buffer]) -> None:
-        self.algorithm = algorithm
-        self.reads = reads
-        self.writes = writes
+    compiled: CompiledKernel
+    algorithm: Any
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
 
 
 class Commands:
     """Work recorded once and executed any number of times, in order.
 
-    kp records no barrier between two dispatches, so what depends on an earlier dispatch goes to a new submission, whose
-    fence orders it. Within a submission these pairs are ordered by kp's own barriers: upload before the dispatch that
-    reads, dispatch before the readback of what it wrote.
+    kp records no barrier between two dispatches, so a dispatch that depends on an earlier one goes to a new submission: the
+    wait for the fence between them orders them. Within a submission kp's own barriers order two kinds of pairs: an upload and
+    the dispatch that reads it, and a dispatch and the readback of what it wrote.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -177,11 +188,12 @@ class Commands:
         self._record(kp.OpTensorSyncDevice([buffer._tensor]))
         self._uploaded.add(buffer)
 
-    def dispatch(self, kernel: Kernel, push: Sequence[int]) -> None:
+    def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
+        """push: the push constants, by their names in the shader."""
         touched_before = self._uploaded | self._read | self._written | self._copied
         if kernel.reads & self._written or kernel.writes & touched_before:
             self._start_submission()
-        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(push, np.uint32)))
+        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(kernel.compiled.push_words(push), np.uint32)))
         self._read |= kernel.reads
         self._written |= kernel.writes
 
@@ -204,7 +216,7 @@ class Commands:
         return len(self._submissions)
 
     def execute(self) -> None:
-        """Run all of it and wait."""
+        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
@@ -217,29 +229,26 @@ class Gpu:
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
-        self.host_memory = info.is_cpu  # the device's memory is the host's: nothing is copied
+        self.host_memory = profile(info).host_memory
         self.lock = fork.Lock()  # nothing in kp is thread-safe
         fork.begin()
         self._manager = _make(lambda: kp.Manager(info.index))
-        self.placeholder = Buffer(self, 16)
-
-    @property
-    def largest_buffer(self) -> int:
-        """Bytes that a buffer may have."""
-        return min(MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
+        self._placeholder = Buffer(self, 16)  # bound where an optional tensor is left out; no kernel touches it
 
     def create_commands(self) -> Commands:
+        """With nothing recorded."""
         return Commands(self)
 
-    def create_kernel(self, name: str, constants: dict[str, int], buffers: Sequence[Buffer], writes: Iterable[Buffer],
-                      groups: tuple[int, int, int], push_count: int) -> Kernel:
-        """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
-        spirv = kernels.load(name).specialize(constants)
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer]) -> Kernel:
+        """A pipeline for a dispatch, and for those that differ from it in push constants only. buffers: by the plan's names."""
+        compiled = kernels.load(dispatch.kernel)
+        spirv = compiled.specialize(dispatch.constants)
+        bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
         algorithm = _make(lambda: self._manager.algorithm(
-            [buffer._tensor for buffer in buffers], spirv, list(groups), np.zeros(0, np.uint32),
-            np.zeros(push_count, np.uint32)))
-        written = frozenset(writes) - {self.placeholder}
-        return Kernel(algorithm, frozenset(buffers) - {self.placeholder} - written, written)
+            [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
+            np.zeros(len(compiled.interface.push), np.uint32)))
+        writes = frozenset(buffers[name] for name in dispatch.writes)
+        return Kernel(compiled, algorithm, frozenset(bound) - {self._placeholder} - writes, writes)
 
 
 _open: dict[DeviceInfo, Gpu] = {}
@@ -260,7 +269,7 @@ def _make(call: Callable[[], T]) -> T:
 
 
 def _driver_call(call: Callable[[], T]) -> T:
-    """What kp and the driver raise, as a DriverError."""
+    """Call kp. What it raises becomes a DriverError."""
     fork.check()
     try:
         return call()

@@ -1,7 +1,7 @@
-"""An opened device in a child process that os.fork made cannot be used there: all that tries raises, and nothing hangs.
+"""os.fork: a child process cannot use a device that its parent opened. What tries to raises DriverError at once.
 
-A driver's threads, and a GPU's memory that the host sees, stay with the parent. A call of the driver would wait for ever for
-those threads, and so would the destructors of what the parent made there.
+Only the forking thread lives on in a child. The driver's threads are missing there, and a call into the driver, or the
+destructor of one of kp's objects, would wait for them for ever. A lock that another thread held would stay held.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def begin() -> None:
 
 
 def keep(made: T) -> T:
-    """An object of kp's, which in a child process is never destroyed."""
+    """An object of kp's, so that it is never destroyed in a child process. Returns it."""
     _made.add(made)
     return made
 

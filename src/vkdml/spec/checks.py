@@ -22,7 +22,7 @@ from .descs import (
 )
 from .element_types import ElementType
 
-MAX_TENSOR_BYTES = 2**32 - 4  # a kp tensor's size is a uint32; what is larger would wrap silently
+MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 
 _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 _OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
@@ -163,7 +163,7 @@ def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes
         (size,) = integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
     if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", max(size, least),
-                                   f"at most {MAX_TENSOR_BYTES}, what a Kompute tensor can hold")
+                                   f"at most {MAX_TENSOR_BYTES}: storage buffers end below 4 GiB")
     if size < least or size % 4:
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", size,
                                    f"a multiple of 4, at least {least} for its sizes and strides")

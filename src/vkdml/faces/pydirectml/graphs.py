@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
-from ...runtime.network import Network, Step
+from ...runtime.network import Network, Node
 from ...runtime.operator import Device as VulkanDevice
 from ...spec.checks import integers
 from ...spec.descs import DML_EXECUTION_FLAGS
@@ -134,7 +134,7 @@ class GraphBuilder:
     def __init__(self, device: Device) -> None:
         self.device = check_type("GraphBuilder", "device", device, Device).device
         self.inputs: set[str] = set()
-        self._steps: list[Step] = []
+        self._steps: list[Node] = []
 
     def build(self, flags: DML_EXECUTION_FLAGS, outputs: Sequence[Expression]) -> Model:
         """Compile what the outputs need. The flags are hints that change nothing here: sums are always float32.
@@ -163,13 +163,13 @@ class GraphBuilder:
         """The outputs' expressions of a DirectML operator descriptor. inputs, outputs: by the descriptor's fields."""
         values = {field: Value(self, f"{field} {len(self._steps)}", output) for field, output in outputs.items()}
         names = {field: value.name for field, value in {**inputs, **values}.items()}
-        self._steps.append(Step(self.device.create_operator(desc), names))
+        self._steps.append(Node(self.device.create_operator(desc), names))
         return {field: express(value) for field, value in values.items()}
 
-    def _needed(self, outputs: Sequence[str]) -> list[Step]:
+    def _needed(self, outputs: Sequence[str]) -> list[Node]:
         """The steps from which the outputs come, in their order."""
         needed = set(outputs)
-        steps: list[Step] = []
+        steps: list[Node] = []
         for step in reversed(self._steps):
             if not needed.isdisjoint(step.names[field] for field in step.operator.problem.outputs if field in step.names):
                 needed.update(step.names.values())
@@ -180,7 +180,7 @@ class GraphBuilder:
 class Model:
     """A compiled graph, made by GraphBuilder.build. Source: PyDirectML's Model."""
 
-    def __init__(self, builder: GraphBuilder, steps: Sequence[Step], outputs: Sequence[str]) -> None:
+    def __init__(self, builder: GraphBuilder, steps: Sequence[Node], outputs: Sequence[str]) -> None:
         self.device = builder.device
         self._builder = builder
         self._inputs = builder.inputs.intersection(name for step in steps for name in step.names.values())

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from ...errors import InvalidArgumentError
 from ...runtime.fork import Lock
-from ...runtime.network import Shared
+from ...runtime.network import NetworkCache
 from ...runtime.operator import Device
 from ...runtime.recent import Recent
 from ...spec.element_types import ElementType
@@ -85,7 +85,7 @@ class _Twin(nn.Module):
         with compiled.lock:
             compiled.parameters.update(layers)
             stack = compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
-                layers, shape, open_device(name, self.vulkan_device), compiled.shared))
+                layers, shape, open_device(name, self.vulkan_device), compiled.cache))
             y, last = stack.run(name, compiled.parameters, to_numpy(input), [to_numpy(state) for state in states],
                                 None if lengths is None else lengths.numpy())
         return to_torch(y), tuple(map(to_torch, last))
@@ -130,7 +130,7 @@ class _Compiled:
 
     def __init__(self) -> None:
         self.parameters = Parameters()
-        self.shared = Shared()
+        self.cache = NetworkCache()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
         self.lock = Lock()
 

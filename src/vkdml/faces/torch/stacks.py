@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InvalidArgumentError
-from ...runtime.network import Network, Shared, Step
+from ...runtime.network import Network, NetworkCache, Node
 from ...runtime.operator import Device, Operator
-from ...runtime.pairs import RangeCheck
 from ...spec import cells, element_types
 from ...spec.cells import Cell
 from ...spec.checks import evaluate
@@ -28,6 +27,7 @@ from ...spec.descs import (
 )
 from ...spec.element_types import ElementType
 from ...spec.problem import from_desc
+from ..float64_range import RangeCheck
 
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
 
@@ -131,10 +131,10 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 class Stack:
     """Layers as one network, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, shared: Shared) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, cache: NetworkCache) -> None:
         self._shape = shape
         self._layers = len(layers)
-        steps: list[Step] = []
+        steps: list[Node] = []
         width = shape.i
         for k, layer in enumerate(layers):
             steps += self._layer(layer, k, width)
@@ -145,9 +145,9 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results, shared=shared)
+        self._network = Network(device, steps, self._results, cache=cache)
 
-    def _layer(self, layer: Layer, k: int, width: int) -> list[Step]:
+    def _layer(self, layer: Layer, k: int, width: int) -> list[Node]:
         """A recurrent step, with its sequences as PyTorch has them: the directions of a row side by side; and projections."""
         shape, d = self._shape, layer.directions
         sizes = {"T": shape.t, "B": shape.b, "I": width, "H": shape.h, "D": d}
@@ -169,7 +169,7 @@ class Stack:
         return steps
 
     def _step(self, kind: Kind, sizes: Mapping[str, int], fields: Sequence[str], strides: Mapping[str, Sequence[int]],
-              names: Mapping[str, str]) -> Step:
+              names: Mapping[str, str]) -> Node:
         tensors = {field: DML_BUFFER_TENSOR_DESC(
             DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else self._shape.element.data_type,
             Sizes=[evaluate(formula, sizes) for formula in kind.cell.tensors[field]], Strides=strides.get(field))
@@ -177,7 +177,7 @@ class Stack:
         directions = (DML_RECURRENT_NETWORK_DIRECTION.FORWARD, DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL)
         desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
                               Direction=directions[sizes["D"] - 1])
-        return Step(Operator(from_desc(desc, None, self._shape.element)), names)
+        return Node(Operator(from_desc(desc, None, self._shape.element)), names)
 
     def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:
