@@ -58,9 +58,9 @@ class Worker:
             calls *= 2
         return seconds
 
-    def measure(self) -> dict[str, Any]:
-        """What the library measures by itself: the ceilings."""
-        measured: dict[str, Any] = self._library.measure()
+    def measure(self, *arguments: Any) -> dict[str, Any]:
+        """What the library measures by itself: the ceilings, a first result."""
+        measured: dict[str, Any] = self._library.measure(*arguments)
         return measured
 
     def sample(self, way: str, calls: int) -> float:

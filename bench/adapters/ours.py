@@ -26,9 +26,9 @@ class Library:
 
     def prepare(self, case: Case) -> dict[str, Runner]:
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
-        return {"host": self._host(case, arrays), "device": self._resident(case, arrays)}
+        return {"host": self.host(case, arrays), "device": self._resident(case, arrays)}
 
-    def _host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
+    def host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
         function = getattr(vkdml, case.cell)
         x, *weights = arrays.values()
         for array in weights:  # to the others they are constants too
