@@ -37,7 +37,7 @@ SILENCE = 1200  # seconds without a test's beginning or end that make a hang; py
 ENUMERATE = """
 import json
 from dataclasses import asdict
-from vkdml.vulkan import enumerate_devices
+from vkdml.runtime.vulkan import enumerate_devices
 print(json.dumps([asdict(info) for info in enumerate_devices()]))
 """
 
