@@ -148,7 +148,7 @@ def test_demo(capsys):
     (("run", "gru.onnx", "--input", "z=x.npy"), "--input: given z; the model takes"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--input", "x=x.npy"), "--input: given x, x; the model takes"),
     (("run", "gru.onnx", "--compare", "torch"), "invalid choice: 'torch'"),
-    (("dispatch", "relu.json", "-i", "0"), "'0' is no number from 1 up"),
+    (("dispatch", "relu.json", "-i", "0"), "'0' is not a positive whole number"),
     (("demo", "--wrong"), "unrecognized arguments: --wrong"),
     (("bench", "--samples", "0"), "--samples: at least 1"),
     (("bench", "--cases", "none"), "--cases: no none; there are"),
