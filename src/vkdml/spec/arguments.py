@@ -65,7 +65,7 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                           f"{element.name} as X, or a type that converts to it exactly")
+                                           f"{element.name}, the type of X, or one that converts to it exactly")
             array = array.astype(dtype, copy=False)
         is_describable = array.flags.c_contiguous or element_strides(array) is not None
         converted[field] = array if is_describable else np.ascontiguousarray(array)

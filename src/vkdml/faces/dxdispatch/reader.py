@@ -101,7 +101,7 @@ def either(place: str, given: Mapping[str, Any], *names: str) -> str | None:
     """The only one of these names among the members, or None. Refuses more than one."""
     found = [name for name in names if name in given]
     if len(found) > 1:
-        raise refusal(f"{place}.{found[1]}", f"it beside {found[0]}", "one of them")
+        raise refusal(f"{place}.{found[1]}", f"both {found[0]} and {found[1]}", "only one of them")
     return found[0] if found else None
 
 

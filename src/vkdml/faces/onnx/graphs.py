@@ -51,11 +51,11 @@ def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
                 still.append(node)
         if len(still) == len(waiting):
             raise InvalidArgumentError(describe(still[0]), "input", repr(min(uses(still[0]) - names)),
-                                       "a value that an input, an initializer or a node before it has")
+                                       "a value of an input, an initializer or a node before it")
         waiting = still
     for output in graph.output:
         if output.name not in names:
-            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value that the graph has")
+            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value of the graph")
     return result
 
 

@@ -110,8 +110,8 @@ def _attributes(operator: str, node: onnx.NodeProto, version: int) -> dict[str, 
     given = {}
     for attribute in node.attribute:
         if attribute.name not in allowed:
-            raise InvalidArgumentError(operator, f"attribute {attribute.name}", f"it in operator version {version}",
-                                       "one of " + ", ".join(allowed))
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}",
+                                       f"one that operator version {version} does not have", "one of " + ", ".join(allowed))
         try:
             given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
         except ValueError as error:  # a reference to a function's attribute outside of a function, or text that is not UTF-8

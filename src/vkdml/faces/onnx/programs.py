@@ -163,7 +163,7 @@ class ScanStep:
                    for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
         lengths = [len(array) for array in scanned]
         if len(set(lengths)) > 1:
-            raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "one length")
+            raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "equal lengths")
         rows: list[list[np.ndarray]] = []
         for slices in zip(*scanned):
             outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], values)

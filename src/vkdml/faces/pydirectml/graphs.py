@@ -163,7 +163,7 @@ class GraphBuilder:
         (checked,) = integers("input_tensor", "input_index", (index,), 0)
         name = f"input {checked}"
         if name in self.inputs:
-            raise InvalidArgumentError("input_tensor", "input_index", f"{index} again", "an index for each input")
+            raise InvalidArgumentError("input_tensor", "input_index", f"{index}, which another input has", "a different index")
         self.inputs.add(name)
         return express(Value(self, name, desc))
 
@@ -218,7 +218,7 @@ class Model:
                 raise InvalidArgumentError("compute", f"bindings[{i}]", f"{name} of another GraphBuilder or of an operator",
                                            "an input of the model's GraphBuilder")
             if name in values:
-                raise InvalidArgumentError("compute", f"bindings[{i}]", f"{name} again", "one binding for an input")
+                raise InvalidArgumentError("compute", f"bindings[{i}]", f"a second one for {name}", "one for each input")
             values[name] = binding.memory
         if missing := sorted(self._inputs.difference(values)):
             raise InvalidArgumentError("compute", "bindings", "none for " + ", ".join(missing), "one for each input")

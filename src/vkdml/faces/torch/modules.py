@@ -178,7 +178,7 @@ class _Sequence(_Twin, nn.RNNBase):
             else:
                 self.check_input(input, batch_sizes)
         except (RuntimeError, ValueError) as error:
-            raise InvalidArgumentError(type(self).__name__, "input or hx", str(error), "what PyTorch takes") from None
+            raise InvalidArgumentError(type(self).__name__, "input or hx", str(error), "shapes that PyTorch accepts") from None
 
     def _layers(self) -> list[Layer]:
         suffixes = ["", "_reverse"] if self.bidirectional else [""]

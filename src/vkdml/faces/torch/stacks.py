@@ -212,7 +212,8 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
     for state, (projection, inverse) in zip(h.astype(np.float64), projections):
         states.append(state @ inverse)
         if np.isfinite(state).all() and not np.allclose(states[-1] @ projection, state, atol=1e-6):
-            raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make", "none, or others")
+            raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make",
+                                       "None, or products of weight_hr with some state")
     return np.stack(states).astype(h.dtype)
 
 
