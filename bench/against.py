@@ -49,7 +49,7 @@ NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE"
 
 @dataclass(frozen=True)
 class Tree:
-    """A source tree with compiled shaders. variables: of its workers' environment."""
+    """A source tree. variables: of its workers' environment."""
 
     name: str
     folder: Path
@@ -64,7 +64,7 @@ class Tree:
         return Process(Peer(self.name, ADAPTER, {"tree": self.folder, "device": device}, {**self.environment, **variables}))
 
     def compile_shaders(self) -> None:
-        """Raises SystemExit with what the tree's compiler of shaders says."""
+        """Runs the tree's own tools/compile_shaders.py. Raises SystemExit with its message if it fails."""
         result = subprocess.run([sys.executable, "tools/compile_shaders.py", "src/vkdml/spirv"], cwd=self.folder,
                                 env={**os.environ, **self.environment}, capture_output=True, text=True)
         if result.returncode != 0:
@@ -73,7 +73,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds that both trees took for the same thing, by pair. error: why there are none."""
+    """Seconds of both trees for the same thing: this[n] and other[n] are a pair. error: why there are none."""
 
     case: str
     what: str
@@ -86,7 +86,7 @@ class Comparison:
         return [this / other for this, other in zip(self.this, self.other) if other > 0]
 
     def row(self) -> dict[str, Any]:
-        """For the table and for JSON."""
+        """A row of the table and of the JSON file."""
         row: dict[str, Any] = {"case": self.case, "what": self.what}
         if not self.ratios:
             return row | {"error": self.error or "no time"}
@@ -139,7 +139,7 @@ def matching(patterns: Sequence[str]) -> list[Case]:
 
 @contextmanager
 def checked_out(repository: Path, revision: str, variables: Mapping[str, str] = {}) -> Iterator[Tree]:
-    """A commit of a git checkout in a temporary worktree, its shaders compiled. Raises SystemExit where git refuses."""
+    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails. variables: see Tree."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree("other", Path(folder).resolve() / "tree", variables)
         _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")
@@ -161,7 +161,7 @@ def _git(repository: Path, *arguments: str) -> None:
 
 def compare(cases: Sequence[Case], this: Tree, other: Tree, device: int, pairs: int, progress: Progress = lambda _: None
             ) -> Iterator[Comparison]:
-    """All times of one case after the other."""
+    """Yields the comparisons of each case."""
     processes = [tree.process(device) for tree in (this, other)]
     try:
         for case in cases:
@@ -186,7 +186,7 @@ def steady(case: Case, processes: Sequence[Process], pairs: int, progress: Progr
 
 
 def first_results(case: Case, trees: Sequence[Tree], device: int, pairs: int) -> list[Comparison]:
-    """In a new process for each time. Every second pair is in reverse order, in case the place in a pair matters."""
+    """Each time is of a new process. Every second pair is measured in reverse order, in case the order matters."""
     measured: dict[str, list[dict[str, float]]] = {tree.name: [] for tree in trees}
     try:
         for number in range(pairs):

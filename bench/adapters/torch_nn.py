@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from bench.cases import Case
 from bench.runner import Runner, UnavailableError
 
-# ONNX's gates (z r h, i o f c) in PyTorch's order (r z n, i f g o)
+# For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
 GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1)}
 MODULES = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}
 

@@ -16,7 +16,10 @@ LATER_CALLS = 3
 
 
 class Library:
-    """Opens the device only when a case is measured, because that is a part of a first result."""
+    """Does not open the device before a case is measured: that is a part of a first result.
+
+    tree: the folder of the source tree from which vkdml must come. device: an index.
+    """
 
     def __init__(self, tree: Path, device: int) -> None:
         found = Path(vkdml.__file__).resolve()
@@ -31,8 +34,8 @@ class Library:
         return self._library.prepare(case)
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Seconds to the first result, from numpy to numpy: `first` with the opening of the device, `compile` of the first call
-        without what a later call takes.
+        """Seconds of a first result from numpy to numpy. first: opening the device, and the first call. compile: the first call
+        less a later call.
         """
         arrays = case.arrays()
         started = time.perf_counter()

@@ -248,7 +248,7 @@ class DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(ActivationDesc):
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SHRINK_OPERATOR_DESC(ActivationDesc):
-    """f(x) = x - Bias where x > Threshold, x + Bias where x < -Threshold, else 0."""
+    """f(x) = x + Bias where x < -Threshold, else x - Bias where x > Threshold, else 0."""
 
     Bias: float = 0.0
     Threshold: float = 0.5
