@@ -60,7 +60,7 @@ def test_windows_add_up_to_the_sound(example):
 
 def test_what_is_missing_or_wrong_is_said(example, monkeypatch, tmp_path):
     speech = example("speech")
-    for data, message in ((b"", "it ends too early"), (b"no sound at all", "no WAV file of whole numbers"), (b"RIFF", "no WAV file")):
+    for data, message in ((b"", "it ends too early"), (b"no sound at all", "not a WAV file with integer samples"), (b"RIFF", "not a WAV file")):
         path = tmp_path / "some.wav"
         path.write_bytes(data)
         with pytest.raises(SystemExit, match=rf"some.wav: .*{message}"):

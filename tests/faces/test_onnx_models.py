@@ -415,9 +415,9 @@ def test_wrong_attributes(text, message):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, nothing) }",
-     "GRU node '': input: found 'nothing'; expected a value that"),
+     "GRU node '': input: found 'nothing'; expected a value of"),
     ("g (float[T,B,3] x) => (float[T,B,3] y) { y = Add (x, nothing) }", "Add node '': input: found 'nothing'"),
-    ("g (float[T,B,3] x) => (float[T,B,3] y) { z = Neg (x) }", "graph 'g': output: found 'y'; expected a value that the graph has"),
+    ("g (float[T,B,3] x) => (float[T,B,3] y) { z = Neg (x) }", "graph 'g': output: found 'y'; expected a value of the graph"),
     ("g (float[1,2,3] x, bool c) => (float[1,2,4] y) { y = If (c) < then_branch = t () => (float[1,2,4] a) "
      "{ e, a = GRU <hidden_size=4> (x, W, R) } > }", "If node '': else_branch: found nothing; expected a graph"),
     ("g (float[6,6,3] x) => (float[6,6,4] y) { y = Scan < body = b (float[6,3] s) => (float[6,4] r) "

@@ -138,7 +138,7 @@ def test_wrong_graphs(graph):
     wrong(lambda: graph.builder.build(0, [tanh]), "build: flags: found int; expected DML_EXECUTION_FLAGS")
     wrong(lambda: dml.GraphBuilder(vkdml.Device()), "GraphBuilder: device: found Device")
     wrong(lambda: dml.input_tensor(graph.device, 0, square), "input_tensor: scope: found Device; expected GraphBuilder")
-    wrong(lambda: dml.input_tensor(graph.builder, 0, square), "input_tensor: input_index: found 0 again; expected an index for each")
+    wrong(lambda: dml.input_tensor(graph.builder, 0, square), "input_tensor: input_index: found 0, which another input has; expected a different index")
     wrong(lambda: dml.input_tensor(graph.builder, -1, square), "input_tensor: input_index: found")
     wrong(lambda: dml.input_tensor(graph.builder, 9, [1]), "input_tensor: tensor_desc: found list; expected TensorDesc")
     wrong(lambda: dml.reinterpret(x, FLOAT32, [4], None), "TotalTensorSizeInBytes: found 12; expected .* at least 16")
@@ -168,7 +168,7 @@ def test_wrong_computations(graph, monkeypatch):
     foreign.input(numbers(3))
     wrong(lambda: device.compute(None, bindings, [tanh]), "compute: model: found NoneType; expected Model")
     wrong(lambda: device.compute(model, [], [tanh]), "compute: bindings: found none for input 0; expected one for each input")
-    wrong(lambda: device.compute(model, bindings + bindings[:1], [tanh]), r"compute: bindings\[2\]: found input 0 again")
+    wrong(lambda: device.compute(model, bindings + bindings[:1], [tanh]), r"compute: bindings\[2\]: found a second one for input 0")
     wrong(lambda: device.compute(model, foreign.bindings, [tanh]), r"compute: bindings\[0\]: found input 0 of another GraphBuilder")
     wrong(lambda: device.compute(model, [*bindings, dml.Binding(relu, numbers(3))], [tanh]),
           r"compute: bindings\[2\]: found OutputTensor 1 of another GraphBuilder or of an operator; expected an input")
