@@ -10,6 +10,7 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
@@ -21,8 +22,8 @@ RANKS = {"errors": 0, "spec": 1, "planning": 2, "runtime": 3, "faces": 4,
 
 KP_MODULE = "src/vkdml/runtime/device.py"
 
-DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|qualcomm|mali|"
-                     r"panvk|powervr|moltenvk|dozen|dzn|venus)(?![a-z])", re.IGNORECASE)
+DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|"
+                     r"qualcomm|mali|panvk|powervr|moltenvk|dozen|dzn|venus)(?![a-z])", re.IGNORECASE)
 PACKAGES = re.compile(r"mesa-vulkan-drivers")  # what users install is no driver's name
 DRIVERS_ROOMS = ("src/vkdml/planning/profiles.py", "shaders/cpu/")
 
@@ -31,7 +32,8 @@ INCLUDES = {"cells": {"cells", "common"}, "common": {"common"}, "gpu": {"gpu", "
             "cpu": {"cpu", "common", "cells"}, "float64": {"float64", "common"}, "": {"common"}}
 WITHOUT_CONDITIONALS = ("gpu", "common")
 GUARD = re.compile(r"\s*#ifndef (\w+)\n#define \1\n(.*)#endif\s*$", re.DOTALL)
-NUMBER = r"(-?(?:0x[0-9a-fA-F]+|\d+\.?\d*(?:e-?\d+)?))[uf]?"
+NUMBER = r"-?(?:0x[0-9a-fA-F]+|\d+\.?\d*(?:e-?\d+)?)[uf]?[ \t]*"
+GLSL_NUMBER = re.compile(rf"^[ \t]*(?:const[ \t]+\w+[ \t]+(\w+)[ \t]*=[ \t]*{NUMBER};|#define[ \t]+(\w+)[ \t]+{NUMBER}$)", re.MULTILINE)
 GENERATED = "shaders/common/numbers.glsl"
 
 UNREAD = {".git", ".venv", ".vulkan", "__pycache__", "build", "dist"}
@@ -122,8 +124,11 @@ def kp_imports(root: Path) -> Iterator[str]:
         if path == root / KP_MODULE:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.level * "." + (node.module or "")]
             if any(name.split(".")[0] == "kp" for name in names):
                 yield f"{place(root, path, node.lineno)} imports kp: use what {KP_MODULE} offers, or add what is missing there"
 
@@ -206,14 +211,15 @@ def variants(root: Path) -> Iterator[str]:
     compiler = root / "tools/compile_shaders.py"
     for node in ast.walk(ast.parse(compiler.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"-D|--define|-U", node.value):
-            yield f"{place(root, compiler, node.lineno)} passes macros to the compiler: make each variant a .comp that includes what it needs"
+            yield (f"{place(root, compiler, node.lineno)} passes macros to the compiler: make each variant a .comp that includes "
+                   "what it needs")
     kernels = {path.relative_to(root / "shaders").with_suffix(""): path for path in files(root, "shaders/**/*.comp")}
     for path in kernels.values():
-        compiled = subprocess.run(["glslangValidator", "-V", "--quiet", "--target-env", "vulkan1.1", f"-I{root / 'shaders'}", str(path),
-                                   "-o", "/dev/null"], capture_output=True, text=True)
+        command = ["glslangValidator", "-V", "--quiet", "--target-env", "vulkan1.1", f"-I{root / 'shaders'}", "-o", "/dev/null"]
+        compiled = subprocess.run([*command, str(path)], capture_output=True, text=True)
         if compiled.returncode:
-            errors = [line for line in compiled.stdout.splitlines() if "ERROR" in line]
-            yield f"{place(root, path, 1)} does not compile by itself ({(errors or [compiled.stderr])[0].strip()}): it must need no macro from outside"
+            error = next((line for line in compiled.stdout.splitlines() if "ERROR" in line), compiled.stderr.strip())
+            yield f"{place(root, path, 1)} does not compile by itself ({error}): it must need no macro from outside"
     spirv = root / "src/vkdml/spirv"
     shipped = {path.relative_to(spirv).with_suffix("") for path in files(spirv, "**/*.spv")}
     for name in sorted(shipped - set(kernels)):
@@ -226,16 +232,16 @@ def variants(root: Path) -> Iterator[str]:
 
 def python_numbers(root: Path) -> dict[str, str]:
     """Where each module-level number of the package is, by its name without a leading _."""
-    found = {}
+    found: dict[str, str] = {}
     for path in files(root, "src/**/*.py"):
         for node in ast.parse(path.read_text()).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-            try:
-                value = ast.literal_eval(node.value) if targets else None  # type: ignore[attr-defined,arg-type]
-            except ValueError:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
                 continue
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                found |= {target.id.lstrip("_"): place(root, path, node.lineno) for target in targets if isinstance(target, ast.Name)}
+            with suppress(ValueError):  # of what is no literal
+                if type(ast.literal_eval(node.value)) in (int, float):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    names = [target.id.lstrip("_") for target in targets if isinstance(target, ast.Name)]
+                    found |= dict.fromkeys(names, place(root, path, node.lineno))
     return found
 
 
@@ -244,8 +250,8 @@ def numbers_on_both_sides(root: Path) -> Iterator[str]:
     for path, text in shaders(root).items():
         if path == root / GENERATED:
             continue
-        for found in re.finditer(rf"^[ \t]*(?:const[ \t]+\w+[ \t]+(\w+)[ \t]*=[ \t]*{NUMBER}[ \t]*;|#define[ \t]+(\w+)[ \t]+{NUMBER}[ \t]*$)", text, re.MULTILINE):
-            name = found[1] or found[3]
+        for found in GLSL_NUMBER.finditer(text):
+            name = found[1] or found[2]
             if name in ours:
                 yield (f"{place(root, path, line_of(text, found.start()))} writes {name} down, as {ours[name]} does: generate it into "
                        f"{GENERATED}, or pass it as a specialization constant")
