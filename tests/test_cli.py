@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import vkdml
-from tests.faces.test_onnx_models import GRU, H, I, model, weights
+from tests.faces.onnx.support import GRU, H, I, model, weights
 from vkdml import cli
 from vkdml.onnx import InferenceSession
 
