@@ -37,6 +37,7 @@ def write_model(code):
 RUN = {"python": run_python, "sh": run_shell, "json": write_model}
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("section", [section for section, blocks in SECTIONS.items() if blocks])
 def test_section(section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

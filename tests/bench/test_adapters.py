@@ -6,6 +6,7 @@ from bench import measure
 from tests.bench.support import KINDS
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name + "-lbr0" * (not case.linear_before_reset))
 def test_ours_and_onnx_runtime_compute_every_kind_of_case(case):
     from bench.adapters import ort, ours

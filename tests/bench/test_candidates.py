@@ -1,11 +1,15 @@
 """All that the planner could choose."""
 
+import pytest
+
 import vkdml
 from bench import candidates
 from bench.adapters.ours import make_desc
 from bench.cases import Case
 from vkdml.planning import schedule
 from vkdml.spec.problem import from_desc
+
+pytestmark = pytest.mark.device
 
 
 def test_candidates_are_forced_as_they_are():

@@ -1,7 +1,11 @@
 """What a device can do at most."""
 
+import pytest
+
 from bench import ceilings
 from bench.peers import devices
+
+pytestmark = pytest.mark.device
 
 
 def test_ceilings_are_of_loops_that_ran():

@@ -9,6 +9,8 @@ from bench.cases import Case
 from bench.peers import OURS, Peer, devices
 from tests.bench.support import TINY, misbehaving, table
 
+pytestmark = pytest.mark.device
+
 
 def run(tmp_path, wanted, cases=(TINY,)):
     chosen = bench.parse(["--output", str(tmp_path), "--samples", "2", "--no-growth", "--no-ceilings", "--no-first-result"])

@@ -1,5 +1,7 @@
 """Samples of workers that are slow, hang or are wrong."""
 
+import pytest
+
 from bench import measure
 from bench.cases import Case
 from bench.peers import OURS
@@ -31,6 +33,7 @@ def test_slow_workers_take_fewer_samples():
     assert measure.plan(Case("gru", 1, 1, 8, 8, streaming=True), 0.0001, 9) == (1000, 9)
 
 
+@pytest.mark.device
 def test_a_very_slow_first_call_is_the_only_one(monkeypatch):
     monkeypatch.setattr(measure, "TOO_SLOW_SECONDS", 0.0)
     process = Process(table()[OURS])

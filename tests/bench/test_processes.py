@@ -3,8 +3,12 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from bench.processes import Process
 from tests.bench.support import TINY, table
+
+pytestmark = pytest.mark.device
 
 
 def test_a_worker_runs_only_while_it_is_asked():

@@ -3,12 +3,15 @@
 import re
 from unittest import mock
 
+import pytest
 from onnx.backend.test import BackendTest
 from onnx.backend.test.case import node
 from onnx.backend.test.case.node import gru, lstm, rnn  # noqa: F401  (adds their cases to those of node)
 
 from tests import recording
 from vkdml.onnx import VulkanBackend
+
+pytestmark = pytest.mark.device
 
 RECURRENT = r"test_(gru|lstm|rnn|simple_rnn)_.*_cpu$"  # "cpu" is what the runner calls the default device
 

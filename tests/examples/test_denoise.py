@@ -3,8 +3,10 @@
 import wave
 
 import numpy as np
+import pytest
 
 
+@pytest.mark.device
 def test_denoise(example, tmp_path):
     """Noise alone is gone, speech is not; and the files that it says are there."""
     told = example("denoise").main(["--output-dir", str(tmp_path)])
@@ -20,6 +22,7 @@ def test_denoise(example, tmp_path):
     assert again["segments"]
 
 
+@pytest.mark.device
 def test_the_sound_that_is_given_stays_as_it_is(example, tmp_path):
     path = tmp_path / "noisy.wav"
     speech = example("speech")

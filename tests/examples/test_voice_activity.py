@@ -1,5 +1,9 @@
 """Voices found by a real model in real sound."""
 
+import pytest
+
+pytestmark = pytest.mark.device
+
 
 def test_voice_activity(example, capsys):
     """Between the silences of half a second at both ends there is speech, and nowhere else."""

@@ -13,6 +13,8 @@ from vkdml.runtime import pairs
 from vkdml.runtime.recent import Recent
 from vkdml.spec import arguments, element_types, problem, reference
 
+pytestmark = pytest.mark.device
+
 T, B, I, H = 5, 3, 7, 9
 NAMES = [element.name for element in element_types.ALL]
 

@@ -6,6 +6,7 @@ from tests.faces.onnx.support import check, model, weights
 from vkdml.faces.onnx import graphs
 
 
+@pytest.mark.device
 def test_nodes_in_any_order():
     proto = model("g (float[T,B,3] x) => (float[T,D,B,4] z) { a = Tanh(x) y = GRU <hidden_size=4> (a, W, R, B) z = Neg(y) }", weights())
     nodes = list(proto.graph.node)

@@ -8,6 +8,8 @@ from tests.faces.onnx.support import B, H, I, T, check, kinds, model, weights
 from vkdml.onnx import InferenceSession
 from vkdml.runtime import network
 
+pytestmark = pytest.mark.device
+
 
 def test_exporters_chains_around_weights_are_folded_once(monkeypatch):
     """Transposes, slices and the like, in other layouts, as exporters leave them."""

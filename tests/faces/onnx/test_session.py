@@ -10,6 +10,8 @@ import vkdml
 from tests.faces.onnx.support import GRU, STACK, B, H, I, T, check, inputs_of, kinds, model, weights
 from vkdml.onnx import InferenceSession
 
+pytestmark = pytest.mark.device
+
 
 @pytest.mark.parametrize("sizes", [(5, 2), (1, 1), (9, 3)])
 def test_a_stack_with_lengths_and_dynamic_shapes(sizes):

@@ -3,11 +3,14 @@
 import ml_dtypes
 import numpy as np
 import onnxruntime
+import pytest
 from onnx import helper
 
 from tests.faces.onnx.support import B, H, I, T, check, model, weights
 from vkdml.faces.onnx import steps
 from vkdml.onnx import InferenceSession
+
+pytestmark = pytest.mark.device
 
 
 def test_weights_that_are_computed_or_fed():

@@ -4,5 +4,6 @@ from tests.faces.pydirectml.support import Graph
 
 
 @pytest.fixture
-def graph():
+def graph(device):
+    """On the default device, which is `device`."""
     return Graph()

@@ -137,6 +137,7 @@ def test_an_output_may_be_less_than_its_memory(graph):
     np.testing.assert_array_equal(graph.compute(double)[0].view(np.float32), x[:2])
 
 
+@pytest.mark.device
 def test_devices(monkeypatch):
     assert repr(dml.Device()) == repr(dml.Device(True, use_debug_layer=True)) == "dml.Device on GPU"
     if any(info.is_cpu for info in vkdml.Device.enumerate()):

@@ -71,6 +71,7 @@ last = np.array(output_data[1], np.float32)
 """
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("lengths_as", [np.int64, np.float32])
 @pytest.mark.parametrize("linear", [0, 1])
 def test_a_script_with_only_its_import_changed(linear, lengths_as):

@@ -17,6 +17,8 @@ import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, B, H, I, T, check, states
 from vkdml.faces.torch import modules
 
+pytestmark = pytest.mark.device
+
 CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
 
 GRID = list(itertools.product(SEQUENCES, (1, 3), (False, True), (False, True), (False, True)))

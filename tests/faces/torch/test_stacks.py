@@ -12,6 +12,8 @@ import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
 
+pytestmark = pytest.mark.device
+
 
 @pytest.mark.parametrize("dtype", list(TOLERANCES), ids=str)
 @pytest.mark.parametrize("kind", SEQUENCES)
