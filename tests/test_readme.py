@@ -51,6 +51,7 @@ RUN = {"python": run_python, "sh": run_shell, "json": write_model}
 EXAMPLES = {(document, section): blocks for document in WITH_EXAMPLES for section, blocks in sections(document).items() if blocks}
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(("document", "section"), EXAMPLES)
 def test_examples(document, section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

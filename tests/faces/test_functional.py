@@ -10,6 +10,8 @@ from tests.support import ATOL, RTOL
 from vkdml.faces import functional
 from vkdml.spec import cells, reference
 
+pytestmark = pytest.mark.device
+
 T, B, I, H = 5, 3, 4, 6
 WORD: Any = "a"
 

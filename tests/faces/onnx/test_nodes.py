@@ -10,6 +10,8 @@ from tests.support import ATOL, RTOL
 from vkdml.onnx import run_node
 from vkdml.spec import reference
 
+pytestmark = pytest.mark.device
+
 T, B, I, H = 4, 2, 3, 5
 rng = np.random.default_rng(0)
 X, W, R, BIAS = ((rng.standard_normal(shape) * 0.4).astype(np.float32)
