@@ -16,6 +16,11 @@ from pathlib import Path
 SHADERS = Path(__file__).resolve().parent.parent / "shaders"
 
 
+def kernels() -> list[str]:
+    """The paths of all kernels in shaders/, without suffix: their names."""
+    return sorted(str(source.relative_to(SHADERS).with_suffix("")) for source in SHADERS.rglob("*.comp"))
+
+
 def compile_shaders(directory: Path) -> None:
     """Write every kernel's SPIR-V. Raises SystemExit with one line when glslangValidator is missing or refuses a shader."""
     glslang = shutil.which("glslangValidator")
@@ -23,11 +28,11 @@ def compile_shaders(directory: Path) -> None:
         raise SystemExit("glslangValidator is missing; install it, on Debian: apt-get install glslang-tools")
     for stale in directory.rglob("*.spv"):
         stale.unlink()
-    for source in sorted(SHADERS.rglob("*.comp")):
-        kernel = source.relative_to(SHADERS).with_suffix(".spv")
-        (directory / kernel).parent.mkdir(parents=True, exist_ok=True)
-        result = subprocess.run([glslang, "-V", "--quiet", "--target-env", "vulkan1.1", str(source), "-o", str(directory / kernel)],
-                                capture_output=True, text=True)
+    for kernel in kernels():
+        source, target = SHADERS / f"{kernel}.comp", directory / f"{kernel}.spv"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        command = [glslang, "-V", "--quiet", "--target-env", "vulkan1.1", str(source), "-o", str(target)]
+        result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:
             raise SystemExit(f"{source} does not compile: {result.stdout.strip() or result.stderr.strip()}")
 

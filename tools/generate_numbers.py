@@ -32,9 +32,10 @@ def text() -> str:
     per_direction = max(cell.activations for cell in CELLS.values())
     places = range(2 * per_direction)
     rows = sorted(activations.BY_DESC.values(), key=lambda row: row.shader_id)
+    stored = [element for element in element_types.ALL if not element.pairs]
     names = [f"{row.operator_type.name.removeprefix('ACTIVATION_')} = {row.shader_id}" for row in rows]
     return _TEXT.format(
-        elements=", ".join(f"{element.name.upper()} = {element.shader_id}" for element in element_types.ALL if not element.pairs),
+        elements=", ".join(f"{element.name.upper()} = {element.shader_id}" for element in stored),
         activations=_wrapped(names),
         places=" ".join(f"DECLARE_PLACE({place}, {', '.join(str(_FIRST_ID + k * len(places) + place) for k in range(3))})"
                         for place in places),
