@@ -41,37 +41,22 @@ float activation(uint id, float a, float b, float x)
     exponentials(mix(mix(y, -abs(y), is_softplus || id == SIGMOID), -2.0 * abs(y), is_tanh), e, e_minus_1);
 
     float result = x;  // IDENTITY's
-    if (id == SIGMOID) {
-        result = mix(1.0, e, y < 0.0) / (1.0 + e);
-    } else if (is_tanh) {
-        result = -e_minus_1 / (2.0 + e_minus_1);
-        result = mix(result, -result, y < 0.0);
-        if (id == SCALED_TANH) result = a * result;
-    } else if (id == SOFTSIGN) {
-        result = x / (1.0 + abs(x));
-    } else if (is_softplus) {
-        result = mix(y, 0.0, y < 0.0) + log_1_plus(e);
-        if (id == SOFTPLUS) result = result / a;
-        else result = a * result;
-    } else if (id == ELU || id == CELU || id == SCALED_ELU) {
-        result = mix(x, a * e_minus_1, x < 0.0);
-        if (id == SCALED_ELU) result = b * result;
-    } else if (id == LINEAR) {
-        result = a * x + b;
-    } else if (id == HARD_SIGMOID) {
-        result = a * x + b;
-        result = mix(mix(result, 1.0, result > 1.0), 0.0, result < 0.0);
-    } else if (id == LEAKY_RELU) {
-        result = mix(x, a * x, x < 0.0);
-    } else if (id == RELU) {
-        result = mix(x, 0.0, x < 0.0);
-    } else if (id == THRESHOLDED_RELU) {
-        result = mix(x, 0.0, x <= a);
-    } else if (id == SHRINK) {
-        result = mix(mix(mix(0.0, x, isnan(x)), x - a, x > b), x + a, x < -b);
-    } else if (id == GELU) {
-        result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
-    }
+    if (id == SIGMOID) result = mix(1.0, e, y < 0.0) / (1.0 + e);
+    if (is_tanh) result = mix(-e_minus_1, e_minus_1, y < 0.0) / (2.0 + e_minus_1);
+    if (id == SCALED_TANH) result = a * result;
+    if (id == SOFTSIGN) result = x / (1.0 + abs(x));
+    if (is_softplus) result = mix(y, 0.0, y < 0.0) + log_1_plus(e);
+    if (id == SOFTPLUS) result = result / a;
+    if (id == PARAMETRIC_SOFTPLUS) result = a * result;
+    if (id == ELU || id == CELU || id == SCALED_ELU) result = mix(x, a * e_minus_1, x < 0.0);
+    if (id == SCALED_ELU) result = b * result;
+    if (id == LINEAR || id == HARD_SIGMOID) result = a * x + b;
+    if (id == HARD_SIGMOID) result = mix(mix(result, 1.0, result > 1.0), 0.0, result < 0.0);
+    if (id == LEAKY_RELU) result = mix(x, a * x, x < 0.0);
+    if (id == RELU) result = mix(x, 0.0, x < 0.0);
+    if (id == THRESHOLDED_RELU) result = mix(x, 0.0, x <= a);
+    if (id == SHRINK) result = mix(mix(mix(0.0, x, isnan(x)), x - a, x > b), x + a, x < -b);
+    if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
     return result;
 }
 

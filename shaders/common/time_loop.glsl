@@ -6,19 +6,15 @@ layout(constant_id = 132) const uint PHASES = 1;  // of a step
 layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // of weights for a row of h
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 const uint OWN_SLOT = 2;
-layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
-layout(constant_id = 52) const uint HAS_SEQUENCE = 0;
-layout(constant_id = 53) const uint HAS_SINGLE = 0;
-layout(constant_id = 54) const uint INITIAL_H_STRIDE_D = 0;
-layout(constant_id = 55) const uint INITIAL_H_STRIDE_B = 0;
-layout(constant_id = 56) const uint INITIAL_H_STRIDE_H = 0;
-layout(constant_id = 57) const uint SEQUENCE_STRIDE_T = 0;
-layout(constant_id = 58) const uint SEQUENCE_STRIDE_D = 0;
-layout(constant_id = 59) const uint SEQUENCE_STRIDE_B = 0;
-layout(constant_id = 60) const uint SEQUENCE_STRIDE_H = 0;
-layout(constant_id = 61) const uint SINGLE_STRIDE_D = 0;
-layout(constant_id = 62) const uint SINGLE_STRIDE_B = 0;
-layout(constant_id = 63) const uint SINGLE_STRIDE_H = 0;
+// A tensor of one state a row, in DirectML's dimensions {1, D, B, H}: whether it is there, its strides, and where an element is
+#define STATE_TENSOR(name, id) layout(constant_id = id) const uint HAS_##name = 0; \
+    layout(constant_id = id + 1) const uint name##_STRIDE_D = 0; layout(constant_id = id + 2) const uint name##_STRIDE_B = 0; \
+    layout(constant_id = id + 3) const uint name##_STRIDE_H = 0;
+#define PLACE_OF(name, row, unit) (direction * name##_STRIDE_D + (row) * name##_STRIDE_B + (unit) * name##_STRIDE_H)
+STATE_TENSOR(INITIAL_H, 51)
+STATE_TENSOR(SINGLE, 55)
+STATE_TENSOR(SEQUENCE, 59)  // with one more dimension, T
+layout(constant_id = 63) const uint SEQUENCE_STRIDE_T = 0;
 layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
 layout(binding = 6) buffer OutputSequence { uint output_sequence[]; };
@@ -52,9 +48,7 @@ uint slot_at(uint step, uint r) { return h_slot(min(step, length_of(r))); }  // 
 
 void store_sequence(uint time, uint r, uint unit, real h)
 {
-    if (HAS_SEQUENCE != 0)
-        store_output(time * SEQUENCE_STRIDE_T + direction * SEQUENCE_STRIDE_D + row_of(r) * SEQUENCE_STRIDE_B
-                     + unit * SEQUENCE_STRIDE_H, h);
+    if (HAS_SEQUENCE != 0) store_output(time * SEQUENCE_STRIDE_T + PLACE_OF(SEQUENCE, row_of(r), unit), h);
 }
 
 // The gate math of a phase, for one unit of a row
@@ -77,9 +71,7 @@ void begin_state(bool first, uint start, uint end)
             uint row = row_of(r);
             if (unit < HIDDEN && row < BATCH) {
                 if (!first) fetch_state(slot_at(chunk.first_step, r), r, unit);
-                else if (HAS_INITIAL_H != 0)
-                    store_state(0, r, unit, LOAD_ELEMENT(initial_h, direction * INITIAL_H_STRIDE_D + row * INITIAL_H_STRIDE_B
-                                                                    + unit * INITIAL_H_STRIDE_H));
+                else if (HAS_INITIAL_H != 0) store_state(0, r, unit, LOAD_ELEMENT(initial_h, PLACE_OF(INITIAL_H, row, unit)));
                 begin_cell(first, r, row, unit);
             }
         }
@@ -105,8 +97,7 @@ void end_state()
                 if (!last) keep_state(slot_at(chunk.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
                     real h = length_of(r) == 0 ? ZERO : load_state(slot_at(chunk.steps, r), r, unit);
-                    uint i = direction * SINGLE_STRIDE_D + row * SINGLE_STRIDE_B + unit * SINGLE_STRIDE_H;
-                    STORE_ELEMENT(output_single, i, h);
+                    STORE_ELEMENT(output_single, PLACE_OF(SINGLE, row, unit), h);
                 }
                 end_cell(last, r, row, unit);
             }

@@ -15,18 +15,21 @@ def run(code, **environment):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment})
 
 
+@pytest.mark.device
 def test_enumerate():
     infos = vkdml.Device.enumerate()
     assert [info.index for info in infos] == sorted({info.index for info in infos})
     assert all(info.name and info.subgroup_size >= 1 and info.max_storage_buffer_range >= 2**27 for info in infos)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("choose", [lambda info: info.index, lambda info: info.name, lambda info: info.name[:5].upper()])
 def test_choose(choose):
     info = vkdml.Device.enumerate()[0]
     assert vkdml.Device(choose(info)).info == info
 
 
+@pytest.mark.device
 def test_environment_variable(monkeypatch):
     info = vkdml.Device.enumerate()[0]
     monkeypatch.setenv("VKDML_DEVICE", info.name)
@@ -37,6 +40,7 @@ def test_environment_variable(monkeypatch):
     assert vkdml.Device(info.index).info == info
 
 
+@pytest.mark.device
 def test_default_prefers_a_real_gpu():
     cpu = vkdml.Device.enumerate()[0]
     types = ["cpu", "integrated", "discrete", "virtual"]

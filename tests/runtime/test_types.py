@@ -11,6 +11,8 @@ from vkdml.onnx import prepare, run_node, supports_device
 from vkdml.runtime import float64
 from vkdml.spec import arguments, cells, element_types, problem, reference
 
+pytestmark = pytest.mark.device
+
 T, B, I, H = 5, 3, 7, 9
 NAMES = [element.name for element in element_types.ALL]
 

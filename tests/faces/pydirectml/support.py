@@ -1,7 +1,9 @@
-"""What the tests of PyDirectML's surface share: graphs, arrays of a cell's arguments, and their comparison with the reference."""
+"""What the tests of PyDirectML's surface share: graphs, a cell's arrays, comparison with the reference, and refusals."""
 
 import numpy as np
+import pytest
 
+import vkdml
 import vkdml.pydirectml as dml
 from tests.support import TOLERANCES
 from vkdml.spec import reference
@@ -10,6 +12,7 @@ T, B, I, H = 4, 3, 2, 5
 FLOAT32, FLOAT16, UINT32 = dml.TensorDataType.FLOAT32, dml.TensorDataType.FLOAT16, dml.TensorDataType.UINT32
 FORWARD, BACKWARD, BIDIRECTIONAL = dml.RecurrentNetworkDirection
 DIRECTIONS = {FORWARD: "forward", BACKWARD: "reverse", BIDIRECTIONAL: "bidirectional"}
+OWNED = dml.TensorFlags.OWNED_BY_DML
 SIGMOID, TANH = dml.FusedActivation(dml.OperatorType.ACTIVATION_SIGMOID), dml.FusedActivation(dml.OperatorType.ACTIVATION_TANH)
 
 # gates and activations of a direction, and the outputs' names
@@ -26,6 +29,12 @@ def close(result, expected, element="float32"):
     rtol, atol = TOLERANCES[element]
     assert result.dtype == element
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=rtol, atol=atol)
+
+
+def wrong(action, message, operator=None):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message) as raised:
+        action()
+    assert operator is None or raised.value.operator == operator
 
 
 def numbers(*shape, seed=0):

@@ -10,6 +10,8 @@ from tests.support import ATOL, RTOL
 from vkdml.onnx import run_node
 from vkdml.spec import reference
 
+pytestmark = pytest.mark.device
+
 T, B, I, H = 4, 2, 3, 5
 rng = np.random.default_rng(0)
 X, W, R, BIAS = ((rng.standard_normal(shape) * 0.4).astype(np.float32)
@@ -40,7 +42,7 @@ def test_attributes_by_version(attribute, value, since, until, opset):
         results = run_node(node, [x, W, R], opset_version=opset)
         np.testing.assert_allclose(results.Y, reference.gru(x, W, R, **known)[0], rtol=RTOL, atol=ATOL)
     else:
-        with pytest.raises(vkdml.InvalidArgumentError, match=f"attribute {attribute}: found it in operator version"):
+        with pytest.raises(vkdml.InvalidArgumentError, match=f"attribute {attribute}: found one that operator version"):
             run_node(node, [x, W, R], opset_version=opset)
 
 
@@ -89,7 +91,7 @@ def test_device(where, device):
     (helper.make_node("MatMul", ["a", "b"], ["c"]), [X, W], "MatMul node: op_type: found :MatMul; expected one of GRU"),
     (helper.make_node("GRU", ["X", "W", "R"], ["Y"], domain="com.microsoft"), [X, W, R], "found com.microsoft:GRU"),
     (helper.make_node("GRU", ["X", "W", "R"], ["Y"], name="g", hidden_size=4), [X, W, R], "GRU node 'g': hidden_size: found 4; expected 5"),
-    (gru_node(swish=1), [X, W, R], "attribute swish: found it in operator version 22; expected one of activations"),
+    (gru_node(swish=1), [X, W, R], "attribute swish: found one that operator version 22 does not have; expected one of activations"),
     (gru_node(), [X, W], "inputs: found 2 arrays; expected 3"),
     (gru_node(), {"X": X, "W": W}, "inputs: found none named 'R'"),
     (gru_node(["X", "W", "R", "", "", "", ""]), [X] * 7, "input: found 7 inputs; expected at most 6"),
