@@ -42,9 +42,9 @@ def _schedule_of_environment() -> str | None:
 
 
 class CommandRecorder:
-    """Records dispatches and copies once, executes them any number of times (IDMLCommandRecorder, with a command list and queue).
+    """Records dispatches and copies once, executes them any number of times.
 
-    Made by Device.create_command_recorder.
+    IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
     """
 
     def __init__(self, gpu: Gpu) -> None:

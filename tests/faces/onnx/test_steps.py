@@ -73,4 +73,4 @@ def test_what_was_compiled_is_bounded():
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
     sessions = session._program._steps[0]._node._sessions
-    assert (len(sessions._sessions), len(sessions._shared)) == (steps._SESSIONS_KEPT, 1)
+    assert (len(sessions._sessions), len(sessions._cache)) == (steps._SESSIONS_KEPT, 1)
