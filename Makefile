@@ -1,5 +1,7 @@
 # make demo [WORDS="..."]   install what is missing, then pronounce words on a Vulkan device
-# make test                 install what is missing, then lint, type checks and all tests
+# make test                 install what is missing, then lint, type checks and tests: of families of tests alike some
+# make quick                the same without the tests that need a Vulkan device: under a minute
+# make test-all             the same with all tests, as CI does
 # make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
@@ -10,7 +12,11 @@
 VENV_PYTHON = .venv/bin/python
 export WORDS =
 
-.PHONY: setup demo test conformance bench bench-peers docs vulkan-extras validate clean
+# Drivers compile shaders on one core, so a second process takes half of the time away.
+PYTEST = $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
+WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
+
+.PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate clean
 
 setup:
 	@tools/setup
@@ -21,10 +27,18 @@ setup-%:
 demo: setup
 	@$(VENV_PYTHON) -m vkdml demo $$WORDS
 
-test: setup-test
+lint: setup-test
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
-	@$(VENV_PYTHON) -m pytest
+
+quick: lint
+	@$(WITHOUT_DRIVERS) $(PYTEST) -m "not device and not thorough"
+
+test: lint
+	@$(PYTEST) -m "not thorough"
+
+test-all: lint
+	@$(PYTEST)
 
 conformance: setup-conformance
 	@$(VENV_PYTHON) -m tools.conformance

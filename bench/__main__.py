@@ -1,8 +1,8 @@
-"""Time per call of vkdml beside every other library that is here, and beside what its device can do at most.
+"""Compares vkdml's time per call with every other library that is installed, and with the limits of its device.
 
     vkdml bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings] [--json]
 
-Each library runs in a process of its own, and all take turns. What is missing is said to be missing.
+Each library runs in a process of its own, and all take turns. The report lists the libraries that are missing.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="vkdml bench", description=(__doc__ or "").splitlines()[0],
                                      epilog="cases: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
-    parser.add_argument("--samples", type=int, default=9, help="of each worker and case, fewer where one is slow (9)")
+    parser.add_argument("--samples", type=int, default=9, help="samples of each worker and case, fewer of slow ones (9)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="workers to run beside vkdml (all)")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="cases to run (all)")
-    for part, what in (("growth", "time against T, B and H"), ("ceilings", "what the device can do at most"),
-                       ("first-result", "from a process's start to its first result")):
+    for part, what in (("growth", "time against T, B and H"), ("ceilings", "the limits of the device"),
+                       ("first-result", "time from a process's start to its first result")):
         parser.add_argument(f"--{part}", action=argparse.BooleanOptionalAction, default=True, help=what)
     parser.add_argument("--json", action="store_true", help="print the report as JSON, not Markdown")
     chosen = parser.parse_args(arguments)
@@ -55,7 +55,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The known names among these, in the order of the table; all if none are given."""
+    """The names, in the order of the known ones; all known ones if none are given. Exits if a name is unknown."""
     unknown = set(names or ()) - set(known)
     if unknown:
         print(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
@@ -64,7 +64,7 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
 
 
 def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace) -> report.Report:
-    """Measure, print and write what is chosen."""
+    """Measure what is chosen, write the report and print it."""
     processes, missing = open_all(wanted)
     written = report.Report([{"name": process.peer.name, **process.description} for process in processes], missing)
     known = {case.name: case for case in [*cases, *(case for growing in GROWTH.values() for case in growing)]}
@@ -72,14 +72,14 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
     try:
         with tqdm(disable=None, bar_format="{desc}", leave=False) as bar:
             if chosen.ceilings:
-                bar.set_description_str("what the device can do at most")
+                bar.set_description_str("limits of the device")
                 written.ceilings = measure_ceilings(default.index)
             if chosen.first_result:
                 bar.set_description_str("first results of new processes")
                 written.first_result = first_result.measure(default.index)
         for results in measure_all(cases, processes, chosen.samples):
             written.results += report.rows(results, rows_of, known, written.ceilings)
-            written.write(chosen.output)  # so that a run that is stopped was not in vain
+            written.write(chosen.output)  # after each case, in case the run is interrupted
         if chosen.growth:
             with tqdm(disable=None, bar_format="{desc}") as bar:
                 series = measure_growth(processes, lambda what: bar.set_description_str(what))
@@ -95,7 +95,7 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
 
 
 def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
-    """The workers that can run, and what is to say of the others."""
+    """The workers that can run, and for each of the others why it cannot and how to install it."""
     processes, missing = [], []
     for peer in wanted:
         process = Process(peer)
@@ -121,7 +121,7 @@ def measure_ceilings(device: int) -> dict[str, object]:
 
 
 def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> Iterator[list[Result]]:
-    """The results of one case after the other."""
+    """Yields the results of each case."""
     with tqdm(cases, disable=None, unit="case") as bar:
         for case in bar:
             yield measure(case, processes, samples, lambda what: bar.set_postfix_str(f"{case.name}: {what}"))  # noqa: B023

@@ -1,4 +1,4 @@
-"""A case's least time on a device, by its measured ceilings."""
+"""The least time that a device's measured limits (its ceilings) allow for a case."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bench.cases import Case
 
 
 def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
-    """The ceiling that binds, and the seconds that it allows a call.
+    """The ceiling that limits a case, and the least seconds of a call.
 
-    The recurrent weights are read once a step, which kernels that keep them in private memory need not do; W is not counted, as
-    a product over all steps need not read it again.
+    The recurrent weights count as read once a step, although kernels that keep them in private memory read them less often.
+    W does not count, because one product over all steps can read it once.
     """
     recurrent_bytes = case.recurrent_weights * weight_bytes
     seconds = {
@@ -24,6 +24,6 @@ def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[
 
 
 def read_rate(ceilings: dict[str, Any], size: int) -> float:
-    """In GB/s, of the smallest buffer measured that is as large, or of the largest."""
+    """The read rate in GB/s for `size` bytes: that of the smallest measured buffer that is as large, or the largest."""
     rates = sorted((int(measured), rate) for measured, rate in ceilings["read_gb_s"].items())
     return next((float(rate) for measured, rate in rates if measured >= size), float(rates[-1][1]))

@@ -1,4 +1,4 @@
-"""What is measured: a table of cases, their arrays and their arithmetic. Knows no library."""
+"""The cases that are measured: their shapes, arrays and amounts of arithmetic. Does not depend on a library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = {"gru": 1, "lstm": 2}  # h; h and c
 class Case:
     """A recurrent layer in ONNX's terms, and how it is called.
 
-    ragged: with sequence lengths. streaming: each call starts from the state that the last one left.
+    ragged: rows have different lengths. streaming: each call begins with the final state of the call before.
     """
 
     cell: str
@@ -40,7 +40,7 @@ class Case:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Valid steps of each row; ragged ones go evenly from 1 to T, in an order that is not sorted."""
+        """The valid steps of each row. Ragged ones are spread evenly from 1 to T, in random order."""
         full = np.full(self.batch, self.steps)
         if not self.ragged:
             return full
@@ -48,13 +48,13 @@ class Case:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """ONNX's attributes of the operator."""
+        """The attributes of the ONNX operator."""
         direction = {"direction": "bidirectional" if self.directions == 2 else "forward"}
         return direction | ({"linear_before_reset": self.linear_before_reset} if self.cell == "gru" else {})
 
     @property
     def flops(self) -> int:
-        """Of the matrix products, each multiply-add as two; of valid steps only."""
+        """Operations of the matrix products in valid steps. A multiply-add counts as two."""
         per_step = 2 * self.gates * self.hidden * (self.inputs + self.hidden)
         return int(self.lengths.sum()) * self.directions * per_step
 
@@ -69,12 +69,12 @@ class Case:
 
     @property
     def checked_calls(self) -> int:
-        """Calls from a zero state on before the results are compared with the reference."""
+        """Calls that begin with a zero state; the results of the last one are compared with the reference."""
         return 5 if self.streaming else 1
 
     @property
     def states(self) -> int:
-        """Initial states that are inputs of a call."""
+        """The number of initial states that a call takes."""
         return STATES[self.cell] if self.streaming else 0
 
     @property
@@ -83,11 +83,11 @@ class Case:
 
     @property
     def output_shapes(self) -> list[tuple[int, ...]]:
-        """Of y, and of the last states."""
+        """The shapes of y and of the last states."""
         return [(self.steps, *self.state_shape), *[self.state_shape] * STATES[self.cell]]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """X, W, R and B by ONNX's names, in ONNX's gate order; the same in every process."""
+        """Random X, W, R and B by ONNX's names, in ONNX's gate order. They are the same in every process."""
         rng = np.random.default_rng(0)
         d, rows = self.directions, self.gates * self.hidden
         sizes = {"X": (self.steps, self.batch, self.inputs), "W": (d, rows, self.inputs), "R": (d, rows, self.hidden),
@@ -108,7 +108,7 @@ CASES = [
     Case("gru", 1, 1, 256, 256, streaming=True),
 ]
 
-# One size grows, the others stay; I grows with H.
+# One size grows and the others are constant, except that I = H.
 GROWTH = {
     "T": [Case("gru", t, 1, 128, 128) for t in (1, 10, 100, 1000, 10000)],
     "B": [Case("gru", 50, b, 128, 128) for b in (1, 4, 16, 64, 256, 512)],

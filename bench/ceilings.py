@@ -1,6 +1,6 @@
-"""What a device can do at most, measured with kp and shaders made for it: rates of arithmetic and of reads, costs of calls.
+"""Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls.
 
-A worker of its own runs this; `bench.bounds` holds results against it.
+It uses kp and shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vkdml.runtime.vulkan import enumerate_devices
 
 SHADERS = Path(__file__).parent / "shaders"
 FMA_ROUNDS, READ_LOADS = 8, 8  # as in the shaders
-CHAINS = (2, 3, 4, 8)  # vectors that an invocation computes on: few enough for the registers, enough to hide latency
+CHAINS = (2, 3, 4, 8)  # independent vectors of an invocation: enough to hide latency, few enough for the registers
 GROUPS = (1, 64, 4096)
 READ_GROUPS = (16, 64, 256, 1024)
 MIB = 2**20
@@ -51,7 +51,7 @@ class Library:
         }
 
     def _fma_rate(self) -> float:
-        """In GFLOP/s, a multiply-add as two: the best of all sizes tried."""
+        """GFLOP/s, a multiply-add counted as two: the best of all sizes tried."""
         return max(self._fma(*sizes) for sizes in product(CHAINS, self._workgroups, GROUPS)) / 1e9
 
     def _fma(self, chains: int, workgroup: int, groups: int) -> float:
@@ -67,7 +67,7 @@ class Library:
         return 2 * 4 * chains * FMA_ROUNDS * iterations * workgroup * groups / seconds
 
     def _read_rate(self, size: int, groups: Iterable[int]) -> float:
-        """In GB/s: the best of all sizes of workgroups, and numbers of them, tried."""
+        """GB/s: the best of all sizes and numbers of workgroups tried."""
         words = np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32)
         data = self._manager.tensor_t(words)
         self._run([kp.OpTensorSyncDevice([data])])
@@ -89,7 +89,7 @@ class Library:
         return loads * VEC4 * repetitions / seconds
 
     def _call_costs(self) -> dict[str, float]:
-        """Of a dispatch among others and of a submission, in microseconds."""
+        """Microseconds of a submission, and of one more dispatch in it."""
         results = self._manager.tensor_t(np.zeros(4, np.uint32))
         algorithm = self._manager.algorithm([results], compile_shader("empty"), [1, 1, 1])
         one, many = ([kp.OpAlgoDispatch(algorithm)] * count for count in (1, 1 + DISPATCHES))
@@ -101,7 +101,7 @@ class Library:
         return median(timed(sequence.eval) for _ in range(times))
 
     def _seconds(self, algorithm: Any, push: Sequence[int]) -> float:
-        """The shortest of some samples: a ceiling is what is possible."""
+        """The shortest of some samples, because a ceiling is what is possible."""
         sequence = self._record([kp.OpAlgoDispatch(algorithm, np.array(push, np.uint32))])
         return min(timed(sequence.eval) for _ in range(SAMPLES))
 
@@ -120,7 +120,7 @@ class Library:
 
 
 def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
-    """The first of 16, 64, 256 ... iterations that takes long enough, or the most; and its time."""
+    """The first count of 16, 64, 256, ... iterations that takes long enough, or else the most, and its seconds."""
     count = min(16, most)
     while (taken := seconds(count)) < LONG_ENOUGH and count < most:
         count = min(4 * count, most)

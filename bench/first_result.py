@@ -1,4 +1,4 @@
-"""Seconds from the start of a process to its first GRU result, with the driver's cache of compiled shaders and without."""
+"""Measures the time from a process's start to its first GRU result, with Mesa's cache of compiled shaders on and off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUNS = 3
 
 
 class Library:
-    """What a worker opens: all it does is to get a result."""
+    """Computes one result when a worker opens it."""
 
     def __init__(self, device: int) -> None:
         rng = np.random.default_rng(0)
@@ -28,7 +28,7 @@ class Library:
 
 
 def measure(device: int) -> dict[str, Any]:
-    """By what is done with Mesa's cache; other drivers may keep one of their own."""
+    """Median seconds with the cache off and on. It is Mesa's cache; other drivers may have their own, which stays as it is."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {"MESA_SHADER_CACHE_DIR": folder, "MESA_SHADER_CACHE_DISABLE": "false"}
         try:

@@ -1,4 +1,4 @@
-"""Time against the size of one dimension, for those workers that the pictures show."""
+"""Measures time against the size of one dimension, for the workers that the pictures show."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bench.measure import Progress, Result, measure
 from bench.processes import Process
 
 SAMPLES = 3
-SLOW_SECONDS = 3.0  # a point that would take a worker longer is left out
+SLOW_SECONDS = 3.0  # a worker skips points that would take longer
 
 
 def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: None) -> dict[str, list[Result]]:
-    """By dimension, from the smallest size on."""
+    """The results by dimension, from the smallest size to the largest."""
     growing = [process for process in processes if process.peer.grows]
     series: dict[str, list[Result]] = {}
     for dimension, cases in GROWTH.items():
@@ -25,8 +25,6 @@ def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: 
 
 
 def predict(case: Case, worker: str, results: Sequence[Result]) -> float:
-    """A worker's seconds for a case, as if its time grew with the arithmetic from the last point on; not finite where it
-    failed there.
-    """
+    """The expected seconds of a worker for a case: its last result, scaled by the arithmetic. Infinite if it failed there."""
     last = [result for result in results if result.worker == worker][-1:]
     return max((result.median * case.flops / result.flops if result.seconds else float("inf") for result in last), default=0.0)

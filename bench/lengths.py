@@ -1,4 +1,4 @@
-"""What sequences of other lengths cost in one session: a bidirectional LSTM with H = 256 behind onnxruntime's interface.
+"""Measures what a new sequence length costs in an InferenceSession: a bidirectional LSTM with H = 256.
 
     python -m bench.lengths [T ...]
 """

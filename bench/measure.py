@@ -1,4 +1,4 @@
-"""Measuring a case: all workers warm up, then take turns, one sample each a round, so that what disturbs one disturbs all."""
+"""Measures a case: all workers warm up, then take turns with one sample each, so that disturbances affect all of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
 from vkdml.spec import reference
 
 BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
-CHECKED_ROWS = 8  # of the batch, spread over it: the reference is slow
+CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
 
 Progress = Callable[[str], None]
 
 
 @dataclass
 class Result:
-    """A worker's times for a case, by one way of calling it. error: why there are none, or none that count."""
+    """A worker's times for a case, for one way to call it.
+
+    flops: of one call. calls: in each sample. planned: the number of samples. difference: the largest from the reference.
+    error: why there are no times; "" if there are some. seconds: a call's mean in each sample.
+    """
 
     case: str
     worker: str
@@ -49,12 +53,12 @@ class Result:
         return self.flops / self.median / 1e9
 
     def times(self, baseline: Result) -> float:
-        """This one's time over the baseline's, as the median of the ratios within rounds."""
+        """The median over all rounds of this worker's time divided by the baseline's."""
         return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
 
 
 def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None) -> list[Result]:
-    """One case, on all workers that take its cell."""
+    """Measure a case on all workers that have its cell."""
     pairs = []
     for process in processes:
         if case.cell in process.peer.cells:
@@ -72,7 +76,7 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
 
 
 def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
-    """A result for each way to call the worker, planned and checked, or one with an error."""
+    """Compiles and checks. Returns a result without samples for each way to call the worker, or one with an error."""
     name = process.peer.name
     changed = process.peer.case(case)
     results = []
@@ -82,10 +86,10 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
             warm = process.ask("warm_up", way)
             result = Result(case.name, name, way, case.flops, *plan(case, warm["call"], samples), first_call=warm["first"])
             result.difference = difference(changed, warm["outputs"])
-            if not result.difference <= process.peer.tolerance:  # not a number is wrong too
+            if not result.difference <= process.peer.tolerance:  # so that NaN is wrong, too
                 result.error = f"wrong: {result.difference:.1e} from the reference"
             results.append(result)
-            if warm["first"] > TOO_SLOW_SECONDS:  # by another way it would be no faster
+            if warm["first"] > TOO_SLOW_SECONDS:  # the other ways would not be faster
                 result.seconds, result.planned = [warm["first"]], 0
                 break
     except WorkerError as error:
@@ -94,7 +98,7 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
 
 
 def plan(case: Case, call_seconds: float, samples: int) -> tuple[int, int]:
-    """Calls a sample, and samples."""
+    """The number of calls in a sample, and the number of samples."""
     wanted = max(case.calls, math.ceil(SAMPLE_SECONDS / call_seconds))
     calls = max(1, min(wanted, int(BUDGET_SECONDS / samples / call_seconds)))
     return calls, max(1, min(samples, int(BUDGET_SECONDS / (calls * call_seconds))))
@@ -108,7 +112,7 @@ def _sample(process: Process, result: Result) -> None:
 
 
 def difference(case: Case, outputs: list[np.ndarray]) -> float:
-    """The largest from the float64 reference, in some rows of the batch."""
+    """The largest absolute difference from the float64 reference, in some rows of the batch."""
     rows = checked_rows(case)
     return max(float(np.abs(output[..., rows, :] - expected).max()) for output, expected in zip(outputs, expect(case)))
 
@@ -117,9 +121,9 @@ def checked_rows(case: Case) -> np.ndarray:
     return np.unique(np.linspace(0, case.batch - 1, CHECKED_ROWS).astype(int))
 
 
-@lru_cache(maxsize=2)  # a case of all workers and, of some, with its changes
+@lru_cache(maxsize=2)  # a case, and its variant for the workers that change it
 def expect(case: Case) -> list[np.ndarray]:
-    """What the last of a case's checked calls must give, in the rows that are checked."""
+    """The outputs that the last of the checked calls must have, in the checked rows."""
     arrays, rows = case.arrays(), checked_rows(case)
     lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
     x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)

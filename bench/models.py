@@ -1,4 +1,4 @@
-"""A case as an ONNX model, for the libraries that read them."""
+"""A case as an ONNX model, for the libraries that load such models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ OUTPUTS = ("Y", "Y_h", "Y_c")
 
 
 def make_model(case: Case) -> bytes:
-    """A model of one node whose weights are initializers, as exported models have them. Inputs: X and what `feeds` gives."""
+    """A serialized model of one node. Weights are initializers, as in exported models.
+
+    Its inputs: X, initial states if the case has them, and the lengths if it is ragged.
+    """
     arrays = case.arrays()
     state_inputs = STATE_INPUTS[:case.states]
     inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, arrays["X"].shape),
@@ -32,6 +35,6 @@ def make_model(case: Case) -> bytes:
 
 
 def feeds(case: Case) -> dict[str, np.ndarray]:
-    """The model's inputs other than the initial states."""
+    """The arrays of the model's inputs, without the initial states."""
     lengths = {"lengths": case.lengths.astype(np.int32)} if case.ragged else {}
     return {"X": case.arrays()["X"], **lengths}

@@ -1,4 +1,4 @@
-"""Who is measured: a table of workers, a row for each library and driver."""
+"""The workers that are measured: a table with a row for each library and driver."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_
 OURS = "vkdml"
 
 ALL_PEERS = "make bench-peers"
-HALF = 2e-2  # of results that are float16 or TF32 on their way
+HALF = 2e-2  # the tolerance of results that are computed in float16 or TF32
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A worker. Its adapter is a module with a Library, which takes the settings.
+    """A worker.
 
-    tolerance: largest difference from the reference that still counts as right. baseline: the worker of ours that it is
-    compared with. changes: to each case. cells: those it takes. grows: whether the growth pictures show it.
-    install: how to get it where it is missing.
+    adapter: a module with a class Library. settings: that class's arguments. environment: variables of the worker's process.
+    install: how to install the library. tolerance: the largest difference from the reference that counts as correct.
+    baseline: the vkdml worker that it is compared with. changes: to the attributes of each case. cells: those it can run.
+    grows: whether the growth pictures show it.
     """
 
     name: str
@@ -46,8 +47,8 @@ class Peer:
 
 
 def devices() -> tuple[DeviceInfo, list[DeviceInfo]]:
-    """The default Vulkan device, and all others, SwiftShader among them where it has been fetched. The others' indices hold
-    in the environment `others_environment`.
+    """The default Vulkan device, and all others, with SwiftShader if it has been fetched. The indices of the others are valid
+    in a process with the variables of `others_environment`.
     """
     default = select_device(None)
     os.environ.update(others_environment())
@@ -66,7 +67,7 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
     ours, torch = "bench.adapters.ours", "bench.adapters.torch_nn"
     add_gpu = "a CUDA GPU, and pip install torch with CUDA"
     swiftshader = next((name(info) for info in others if "SwiftShader" in info.name), OURS)
-    # Dawn refuses lavapipe; a GPU it finds by itself.
+    # ONNX Runtime's WebGPU plugin uses Dawn, which refuses lavapipe. It finds a GPU without help.
     dawn = (swiftshader, {"VK_ICD_FILENAMES": str(SWIFTSHADER)}) if default.is_cpu and SWIFTSHADER.exists() else (OURS, {})
     device = {"device": default.index}
     return [
@@ -86,5 +87,5 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
 
 
 def name(info: DeviceInfo) -> str:
-    """A device's worker, by its first word and its index, because two devices may have one name."""
+    """The name of a device's worker: the first word of the device's name and its index, because names can be the same."""
     return f"{OURS}-{re.split(r'[^a-z]', info.name.lower())[0]}{info.index}"

@@ -1,4 +1,4 @@
-"""Pictures of a report: time against the size of each dimension, and a roofline."""
+"""The pictures of a report: time against the size of each dimension, and a roofline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-matplotlib.use("agg")  # files only; there may be no screen
+matplotlib.use("agg")  # writes files only, so that no screen is needed
 from matplotlib import pyplot as plt
 
 from bench.bounds import read_rate
@@ -27,7 +27,7 @@ def draw(report: Report, cases: Mapping[str, Case], folder: Path) -> None:
 
 
 def draw_growth(dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], path: Path) -> None:
-    """A line for each worker and way."""
+    """Draws a line for each worker and way."""
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     measured = [row for row in rows if "ms" in row]
     for worker, way in dict.fromkeys((row["worker"], row["way"]) for row in measured):
@@ -42,7 +42,7 @@ def draw_growth(dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], 
 
 
 def draw_roofline(rows: Sequence[Row], ceilings: Row, cases: Mapping[str, Case], path: Path) -> None:
-    """vkdml's rates on the device against the arithmetic for each byte of recurrent weights, as if read once a step."""
+    """Draws vkdml's rates on the device against the operations per byte of recurrent weights, if these are read once a step."""
     figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     for row in rows:
         if (row["worker"], row["way"]) == (OURS, "device") and "ms" in row:
@@ -54,7 +54,7 @@ def draw_roofline(rows: Sequence[Row], ceilings: Row, cases: Mapping[str, Case],
         rate = read_rate(ceilings, int(size))
         axes.loglog(intensities, np.minimum(ceilings["gflops"], rate * intensities), "-", linewidth=1,
                     label=f"{rate:.1f} GB/s from {int(size) // 1024} KiB, {ceilings['gflops']:.0f} GFLOP/s")
-    axes.set(xlabel="flops a byte of recurrent weights", ylabel="GFLOP/s", title="vkdml on the device, and its ceilings")
+    axes.set(xlabel="flops per byte of recurrent weights", ylabel="GFLOP/s", title="vkdml on the device, and its ceilings")
     axes.grid(True, which="both", alpha=0.3)
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)

@@ -1,4 +1,4 @@
-"""The parent's side of a worker: a process that is started, asked, given up on when it hangs, and started again."""
+"""The parent's side of a worker: starts its process, sends commands, ends it when it hangs, starts it again."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from typing import Any
 from bench.peers import Peer
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 180.0  # seconds without an answer that make a hang
+PATIENCE = 180.0  # seconds without an answer after which a worker hangs
 
 
 class WorkerError(Exception):
-    """A worker has no library, refused, crashed or hung; the text says which."""
+    """A worker's library is missing, or the worker refused a command, crashed or hung. The text says which."""
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """This process's, without layers: kp turns an installed validation layer on by itself, and there is none in this folder."""
+    """This process's environment with changes. Vulkan layers are looked for in this folder, which has none: kp would turn on a
+    validation layer that is installed.
+    """
     return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
 
 class Process:
-    """A peer's worker. `description` is its library's version and device, once it is open.
+    """A peer's worker. description: the version and device of its library, once it is open.
 
-    It runs only while it is asked: thread pools spin after a call, and some libraries' threads always do.
+    The process is stopped except while it has a command to answer: the threads of some libraries spin after a call, or always.
     """
 
     def __init__(self, peer: Peer, patience: float = PATIENCE) -> None:
@@ -40,7 +42,7 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Start it unless it runs. Raises WorkerError where its library is missing or fails."""
+        """Start the process unless it runs. Raises WorkerError if the library is missing or fails."""
         if self._process is not None:
             return
         self._connection, theirs = Pipe()
@@ -48,11 +50,12 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.worker", str(theirs.fileno())], cwd=ROOT, env=environment(self.peer.environment),
             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT,
-            start_new_session=True)  # a group with stopped processes gets a SIGHUP when its shell ends
+            start_new_session=True)  # a group with a stopped process gets a SIGHUP when its shell ends
         theirs.close()
         self.description = self.ask("open", self.peer.adapter, self.peer.settings)
 
     def ask(self, command: str, *arguments: Any) -> Any:
+        """The answer to a command: a method of bench.worker.Worker. Raises WorkerError."""
         if self._process is None:
             raise WorkerError("ended by what was measured before")
         self._process.send_signal(signal.SIGCONT)
@@ -81,7 +84,7 @@ class Process:
         self._process = None
 
     def _end(self) -> str:
-        """How a process that no longer answers ended, and its last words."""
+        """How a process that no longer answers has ended, and the last line of its output."""
         assert self._process is not None
         try:
             code = self._process.wait(5)

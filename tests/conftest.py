@@ -1,3 +1,4 @@
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ from tests import recording
 
 
 def pytest_addoption(parser):
-    parser.addoption("--report", type=Path, metavar="FILE", help="write each test's outcome and largest errors, a line of JSON each")
+    parser.addoption("--report", type=Path, metavar="FILE",
+                     help="write each test's outcome and largest errors, a line of JSON each")
     parser.addoption("--long", action="store_true", help="run the tests named *_long too")
 
 
@@ -20,6 +22,31 @@ def pytest_configure(config):
 def pytest_pycollect_makeitem(collector, name):
     """An empty list is no test; None leaves it to pytest."""
     return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
+
+
+def pytest_collection_modifyitems(items):
+    """`device` for tests that ask for the fixture, `thorough` for the members of a family that are not typical of it."""
+    families = defaultdict(list)
+    for item in items:
+        if "device" in item.fixturenames:
+            item.add_marker("device")
+        if item.get_closest_marker("family"):
+            families[item.function].append(item)
+    for members in families.values():
+        for member in set(members) - typical(members, members[0].get_closest_marker("family").kwargs.get("first")):
+            member.add_marker("thorough")
+
+
+def typical(members, first):
+    """The first so many; without a number those on the diagonal of the grid of their parameters, where each value of each
+    parameter stands at least once.
+    """
+    if first is not None:
+        return set(members[:first])
+    places = [member.callspec.indices for member in members]
+    counts = {name: max(place[name] for place in places) + 1 for name in places[0]}
+    diagonal = [{name: step % count for name, count in counts.items()} for step in range(max(counts.values()))]
+    return {member for member, place in zip(members, places) if place in diagonal}
 
 
 def pytest_runtest_setup():

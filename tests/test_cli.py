@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import vkdml
-from tests.faces.test_onnx_models import GRU, H, I, model, weights
+from tests.faces.onnx.support import GRU, H, I, model, weights
 from vkdml import cli
 from vkdml.onnx import InferenceSession
 
@@ -81,6 +81,7 @@ def test_run(capsys, files, device):
     np.testing.assert_array_equal(np.load("out/deep/y.npy"), InferenceSession("gru.onnx").run(None, {"x": np.load("x.npy")})[0])
 
 
+@pytest.mark.device
 def test_names_with_an_equals_sign_and_other_byte_orders(capsys, files):
     text = (files / "gru.onnx").read_bytes()
     proto = onnx.load_from_string(text)
@@ -90,12 +91,14 @@ def test_names_with_an_equals_sign_and_other_byte_orders(capsys, files):
     assert (code, json.loads(out)["outputs"][0]["agrees"]) == (0, True)
 
 
+@pytest.mark.device
 def test_results_are_saved_before_they_are_compared(capsys, files):
     code, _, err = run(capsys, "run", "double.onnx", "--input", "x=double.npy", "--output-dir", "out", "--compare", "onnxruntime")
     assert (code, err.count("\n")) == (1, 1)
     assert np.load("out/y.npy").dtype == np.float64
 
 
+@pytest.mark.device
 def test_run_json(capsys, files):
     code, out, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy", "--compare", "onnxruntime", "--json")
     told = json.loads(out)
@@ -105,6 +108,7 @@ def test_run_json(capsys, files):
     assert told["seconds"]["run"] > 0
 
 
+@pytest.mark.device
 def test_run_fails_when_results_differ(capsys, files, monkeypatch):
     monkeypatch.setattr(cli, "_onnxruntime_alone", lambda model, feed: {"y": np.full((5, 1, 2, H), 9, np.float32)})
     code, out, _ = run(capsys, "run", "gru.onnx", "--input", "x=x.npy", "--compare", "onnxruntime")
@@ -132,11 +136,13 @@ def test_dispatch(capsys, files, device):
         0, 1, {"type": "print", "resource": "y", "values": [1, 0, "nan", "inf"]})
 
 
+@pytest.mark.device
 def test_demo(capsys):
     code, out, _ = run(capsys, "demo", "hello", "--json")
     assert (code, json.loads(out)["words"]) == (0, [{"word": "hello", "phonemes": "HH EH1 L OW0".split()}])
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(("arguments", "message"), [
     ((), "the following arguments are required: COMMAND"),
     (("fly",), "invalid choice: 'fly'"),
@@ -144,11 +150,11 @@ def test_demo(capsys):
     (("run", "none.onnx"), "no file 'none.onnx'"),
     (("run", "gru.onnx", "--input", "x"), "'x' is not NAME=FILE.npy"),
     (("run", "gru.onnx", "--input", "x=text.npy"), "text.npy is no .npy file"),
-    (("run", "gru.onnx"), r"--input: given none; the model takes each once: x tensor\(float\) \['T', 'B', 3\]"),
-    (("run", "gru.onnx", "--input", "z=x.npy"), "--input: given z; the model takes"),
-    (("run", "gru.onnx", "--input", "x=x.npy", "--input", "x=x.npy"), "--input: given x, x; the model takes"),
+    (("run", "gru.onnx"), r"--input: given none; the model needs each of these once: x tensor\(float\) \['T', 'B', 3\]"),
+    (("run", "gru.onnx", "--input", "z=x.npy"), "--input: given z; the model needs"),
+    (("run", "gru.onnx", "--input", "x=x.npy", "--input", "x=x.npy"), "--input: given x, x; the model needs"),
     (("run", "gru.onnx", "--compare", "torch"), "invalid choice: 'torch'"),
-    (("dispatch", "relu.json", "-i", "0"), "'0' is no number from 1 up"),
+    (("dispatch", "relu.json", "-i", "0"), "'0' is not a positive whole number"),
     (("demo", "--wrong"), "unrecognized arguments: --wrong"),
     (("bench", "--samples", "0"), "--samples: at least 1"),
     (("bench", "--cases", "none"), "--cases: no none; there are"),
@@ -161,6 +167,7 @@ def test_wrong_usage(capsys, files, arguments, message):
     assert re.search(message, err)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(("arguments", "message"), [
     (("run", "wrong.onnx", "--input", "x=x.npy"), "vkdml: GRU node: hidden_size: found 5"),
     (("run", "unknown.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*NoSuchOperator"),

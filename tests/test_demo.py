@@ -7,8 +7,8 @@ from vkdml import cli, demo
 
 
 @pytest.fixture(scope="module")
-def pronounce():
-    return demo.Pronouncer(vkdml.Device())
+def pronounce(device):
+    return demo.Pronouncer(device)
 
 
 def test_known_words(pronounce):
@@ -21,6 +21,7 @@ def test_words_together_are_words_alone(pronounce):
     assert pronounce(demo.WORDS) == [pronounce([word])[0] for word in demo.WORDS]
 
 
+@pytest.mark.device
 def test_command(capsys):
     assert cli.main(["demo", "shader", "naïve"]) == 0
     printed = capsys.readouterr().out
@@ -30,6 +31,7 @@ def test_command(capsys):
     assert "largest difference from the float64 reference: " in printed
 
 
+@pytest.mark.device
 def test_no_device(capsys, monkeypatch):
     monkeypatch.setenv("VKDML_DEVICE", "none such")
     assert cli.main(["demo", "a"]) == 1

@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, section by section, and its commands exist."""
+"""The documents' examples run as they stand, section by section; their links lead somewhere and their commands exist."""
 
 import contextlib
 import io
@@ -11,16 +11,29 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-SECTIONS = {section.splitlines()[0]: re.findall(r"```(python|sh|json)\n(.*?)```", section, re.S)
-            for section in README.split("\n## ")[1:]}
+WITH_EXAMPLES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/faces/*.md"))]
+DOCUMENTS = [*WITH_EXAMPLES, "CONTRIBUTING.md", "CHANGELOG.md",
+             *sorted(str(path.relative_to(ROOT)) for pattern in ("docs/*.md", "docs/kernels/*.md") for path in ROOT.glob(pattern))]
+TEXTS = {document: (ROOT / document).read_text() for document in DOCUMENTS}
+BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.S)
+
+
+def sections(document):
+    """The runnable blocks below each heading, [(language, code)]."""
+    return {section.splitlines()[0]: [block for block in BLOCK.findall(section) if block[0] in RUN]
+            for section in re.split(r"^##+ ", TEXTS[document], flags=re.M)[1:]}
+
+
+def prose(document):
+    """Without code, in which brackets are no links."""
+    return re.sub(r"`[^`\n]*`", "", BLOCK.sub("", TEXTS[document]))
 
 
 def run_python(code):
     """Its prints are what the comments beside them promise."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(code, "example", "exec"), {"__name__": "example"})
     promised = re.findall(r"print\(.*\)  # (.+)", code)
     assert printed.getvalue().strip().splitlines()[:len(promised)] == promised
 
@@ -35,39 +48,54 @@ def write_model(code):
 
 
 RUN = {"python": run_python, "sh": run_shell, "json": write_model}
+EXAMPLES = {(document, section): blocks for document in WITH_EXAMPLES for section, blocks in sections(document).items() if blocks}
 
 
-@pytest.mark.parametrize("section", [section for section, blocks in SECTIONS.items() if blocks])
-def test_section(section, tmp_path, monkeypatch):
+@pytest.mark.device
+@pytest.mark.parametrize(("document", "section"), EXAMPLES)
+def test_examples(document, section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for language, code in SECTIONS[section]:
+    for language, code in EXAMPLES[document, section]:
         RUN[language](code)
 
 
 def test_each_kind_of_user_has_an_example():
-    kinds = {section: [language for language, _ in blocks] for section, blocks in SECTIONS.items() if blocks}
+    kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {
-        "ONNX models": ["python", "sh", "python"], "PyTorch modules": ["python"], "PyDirectML scripts": ["python"],
-        "DxDispatch models": ["json", "sh"], "Command line": ["sh"], "Numpy arrays": ["python"],
-        "DirectML's descriptors": ["python"]}
+        ("README.md", "Is my GPU used, and is it right?"): ["sh"],
+        ("README.md", "Numpy arrays in ten lines"): ["python"], ("README.md", "ONNX"): ["python"],
+        ("README.md", "PyTorch"): ["python"], ("README.md", "PyDirectML"): ["python"],
+        ("README.md", "DxDispatch"): ["json", "sh"], ("README.md", "DirectML's descriptors"): ["python"],
+        ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
+        ("docs/faces/dxdispatch.md", "An RNN"): ["json", "sh"], ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
+        ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "A single node"): ["python"],
+        ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/torch.md", "A module"): ["python"]}
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
-def test_make_target(target):
+def test_every_block_that_can_run_is_an_example():
+    """None stands above the first heading of a document, or in one whose examples are not run."""
+    blocks = sum(language in RUN for text in TEXTS.values() for language, _ in BLOCK.findall(text))
+    assert blocks == sum(map(len, EXAMPLES.values()))
+
+
+@pytest.mark.parametrize(("document", "target"), sorted(
+    {(document, target) for document, text in TEXTS.items() for target in re.findall(r"(?:`|^)make ([a-z][a-z-]*)", text, re.M)}))
+def test_make_target(document, target):
     """setup-NAME installs the extra of that name."""
     extra = target.removeprefix("setup-")
     pattern, file = (rf"^{extra} = \[", "pyproject.toml") if extra != target else (rf"^{target}:", "Makefile")
     assert re.search(pattern, (ROOT / file).read_text(), re.M)
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
-def test_linked_file(path):
-    assert (ROOT / path).exists()
-
-
-def test_links_within():
-    anchors = {re.sub(r"[^a-z -]", "", section.lower()).replace(" ", "-") for section in SECTIONS}
-    assert set(re.findall(r"\]\(#([^)]+)\)", README)) <= anchors
+@pytest.mark.parametrize(("document", "link"), sorted(
+    {(document, link) for document in DOCUMENTS for link in re.findall(r"\]\(([^):]+)\)", prose(document))}))
+def test_link(document, link):
+    path, _, anchor = link.partition("#")
+    target = (ROOT / document).parent / path if path else ROOT / document
+    assert target.exists()
+    if anchor:
+        headings = re.findall(r"^#+ (.*)", BLOCK.sub("", target.read_text()), re.M)
+        assert anchor in {re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_documentation(tmp_path):

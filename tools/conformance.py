@@ -1,9 +1,9 @@
-"""Run the conformance suite on the Vulkan devices of this machine and write one report of it, Markdown and JSON.
+"""Run the conformance suite on the Vulkan devices of this machine and write one report, as Markdown and JSON.
 
     vkdml conformance [--output DIR] [--device D ...] [--long] [--json]
 
-SwiftShader, where `make vulkan-extras` has fetched it, is one more device. Each device has a process of its own, so that one
-that crashes or hangs is a line in the report and the others still run.
+If `make vulkan-extras` has fetched SwiftShader, it is one more device. Each device is tested in a process of its own: if it
+crashes or hangs, the report says so and the other devices still run.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tests.recording import largest
 
 ROOT = Path(__file__).resolve().parent.parent
 SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
-SUITE = ["tests/conformance", "--ignore=tests/conformance/test_mutations.py"]  # whose results come from no device
-SILENCE = 1200  # seconds without a test's beginning or end that make a hang; pytest's own limit is 300 for a test
+SUITE = ["tests/conformance", "--ignore=tests/conformance/test_mutations.py"]  # that one does not test the device
+SILENCE = 1200  # seconds without the start or end of a test after which the suite hangs; pytest's limit for a test is 300
 
 ENUMERATE = """
 import json
 from dataclasses import asdict
-from vkdml.vulkan import enumerate_devices
+from vkdml.runtime.vulkan import enumerate_devices
 print(json.dumps([asdict(info) for info in enumerate_devices()]))
 """
 
@@ -46,7 +46,7 @@ Test = dict[str, Any]  # as tests/recording.py writes it
 
 @dataclass
 class Run:
-    """What came of the suite on a device. ended: how, where that is not by itself; then also the last of its output."""
+    """The results of the suite on one device. If its process crashed or hung: how it ended, and the last of its output."""
 
     device: dict[str, Any]
     tests: list[Test]
@@ -66,7 +66,7 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with SwiftShader added to the drivers that the loader finds."""
+    """This process's environment, with SwiftShader added to the drivers that the Vulkan loader finds."""
     return {**os.environ, **({"VK_ADD_DRIVER_FILES": str(SWIFTSHADER)} if SWIFTSHADER.exists() else {})}
 
 
@@ -79,7 +79,7 @@ def enumerate_devices() -> list[dict[str, Any]]:
 
 
 def select(devices: list[dict[str, Any]], wanted: list[str]) -> list[dict[str, Any]]:
-    """Those with one of these indices or parts of names."""
+    """The devices with one of the wanted indices or parts of names."""
     chosen = [device for device in devices if any(
         word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
     if not chosen:
@@ -99,7 +99,7 @@ def run_suite(device: dict[str, Any], pytest_arguments: list[str]) -> Run:
 
 
 def supervise(command: list[str], environment: dict[str, str], report: Path, silence: float = SILENCE) -> tuple[str, str]:
-    """Run a command that writes a report: how it ended, if not by itself, and the last of its output."""
+    """Run a command that writes a report. Returns how it crashed or hung ("" if it did not), and the end of its output."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
         code = wait(process, report, silence)
@@ -113,7 +113,7 @@ def supervise(command: list[str], environment: dict[str, str], report: Path, sil
 
 
 def wait(process: subprocess.Popen[bytes], report: Path, silence: float) -> int | None:
-    """The exit code, or None if it had to be killed because the report did not grow. Shows how many tests have ended."""
+    """Wait for the exit code. Returns None after killing the process because its report no longer grew. Shows the progress."""
     size, grew = -1, time.monotonic()
     with tqdm(unit="test", delay=2, disable=None, leave=False) as bar:
         while time.monotonic() - grew < silence:
@@ -135,7 +135,7 @@ def read_report(report: Path) -> list[Test]:
 
 
 def summarize(run: Run, keys: Callable[[dict[str, Any]], Iterable[tuple[str, ...]]]) -> dict[tuple[str, ...], list[Any]]:
-    """Of the records of each key: how many, how many of passed and of failed tests, the largest errors."""
+    """For each key: the number of records, those of passed tests, those of failed tests, and the two largest errors."""
     groups: dict[tuple[str, ...], list[tuple[bool, dict[str, Any]]]] = {}
     for test in run.tests:
         for record in test.get("records", []):
@@ -164,7 +164,7 @@ def table(run: Run, names: list[str], keys: Callable[[dict[str, Any]], Iterable[
 
 
 def first_line(failure: str) -> str:
-    """Without the exception's name where what it says begins on the next line, as numpy's does."""
+    """The first line of a failure's message. numpy's messages begin on the line after the exception's name."""
     lines = failure.removeprefix("AssertionError:").strip().splitlines()
     return lines[0] if lines else ""
 
@@ -185,10 +185,10 @@ def section(run: Run) -> str:
     return "\n".join(parts)
 
 
-NOTE = """A case is an operator's results compared with the float64 reference, with ONNX's test data or with ONNX Runtime.
-Tolerances have an absolute and a relative part, so the largest error may be one of a large number, and the largest in ULP
-(units in the last place of the type) one of a number near 0. A test that failed before it compared anything is only in the
-list of those that failed.
+NOTE = """A case compares an operator's results with the float64 reference, with ONNX's test data or with ONNX Runtime.
+Tolerances have an absolute and a relative part. So the largest error may belong to a large number, and the largest error in ULP
+(units in the last place of the type) to a number near 0. A test that failed before it compared anything is only in the list of
+failed tests.
 """
 
 
@@ -206,7 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="vkdml conformance",
                                      description="Run the conformance suite on every Vulkan device and report.")
     parser.add_argument("--output", type=Path, default=ROOT / "conformance-report", help="a folder (conformance-report)")
-    parser.add_argument("--device", nargs="+", help="only these, by index or a part of a name")
+    parser.add_argument("--device", nargs="+", help="test only these: an index or a part of a name each")
     parser.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{number}/{len(chosen)} {device['name']} ({device['driver']}) ... ", end="", flush=True, file=sys.stderr)
         runs.append(run_suite(device, SUITE + ["--long"] * given.long))
         print(runs[-1].outcome, flush=True, file=sys.stderr)
-        write(runs, given.output)  # of what is there, in case the next is interrupted
+        write(runs, given.output)  # after each device, in case the next one is interrupted
     print(as_json(runs) if given.json else f"report: {given.output}/conformance.md")
     return int(any(run.failed or run.ended for run in runs))
 

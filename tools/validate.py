@@ -15,12 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/runtime/test_operator.py",
-         "tests/runtime/test_types.py", "tests/runtime/test_network.py", "tests/faces/test_onnx_models.py"]
+         "tests/runtime/test_types.py", "tests/runtime/test_network.py", "tests/faces/onnx"]
 
 CONTROL = """
 import numpy as np
 from tests.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
-from vkdml import Device, device
+from vkdml import Device
+from vkdml.runtime import device
 once = device.Commands._start_submission
 device.Commands._start_submission = lambda self: hasattr(self, "_submission") or once(self)
 desc = gru_desc(5, 3, 6, 9)

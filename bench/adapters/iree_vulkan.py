@@ -1,4 +1,4 @@
-"""IREE's Vulkan target: a model is compiled ahead of time, then runs on one device."""
+"""IREE on Vulkan. Models are compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Library:
         module = runtime.VmModule.copy_buffer(context.instance, _compile(case))
         context.add_vm_module(module)
         function = context.modules[module.name][case.cell]  # the graph's name
-        given = list(feeds(case).values())  # in the graph's order, but for the states, which come after X
+        given = list(feeds(case).values())  # in the graph's order; the states are between X and the lengths
 
         def call(*states: np.ndarray) -> Sequence[Any]:
             return [_to_host(self._config.device, output) for output in function(given[0], *states, *given[1:])]
@@ -41,8 +41,8 @@ class Library:
 
 
 def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarray:
-    """What DeviceArray.to_host does with staging memory. Where a driver can import host memory, to_host hands it an array's,
-    which need not begin at a page, and fails.
+    """Copies like DeviceArray.to_host does through staging memory. to_host itself fails with drivers that can import host
+    memory: it gives them an array's memory, which need not begin at a page.
     """
     source = array._buffer_view.get_buffer()
     staging = device.allocator.allocate_buffer(

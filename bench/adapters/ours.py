@@ -1,4 +1,4 @@
-"""This project, from host to host (the functions on numpy arrays) and on the device alone (DirectML's objects)."""
+"""vkdml, called in two ways: host (the functions on numpy arrays) and device (DirectML's objects, execution only)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Library:
 
     def prepare(self, case: Case) -> dict[str, Runner]:
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
-        return {"host": self._host(case, arrays), "device": self._resident(case, arrays)}
+        return {"host": self.host(case, arrays), "device": self._resident(case, arrays)}
 
-    def _host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
+    def host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
         function = getattr(vkdml, case.cell)
         x, *weights = arrays.values()
-        for array in weights:  # to the others they are constants too
+        for array in weights:  # read-only arrays are constants, as the other libraries' weights are
             array.flags.writeable = False
         given = case.attributes | {"device": self._device, "sequence_lens": case.lengths if case.ragged else None}
 
@@ -42,7 +42,7 @@ class Library:
         return Runner(case, call, lambda: zero_arrays(case, self._dtype), list)
 
     def _resident(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
-        """Only the execution is recorded: everything is on the device before, and stays there."""
+        """Only the execution is recorded. All tensors are on the device already, and stay there."""
         layer = Layer(self._device, case, arrays, self._dtype)
 
         def to_numpy(buffers: Sequence[Any]) -> list[np.ndarray]:
@@ -52,7 +52,9 @@ class Library:
 
 
 class Layer:
-    """An initialized operator with its buffers. Carried states go back and forth between two sets of buffers."""
+    """An initialized operator with its buffers. Streaming cases use two sets of outputs in turns: the states in one set are
+    the initial states of the execution that writes the other.
+    """
 
     def __init__(self, device: vkdml.Device, case: Case, arrays: dict[str, np.ndarray], dtype: str,
                  options: vkdml.Options = vkdml.Options()) -> None:
@@ -67,12 +69,12 @@ class Layer:
             self._inputs["SequenceLengthsTensor"] = device.upload(case.lengths.astype(np.uint32))
         y = self._buffer(case.steps)
         self._outputs = [[y, *(self._buffer() for _ in range(STATES[case.cell]))] for _ in range(2 if case.streaming else 1)]
-        # The last set is what the first execution begins with.
+        # The first execution reads its initial states from the last set.
         self._recorders = [self._record(self._outputs[turn - 1][1:], outputs) for turn, outputs in enumerate(self._outputs)]
         self._turn = 0
 
     def zeros(self) -> list[vkdml.Buffer]:
-        """The states that the next execution begins with, zeroed."""
+        """Zero the initial states of the next execution, and return them."""
         self._turn = 0
         states = self._outputs[-1][1:1 + self._case.states]
         for state in states:
@@ -80,7 +82,7 @@ class Layer:
         return states
 
     def execute(self, *_: vkdml.Buffer) -> list[vkdml.Buffer]:
-        """The states are bound already; what is passed is what the last execution returned."""
+        """Execute and return the outputs. The arguments, which are the last execution's states, are bound already."""
         turn = self._turn
         self._turn = (turn + 1) % len(self._recorders)
         self._recorders[turn].execute()

@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from bench.cases import Case
 from bench.runner import Runner, UnavailableError
 
-GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1)}  # of ONNX's z r h and i o f c: PyTorch's r z n and i f g o
+# For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
+GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1)}
 MODULES = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}
 
 
@@ -56,7 +57,7 @@ class Library:
 
 
 def make_module(case: Case) -> torch.nn.Module:
-    """A module with the case's weights; PyTorch's GRU is ONNX's with linear_before_reset=1."""
+    """A module with the case's weights. PyTorch's GRU is ONNX's with linear_before_reset = 1."""
     module = MODULES[case.cell](case.inputs, case.hidden, bidirectional=case.directions == 2)
     arrays = case.arrays()
     with torch.no_grad():
@@ -69,13 +70,13 @@ def make_module(case: Case) -> torch.nn.Module:
 
 
 def reorder(cell: str, array: np.ndarray) -> np.ndarray:
-    """Rows of gates in ONNX's order to PyTorch's."""
+    """An array whose rows are gates in ONNX's order, in PyTorch's order."""
     gates = array.reshape(len(GATE_ORDER[cell]), -1, *array.shape[1:])
     return gates[list(GATE_ORDER[cell])].reshape(array.shape)
 
 
 def _caller(case: Case, module: torch.nn.Module) -> Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]:
-    """Calls the module as PyTorch's documentation does, packed where lengths differ; returns y and the last states."""
+    """A function that calls the module and returns y and the last states. Input with different lengths is packed."""
     lengths = torch.from_numpy(case.lengths)
 
     @torch.inference_mode()

@@ -1,13 +1,13 @@
-// Reads of a buffer, each workgroup its own part of it again and again. A repetition begins one load further, which changes
-// no sum, and keeps a compiler from taking the loads out of the loop.
+// Reads of a buffer: each workgroup reads its own part repeatedly. Each repetition begins one load later. That does not change
+// the sum, but keeps a compiler from moving the loads out of the loop.
 #version 450
 
 layout(local_size_x_id = 0) in;
 layout(std430, binding = 0) readonly buffer Data { uvec4 data[]; };
 layout(std430, binding = 1) writeonly buffer Results { uvec4 results[]; };
-layout(push_constant) uniform Push { uint repetitions; uint part; };  // part: a power of 2, of loads
+layout(push_constant) uniform Push { uint repetitions; uint part; };  // part: a number of loads, a power of 2
 
-const uint LOADS = 8;  // in an iteration, so that the loop itself costs little beside them
+const uint LOADS = 8;  // in an iteration, so that the cost of the loop itself is small
 
 void main() {
     const uint begin = gl_WorkGroupID.x * part;

@@ -1,10 +1,13 @@
-// The simple RNN's gate math (DML_OPERATOR_RNN, ONNX RNN): h' = f(x + h R), x with both biases.
+// The simple RNN (DML_OPERATOR_RNN, ONNX RNN): h' = f(x + h R), x the input's part with both biases.
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }
 uint source_slot(uint phase, uint h_slot) { return h_slot; }
 
-real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
+float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 recurrent)
 {
-    return activate(F, clip(add(component(x, 0), component(r, 0))));
+    return activate(F, clip(x[0] + recurrent[0]));
 }
+
+void begin_cell(bool first, uint r, uint row, uint unit) {}
+void end_cell(bool last, uint r, uint row, uint unit) {}

@@ -1,6 +1,6 @@
 """The command `vkdml`: devices, ONNX models, DxDispatch's models, benchmarks, conformance and a demo.
 
-Exit codes: 0 fine, 1 the work failed, 2 wrong usage.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .runtime import vulkan
 from .runtime.device import select_device
 from .runtime.operator import Device
 
-# Commands of a source tree, with arguments of their own, and their modules
+# The modules of the commands that work only in a source tree. They parse their own arguments.
 _ELSEWHERE = {"bench": "bench.__main__", "conformance": "tools.conformance"}
 
-# DxDispatch's names of the commands, by what comes of them
+# DxDispatch's names of its commands, by the type of their results
 _COMMANDS = {dxdispatch.Dispatched: "dispatch", dxdispatch.Printed: "print", dxdispatch.Written: "writeFile"}
 
-# By an output's type, how far from onnxruntime's it may be: absolutely and relatively
+# The absolute and relative tolerance of a comparison with onnxruntime, by the output's type
 _TOLERANCES = {"float32": (1e-5, 1e-4), "float64": (1e-5, 1e-4), "float16": (2e-3, 2e-3)}
 
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = _parser().parse_args(given)
         result: int = chosen.command(chosen)
         return result
-    except BrokenPipeError:  # nobody reads what is printed
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         sys.stdout = None
         return 1
     except KeyboardInterrupt:
@@ -68,25 +68,25 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an ONNX model, its recurrent nodes on a Vulkan device")
     run.add_argument("model", type=_file, help="a .onnx file")
     run.add_argument("--input", action="append", default=[], type=_input, metavar="NAME=FILE.npy", help="once for each input")
-    run.add_argument("--output-dir", type=Path, metavar="DIR", help="where to write each output as NAME.npy")
-    run.add_argument("--compare", choices=["onnxruntime"], help="run it in onnxruntime alone too, and fail if they disagree")
+    run.add_argument("--output-dir", type=Path, metavar="DIR", help="a folder for the outputs, each as NAME.npy")
+    run.add_argument("--compare", choices=["onnxruntime"], help="run it in onnxruntime alone too, and fail if results differ")
     run.set_defaults(command=_run, refuse=run.error)
 
     dispatch = commands.add_parser("dispatch", help="run a DxDispatch model of recurrent and activation operators")
     dispatch.add_argument("model", type=_file, help="a .json file")
-    dispatch.add_argument("-i", "--iterations", type=_count, default=1, metavar="N", help="of each dispatch, to time it (1)")
+    dispatch.add_argument("-i", "--iterations", type=_count, default=1, metavar="N", help="runs of each dispatch (1)")
     dispatch.set_defaults(command=_dispatch)
 
     words = commands.add_parser("demo", help="words to phonemes, with a trained model")
-    words.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="of letters a to z; by default, some")
+    words.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="letters a to z; by default, a few words")
     words.set_defaults(command=_demo)
 
     for command in (run, dispatch, words):
         command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
     for command in (devices, run, dispatch, words):
         command.add_argument("--json", action="store_true", help="print JSON")
-    for name, what in (("bench", "time vkdml beside other libraries; in a source tree"),
-                       ("conformance", "check every Vulkan device, and report; in a source tree")):
+    for name, what in (("bench", "compare vkdml's times with other libraries'; only in a source tree"),
+                       ("conformance", "test every Vulkan device and write a report; only in a source tree")):
         commands.add_parser(name, help=what)
     return parser
 
@@ -100,7 +100,7 @@ def _file(text: str) -> Path:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
@@ -108,7 +108,7 @@ def _input(text: str) -> tuple[str, np.ndarray]:
     splits = [(text[:index], text[index + 1:]) for index, letter in enumerate(text) if letter == "="]
     if not splits:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE.npy")
-    name, path = next((split for split in splits if Path(split[1]).is_file()), splits[0])  # either may have a = itself
+    name, path = next((split for split in splits if Path(split[1]).is_file()), splits[0])  # name and path may contain "=", too
     try:
         return name, read_npy(_file(path))
     except (ValueError, OSError) as error:
@@ -118,7 +118,7 @@ def _input(text: str) -> tuple[str, np.ndarray]:
 def _elsewhere(command: str, arguments: Sequence[str]) -> int:
     root = Path(__file__).resolve().parents[2]
     if not (root / "pyproject.toml").exists():
-        print(f"vkdml {command}: this is for a source tree of vkdml; there, run `make {command}`", file=sys.stderr)
+        print(f"vkdml {command}: works only in a source tree of vkdml; run `make {command}` there", file=sys.stderr)
         return 1
     sys.path.insert(0, str(root))
     try:
@@ -135,7 +135,7 @@ def _print_json(data: Any) -> None:
 
 
 def _finite(data: Any) -> Any:
-    """JSON has no infinity and no NaN: they become strings, as DxDispatch's models spell them."""
+    """The data with infinities and NaN as strings, because JSON has neither. They are spelled as in DxDispatch's models."""
     if isinstance(data, dict):
         return {key: _finite(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -189,7 +189,7 @@ def _feed(chosen: argparse.Namespace, inputs: Sequence[Any]) -> dict[str, np.nda
     wanted = {value.name: f"{value.name} {value.type} {value.shape}" for value in inputs}
     if feed.keys() != wanted.keys() or len(chosen.input) != len(wanted):
         given = ", ".join(name for name, _ in chosen.input) or "none"
-        chosen.refuse(f"--input: given {given}; the model takes each once: " + ("; ".join(wanted.values()) or "none"))
+        chosen.refuse(f"--input: given {given}; the model needs each of these once: " + ("; ".join(wanted.values()) or "none"))
     return feed
 
 
@@ -209,7 +209,7 @@ def _expect_arrays(results: dict[str, Any]) -> None:
 
 
 def _save(results: dict[str, np.ndarray], folder: Path) -> dict[str, str]:
-    """The outputs as files, named as they are but for what a file's name cannot have. Their paths."""
+    """Write each output to NAME.npy, with "_" for characters that a file's name cannot have. Returns the paths by output."""
     names = {name: re.sub(r"[/\0]", "_", name) for name in results}
     for name in names:
         if list(names.values()).count(names[name]) > 1:

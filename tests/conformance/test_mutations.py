@@ -10,22 +10,22 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.conformance import test_onnxruntime, test_reference
 from tests.support import ATOL, CELLS, DTYPES, RTOL, check, random_case
-from vkdml.faces.onnx.nodes import _attributes
 from vkdml.spec import activations, reference
 
 ENOUGH = 3  # problems that must catch a mistake, in each cell: one alone could be an accident of its seed
 ALL = "GRU LSTM RNN"
-ACTIVATIONS = {row.operator_type.name.removeprefix("ACTIVATION_"): row for row in activations._ROWS}
+ACTIVATIONS = {row.operator_type.name.removeprefix("ACTIVATION_"): row for row in activations.BY_DESC.values()}
 
 
 def seeds_of(test):
     """Those that a test of the suite goes through."""
-    (mark,) = test.pytestmark
-    return mark.args[1]
+    (seeds,) = (mark.args[1] for mark in test.pytestmark if mark.name == "parametrize")
+    return seeds
 
 
 SEEDS = {cell.name: [seed for seed in seeds_of(test_reference.test_random_problem) if CELLS[seed % len(CELLS)] is cell]
@@ -312,17 +312,26 @@ LISTS = {
 }
 
 
+def attributes_of(node):
+    """As the reference takes them, which knows the hidden size from R."""
+    values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    del values["hidden_size"]
+    values["direction"] = values["direction"].decode()
+    if "activations" in values:
+        values["activations"] = [name.decode() for name in values["activations"]]
+    return values
+
+
 @pytest.mark.parametrize("changes", LISTS.values(), ids=LISTS)
 def test_wrong_lists(changes):
     from_onnx = mutated(activations, "from_onnx", changes).from_onnx
 
     def catches(seed):
         node, inputs = test_onnxruntime.random_node(seed)
-        attributes = _attributes(node.op_type, node, 14)
-        del attributes["hidden_size"]
-        lists = [attributes[name] for name in ("activations", "activation_alpha", "activation_beta")]
-        if lists[0] is None:
+        attributes = attributes_of(node)
+        if "activations" not in attributes:
             return False
+        lists = [attributes.get(name) for name in ("activations", "activation_alpha", "activation_beta")]
         wrong = attributes | {"activations": from_onnx(node.op_type, *lists), "activation_alpha": None, "activation_beta": None}
         arrays = {{"X": "x", "W": "w", "R": "r", "B": "b", "P": "p"}.get(name, name): array for name, array in inputs.items()}
         run = getattr(reference, node.op_type.lower())

@@ -9,6 +9,8 @@ from tests.support import CELLS, assert_close
 from vkdml.onnx import run_node
 from vkdml.spec import element_types
 
+pytestmark = pytest.mark.device
+
 # With the defaults that ONNX gives them; ONNX Runtime takes 0 for Affine's, ScaledTanh's and ThresholdedRelu's.
 ALPHA = {"Affine": 0.8, "Elu": 0.9, "HardSigmoid": 0.3, "LeakyRelu": 0.1, "ScaledTanh": 0.7, "ThresholdedRelu": 0.2}
 BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
@@ -46,6 +48,7 @@ def random_node(seed):
     return helper.make_node(cell.name, [name if name in inputs else "" for name in order], outputs, **attributes), inputs
 
 
+@pytest.mark.family("random nodes", first=36)
 @pytest.mark.parametrize("seed", range(120))
 def test_random_node(seed):
     node, inputs = random_node(seed)

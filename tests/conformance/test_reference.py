@@ -10,11 +10,13 @@ from vkdml.spec import cells, descs, element_types
 from vkdml.spec.activations import BY_DESC
 
 
+@pytest.mark.family("random shapes, attributes and types", first=len(CELLS) * len(SCHEDULES))
 @pytest.mark.parametrize("seed", range(450))
 def test_random_problem(device, seed):
-    """Schedules take turns, so that each meets hundreds of shapes over all seeds."""
+    """Cells take turns, and with each turn of theirs schedules do, so that each cell meets each schedule."""
     case = random_case(seed)
-    check(case, run_on_device(device, case, options(device, list(SCHEDULES)[seed % len(SCHEDULES)], case.element)))
+    schedule = list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
+    check(case, run_on_device(device, case, options(device, schedule, case.element)))
 
 
 @pytest.mark.parametrize("seed", range(450, 10_000))
@@ -22,6 +24,7 @@ def test_random_problem_long(device, seed):
     test_random_problem(device, seed)
 
 
+@pytest.mark.family("random shapes, attributes and types", first=30)
 @pytest.mark.parametrize("seed", range(100))
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
     """GPUs' plans on any driver: wide workgroups, which load weights in blocks."""
@@ -34,6 +37,7 @@ FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4
           **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
 
 
+@pytest.mark.family("random options", first=20)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_options(device, seed):
     """Any of them together: computed right, or refused by what is wrong with them."""
@@ -57,12 +61,14 @@ VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeRese
             "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}
 
 
+@pytest.mark.family("each schedule with each cell")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedule(device, schedule, variant):
     check_variant(device, schedule, variant, (9, 7, 10, 21), [9, 0, 1, 5, 8, 2, 9])
 
 
+@pytest.mark.family("each schedule in parts with each cell")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
@@ -80,6 +86,7 @@ def check_variant(device, schedule, variant, shape, lengths):
     check(case, run_on_device(device, case, options(device, schedule)))
 
 
+@pytest.mark.family("each shape with each cell")
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
                                    (1, 40, 257, 3), (26, 40, 300, 40)])
@@ -102,6 +109,7 @@ def test_wide_input(device, schedule):
         check(case, results)
 
 
+@pytest.mark.family("each shape with some schedules and each cell")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", ["default", "plain", "row lanes", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
@@ -113,6 +121,7 @@ def test_long_and_wide(device, shape, schedule, variant):
     check(case, run_on_device(device, case, options(device, schedule)))
 
 
+@pytest.mark.family("each shape with each cell")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
 def test_long_and_wide_float64(device, shape, variant):
@@ -124,6 +133,7 @@ def test_long_and_wide_float64(device, shape, variant):
     check(case, run_on_device(device, case))
 
 
+@pytest.mark.family("each activation on usual and huge inputs")
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_activation(device, activation, scale):
@@ -138,6 +148,7 @@ def test_activation(device, activation, scale):
     check(case, results)
 
 
+@pytest.mark.family("each activation with each special value, clipped and not")
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
@@ -151,6 +162,7 @@ def test_special_values_propagate(device, activation, special, clip):
     check(case, run_on_device(device, case))
 
 
+@pytest.mark.family("each cell with each special value in each type")
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)

@@ -10,6 +10,8 @@ from tests.support import ATOL, RTOL
 from vkdml.faces import functional
 from vkdml.spec import cells, reference
 
+pytestmark = pytest.mark.device
+
 T, B, I, H = 5, 3, 4, 6
 WORD: Any = "a"
 
@@ -156,8 +158,8 @@ class NoArray:
     ({"x": NoArray()}, r"gru: X: found NoArray \(no numbers\); expected an array"),
     ({"x": np.zeros((T, B), np.float32)}, r"gru: X: found the shape \(5, 3\); expected \[T, B, I\]"),
     ({"x": np.zeros((0, B, I), np.float32)}, "gru: X: .* none of them 0"),
-    ({"w": np.zeros((1, 3 * H, I))}, "gru: W: found float64; expected float32 as X, or a type that converts to it exactly"),
-    ({"x": np.zeros((T, B, I), np.float16)}, "gru: W: found float32; expected float16 as X"),
+    ({"w": np.zeros((1, 3 * H, I))}, "gru: W: found float64; expected float32, the type of X, or one that converts to it exactly"),
+    ({"x": np.zeros((T, B, I), np.float16)}, "gru: W: found float32; expected float16, the type of X"),
     ({"x": np.zeros((T, B, I), np.complex64)}, "gru: X: found complex64; expected one of float32, float16, bfloat16, float64"),
     ({"x": np.zeros((T, B, I), np.int32)}, "gru: X: found int32"),
     ({"x": np.full((T, B, I), "a")}, "gru: X: found <U1"),

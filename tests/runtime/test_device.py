@@ -15,18 +15,21 @@ def run(code, **environment):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment})
 
 
+@pytest.mark.device
 def test_enumerate():
     infos = vkdml.Device.enumerate()
     assert [info.index for info in infos] == sorted({info.index for info in infos})
     assert all(info.name and info.subgroup_size >= 1 and info.max_storage_buffer_range >= 2**27 for info in infos)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("choose", [lambda info: info.index, lambda info: info.name, lambda info: info.name[:5].upper()])
 def test_choose(choose):
     info = vkdml.Device.enumerate()[0]
     assert vkdml.Device(choose(info)).info == info
 
 
+@pytest.mark.device
 def test_environment_variable(monkeypatch):
     info = vkdml.Device.enumerate()[0]
     monkeypatch.setenv("VKDML_DEVICE", info.name)
@@ -37,6 +40,7 @@ def test_environment_variable(monkeypatch):
     assert vkdml.Device(info.index).info == info
 
 
+@pytest.mark.device
 def test_default_prefers_a_real_gpu():
     cpu = vkdml.Device.enumerate()[0]
     types = ["cpu", "integrated", "discrete", "virtual"]
@@ -75,6 +79,36 @@ def test_kp_cannot_be_imported(reason, message):
                   "try: import vkdml\nexcept RuntimeError as error: print(error)")
     assert nothing.stdout.startswith(message), nothing.stderr
     assert nothing.stdout.count("\n") == 1
+
+
+SHOW_LOGGING = "print(logging.root.level, [type(handler).__name__ for handler in logging.root.handlers])\n"
+
+
+def test_the_applications_logging_is_left_alone():
+    after = run("import logging, sys, vkdml\n" + SHOW_LOGGING
+                + "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='[%(message)s]')\n" + SHOW_LOGGING
+                + "logging.debug('seen')")
+    assert after.stdout.splitlines() == ["30 []", "10 ['StreamHandler']", "[seen]"], after.stderr
+    before = run("import logging\nlogging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])\n"
+                 "import vkdml\n" + SHOW_LOGGING)
+    assert before.stdout == "20 ['NullHandler']\n", before.stderr
+
+
+def test_logging_can_be_configured_while_kp_is_imported():
+    """In another thread, and with the function as it was found then."""
+    found = run("import logging, sys, threading, importlib.abc\n"
+                "class Meanwhile(importlib.abc.MetaPathFinder):\n"
+                "    def find_spec(self, name, *rest):\n"
+                "        if name == 'kp':\n"
+                "            global found\n"
+                "            found = logging.basicConfig\n"
+                "            thread = threading.Thread(target=found, kwargs={'handlers': [logging.NullHandler()]})\n"
+                "            thread.start()\n"
+                "            thread.join()\n"
+                "sys.meta_path.insert(0, Meanwhile())\n"
+                "import vkdml\n" + SHOW_LOGGING + "assert logging.basicConfig is not found\n"
+                "logging.root.handlers.clear()\nfound(level=10)\n" + SHOW_LOGGING)
+    assert found.stdout.splitlines() == ["30 ['NullHandler']", "10 ['StreamHandler']"], found.stderr
 
 
 def test_buffers_round_trip(device):

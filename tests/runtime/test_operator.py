@@ -1,7 +1,5 @@
 """DirectML's life cycle on a device: what repeats, what is refused, and that nothing breaks after a refusal."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ from tests.support import (
     run_on_device,
     tensor,
 )
-from vkdml.planning import schedule
+from vkdml.planning.candidates import Planner
 from vkdml.runtime import device as low_level
 from vkdml.spec import reference
 from vkdml.spec.problem import from_desc
@@ -30,6 +28,7 @@ def memory(request, device, monkeypatch):
     if request.param == "host memory" and not device._gpu.host_memory:
         pytest.skip("the device has memory of its own")
     monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
+    return request.param
 
 
 @pytest.fixture
@@ -41,9 +40,8 @@ def case():
 class Ready:
     """An initialized operator with its buffers bound and recorded."""
 
-    def __init__(self, device, case, options=vkdml.Options(), forced=True):
+    def __init__(self, device, case, options=vkdml.Options()):
         self.compiled = device.compile_operator(device.create_operator(case.desc), options=options)
-        self.compiled.plan = replace(self.compiled.plan, is_forced=forced)
         self.buffers = {field: device.upload(array) for field, array in case.arrays.items()}
         self.outputs = make_outputs(device, self.compiled)
         initialize(device, self.compiled, self.buffers)
@@ -250,74 +248,56 @@ def test_the_environment_forces_a_schedule(device, case, monkeypatch):
         device.compile_operator(operator)
 
 
-@pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("linear_before_reset", [False, True])
 @pytest.mark.parametrize("instead", ["sequence", "stepped"])
-def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_before_reset, forced):
+def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_before_reset):
     """More workgroups than run at a time never meet: the operator runs in another way then, and its results are the same."""
-    fallbacks = schedule._fallbacks
-    monkeypatch.setattr(schedule, "_fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.schedule == instead])
+    fallbacks = Planner.fallbacks
+    monkeypatch.setattr(Planner, "fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.loop.schedule == instead])
     desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
-    ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000), forced)
-    alternatives = ready.recorder._commands._parts[-1].__self__
-    taken = []
-    run = alternatives._run
-    alternatives._run = lambda way: (taken.append(way is alternatives._safe), run(way))
-    for _ in range(6):
+    made, create_kernel = [], low_level.Gpu.create_kernel
+    monkeypatch.setattr(low_level.Gpu, "create_kernel", lambda gpu, dispatch, buffers: (
+        made.append(dispatch.constants.get("SPINS")), create_kernel(gpu, dispatch, buffers))[1])
+    ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000))
+    assert any(made)
+    made.clear()
+    for _ in range(2):
         check(case, ready.results())
-    assert taken == [False, True] * 6 if forced else [True, True, True, False, True, False, True, True]
+        assert made
+        assert not any(made)  # the fallback's, made when it is needed first
 
 
-def test_the_faster_of_two_ways_is_taken(device):
-    desc = gru_desc(20, 1, 40, 300, LinearBeforeReset=True)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(5)))
-    ready = Ready(device, case, vkdml.Options(schedule="persistent"), forced=False)
-    alternatives = ready.recorder._commands._parts[-1].__self__
-    safe, parts = alternatives._safe, alternatives._may_give_up
-    for _ in range(5):
-        check(case, ready.results())
-    for fast, slow in ((safe, parts), (parts, safe)):
-        alternatives._seconds[fast].extend([1.0] * 5)
-        alternatives._seconds[slow].extend([9.0] * 5)
-        chosen = [alternatives._choose() for alternatives._executions in range(40, 60)]
-        assert chosen == [slow] + [fast] * 19
-        check(case, ready.results())
+def copying_kernel(device, source, target):
+    """It reads and writes 4 floats."""
+    floats = tensor(4)
+    (dispatch,) = device.compile_operator(device.create_operator(
+        vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats))).plan.execute
+    return device._gpu.create_kernel(dispatch, {"InputTensor": source, "OutputTensor": target})
 
 
-def test_hazards_end_a_submission(device, monkeypatch):
+def test_hazards_end_a_submission(device, memory):
     """Upload, dispatch and readback of a chain share a submission; what kp cannot order starts a new one."""
-    monkeypatch.setattr(device._gpu, "host_memory", False)
-    a, b = (low_level.Buffer(device._gpu, 16) for _ in range(2))
-
-    def record(commands, operation):
-        if commands._submission is None:
-            commands._submission = object()
-            commands._parts.append(commands._submission)
-
-    monkeypatch.setattr(low_level.Commands, "_record", record)
-    monkeypatch.setattr(low_level.kp, "OpAlgoDispatch", lambda *arguments: None)
-
-    def kernel(reads, writes):
-        return low_level.Kernel(None, frozenset(reads), frozenset(writes))
+    a, b, c = (device.create_buffer(16) for _ in range(3))
 
     def submissions(*steps):
-        commands = low_level.Commands(device._gpu)
+        commands = device._gpu.create_commands()
         for name, *arguments in steps:
             getattr(commands, name)(*arguments)
-        return len(commands._parts)
+        commands.execute()
+        return commands.submissions
 
-    a_to_b, b_to_a, only_a = kernel([a], [b]), kernel([b], [a]), kernel([a], [])
-    assert submissions(("upload", a), ("dispatch", a_to_b, []), ("readback", b)) == 1
-    assert submissions(("dispatch", only_a, []), ("dispatch", a_to_b, [])) == 1
-    assert submissions(("dispatch", a_to_b, []), ("dispatch", b_to_a, [])) == 2  # read after write, write after read
-    assert submissions(("dispatch", a_to_b, []), ("dispatch", a_to_b, [])) == 2  # write after write
-    assert submissions(("dispatch", a_to_b, []), ("upload", a)) == 2
-    assert submissions(("upload", b), ("dispatch", a_to_b, [])) == 2
-    assert submissions(("readback", b), ("dispatch", a_to_b, [])) == 2
-    assert submissions(("readback", b), ("readback", b)) == 2
-    assert submissions(("upload", b), ("readback", b)) == 2
-    assert submissions(("upload", a), ("upload", a)) == 2
+    a_to_b, b_to_a, a_to_c = copying_kernel(device, a, b), copying_kernel(device, b, a), copying_kernel(device, a, c)
+    assert submissions(("dispatch", a_to_c, {}), ("dispatch", a_to_b, {})) == 1
+    assert submissions(("dispatch", a_to_b, {}), ("dispatch", b_to_a, {})) == 2  # read after write, write after read
+    assert submissions(("dispatch", a_to_b, {}), ("dispatch", a_to_b, {})) == 2  # write after write
+    assert submissions(("dispatch", a_to_c, {}), ("call", lambda: None), ("dispatch", a_to_b, {})) == 3
+    copies = [(1, ("upload", a), ("dispatch", a_to_b, {}), ("readback", b)), (2, ("dispatch", a_to_b, {}), ("upload", a)),
+              (2, ("upload", b), ("dispatch", a_to_b, {})), (2, ("readback", b), ("dispatch", a_to_b, {})),
+              (2, ("readback", b), ("readback", b)), (2, ("upload", b), ("readback", b)), (2, ("upload", a), ("upload", a))]
+    for expected, *steps in copies:
+        dispatches = sum(name == "dispatch" for name, *_ in steps)
+        assert submissions(*steps) == (dispatches if memory == "host memory" else expected)  # the host's memory is not copied
 
 
 def test_many_bindings_keep_few_pipelines(device, case):

@@ -7,11 +7,11 @@ from onnx import helper
 
 import vkdml
 from tests.support import DTYPES, TOLERANCES, gru_desc, tensor
-from vkdml.faces import functional
 from vkdml.onnx import prepare, run_node, supports_device
-from vkdml.runtime import pairs
-from vkdml.runtime.recent import Recent
-from vkdml.spec import arguments, element_types, problem, reference
+from vkdml.runtime import float64
+from vkdml.spec import arguments, cells, element_types, problem, reference
+
+pytestmark = pytest.mark.device
 
 T, B, I, H = 5, 3, 7, 9
 NAMES = [element.name for element in element_types.ALL]
@@ -104,19 +104,20 @@ def test_float64_small_numbers():
 
 
 def test_a_device_that_cannot_do_float64_says_so(device, monkeypatch):
-    monkeypatch.setattr(pairs, "_checked", {device._gpu: False})
-    monkeypatch.setattr(functional.shared_sessions, "_sessions", Recent(1))
+    monkeypatch.setattr(float64, "is_accurate", lambda gpu: False)
+    float64.check_float64.cache_clear()
+    new = {"clip": 7.0}  # no other test's compiled operator
     with pytest.raises(vkdml.DriverError, match="float64: .* does not keep the rounding of float32"):
-        vkdml.gru(**arrays("float64"))
-    vkdml.gru(**arrays("float32"))
+        vkdml.gru(**arrays("float64"), **new)
+    vkdml.gru(**arrays("float32"), **new)
 
 
 def test_the_trial_sees_float32_arithmetic(device, monkeypatch):
     """Of a kernel whose results have only a float32's digits."""
-    assert pairs._try(device._gpu)
-    read = pairs.Buffer.read
-    monkeypatch.setattr(pairs.Buffer, "read", lambda *arguments: read(*arguments).astype(np.float32).astype(np.float64))
-    assert not pairs._try(device._gpu)
+    assert float64.is_accurate(device._gpu)
+    read = vkdml.Buffer.read
+    monkeypatch.setattr(vkdml.Buffer, "read", lambda *arguments: read(*arguments).astype(np.float32).astype(np.float64))
+    assert not float64.is_accurate(device._gpu)
 
 
 @pytest.mark.parametrize("data_type", [vkdml.DML_TENSOR_DATA_TYPE.FLOAT64, vkdml.DML_TENSOR_DATA_TYPE.UNKNOWN])
@@ -155,7 +156,7 @@ def test_views(name, view):
     given = arrays(name)
     given["x"] = make(given["x"])
     given["w"] = np.ascontiguousarray(given["w"].transpose(0, 2, 1)).transpose(0, 2, 1)
-    converted = arguments.convert("gru", vkdml.cells.GRU, {"InputTensor": given["x"], "WeightTensor": given["w"], "RecurrenceTensor": given["r"]})[0]
+    converted = arguments.convert("gru", cells.GRU, {"InputTensor": given["x"], "WeightTensor": given["w"], "RecurrenceTensor": given["r"]})[0]
     assert np.shares_memory(converted["InputTensor"], given["x"]) == as_it_lies
     assert np.shares_memory(converted["WeightTensor"], given["w"])
     check(vkdml.gru(**given), reference.gru(**given), name)

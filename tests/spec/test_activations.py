@@ -7,20 +7,20 @@ import pytest
 
 import vkdml
 from vkdml.spec import descs
-from vkdml.spec.activations import _ROWS, BY_ONNX_NAME, FusedActivation, from_onnx
+from vkdml.spec.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, FusedActivation, from_onnx
 
 
 def test_every_descriptor_has_its_row():
     structures = {value for name, value in vars(descs).items() if name.startswith("DML_ACTIVATION_")}
-    assert {row.desc for row in _ROWS} == structures
+    assert set(BY_DESC) == structures
     assert len(structures) == 17
 
 
-@pytest.mark.parametrize("row", _ROWS, ids=lambda row: row.operator_type.name)
+@pytest.mark.parametrize("row", BY_TYPE.values(), ids=lambda row: row.operator_type.name)
 def test_row(row):
     assert row.desc.__name__ == f"DML_{row.operator_type.name}_OPERATOR_DESC"
     assert row.fields == tuple(field.name for field in fields(row.desc))[2:]
-    assert [other.shader_id for other in _ROWS].count(row.shader_id) == 1
+    assert [other.shader_id for other in BY_TYPE.values()].count(row.shader_id) == 1
     assert len(row.onnx_defaults) <= len(row.fields)
 
 
@@ -48,7 +48,7 @@ def test_row(row):
     ("GELU", (), 1.0, 0.8413447460685429),
 ])
 def test_value(name, params, x, expected):
-    row = next(row for row in _ROWS if row.operator_type.name == f"ACTIVATION_{name}")
+    row = BY_TYPE[vkdml.DML_OPERATOR_TYPE[f"ACTIVATION_{name}"]]
     np.testing.assert_allclose(FusedActivation(row, params)(np.array([x])), [expected], rtol=1e-12)
 
 

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import vkdml
 from tests import recording
 from tests.support import DTYPES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
 from tools import conformance
@@ -33,6 +34,11 @@ def test_neighbours_are_one_ulp_apart(element):
     bits = values.view(f"u{values.itemsize}")
     neighbours = (bits + np.ones_like(bits)).view(values.dtype)
     assert errors(neighbours, values, element) == (np.abs(neighbours.astype(float) - values.astype(float)).max(), 1.0)
+
+
+def test_the_devices_are_listed():
+    """In a process of its own, which imports vkdml by text."""
+    assert vkdml.Device().info.name in [device["name"] for device in conformance.enumerate_devices()]
 
 
 def test_half_an_ulp_of_what_is_expected():

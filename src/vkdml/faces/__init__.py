@@ -1,1 +1,1 @@
-"""What callers see: numpy functions, ONNX models, PyTorch modules, PyDirectML scripts, DxDispatch's JSON."""
+"""The ways in for callers: numpy functions, ONNX models, PyTorch modules, PyDirectML scripts, DxDispatch's JSON models."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import NoneType
@@ -12,9 +11,9 @@ import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.options import Options
-from ..runtime.network import Network, Shared, Step
+from ..runtime.fork import Lock
+from ..runtime.network import Network, NetworkCache, Node
 from ..runtime.operator import Device, Operator, check_lengths
-from ..runtime.pairs import RangeCheck
 from ..runtime.recent import Recent
 from ..spec import cells
 from ..spec.arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe
@@ -22,6 +21,7 @@ from ..spec.arrays import element_strides, flat
 from ..spec.cells import Cell
 from ..spec.element_types import ElementType
 from ..spec.problem import from_desc
+from .float64_range import RangeCheck
 
 
 def gru(
@@ -168,21 +168,35 @@ def rnn(
 
 
 class Sessions:
-    """What calls made, for the next ones like them: up to `kept` compiled operators, of different shapes or attributes.
+    """Compiled operators and packed weights of earlier calls, for the next calls with the same shapes and attributes.
 
-    shares: for calls that differ in T and B only, whose weights are then packed once for all.
+    kept: how many operators, those that were used last. shares: whether operators that differ in T and B share their packed
+    weights, buffers and kernels; for calls with the same weights.
     """
 
     def __init__(self, kept: int, shares: bool = False) -> None:
         self._sessions: Recent[_Session] = Recent(kept)
-        self._shared = Shared() if shares else None
-        self._lock = threading.RLock()
+        self._cache = NetworkCache() if shares else None
+        self._lock = Lock()
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
             device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-        """Run a cell on arrays by DirectML field, in ONNX's shapes.
+        """Run a cell on numpy arrays.
 
-        name: the operator's name in errors. wanted: which of the cell's outputs to compute and return.
+        Args:
+            name: the operator's name in errors.
+            arrays: by DirectML field, in ONNX's shapes (see `gru`); None where an optional one is left out.
+            attributes: ONNX's, by name; those left out have ONNX's defaults.
+            wanted: for each of the cell's outputs whether to compute and return it.
+            device: a Device, or what Device() takes.
+            options: what to force in the plan.
+
+        Returns:
+            The wanted outputs, in ONNX's shapes and the type of the input.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong.
+            DriverError: no device, or the driver failed.
         """
         checked, element = convert(name, cell, arrays)
         attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
@@ -198,7 +212,7 @@ class Sessions:
             raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
         with self._lock:
             session = self._sessions.get(
-                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._shared))
+                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._cache))
         try:
             return session.run(name, checked)
         except DriverError:
@@ -208,7 +222,12 @@ class Sessions:
 
 
 shared_sessions = Sessions(kept=16)
-recurrent = shared_sessions.run
+
+
+def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
+              device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
+    """Run a cell on numpy arrays: what `gru`, `lstm` and `rnn` do. Arguments and result are those of Sessions.run."""
+    return shared_sessions.run(name, cell, arrays, attributes, wanted, device, options)
 
 
 def open_device(name: str, device: Device | int | str | None) -> Device:
@@ -234,16 +253,16 @@ def _typed(value: Any) -> Any:
 
 
 class _Session:
-    """One operator as a network, for all calls with the same shapes and attributes."""
+    """A network of one operator, for all calls with the same shapes, types and attributes."""
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
                  attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,
-                 shared: Shared | None) -> None:
+                 cache: NetworkCache | None) -> None:
         desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
         self.problem = from_desc(desc, attributes["clip"], element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.network = Network(device, [Step(Operator(self.problem), names)], self.outputs, options, shared)
+        self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, options, cache)
 
     def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
         given = {field: array for field, array in arrays.items() if array is not None}

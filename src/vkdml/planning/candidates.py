@@ -9,7 +9,6 @@ from itertools import product
 from math import gcd
 
 from ..errors import InvalidArgumentError
-from ..spec.checks import MAX_TENSOR_BYTES
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, round_up
 from . import iterations, profiles
@@ -296,7 +295,7 @@ class Planner:
 
     @property
     def _most_gates_bytes(self) -> int:
-        return min(self.options.workspace_bytes, self.info.max_storage_buffer_range, MAX_TENSOR_BYTES)
+        return min(self.options.workspace_bytes, self.info.max_storage_buffer_range)
 
     # Chunks
 

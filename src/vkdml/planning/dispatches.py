@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..spec.activations import BY_TYPE, FusedActivation
+from ..spec.cells import BY_DESC
 from ..spec.checks import CheckedOperator
+from ..spec.descs import DML_OPERATOR_TYPE
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, power_of_two
 from .device_info import DeviceInfo
@@ -28,6 +31,8 @@ from .tiling import (
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _PACK_WORKGROUP = 64
+_MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
+_UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,8 @@ def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
     """layout: of the weights that the kernel multiplies by."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
-        "UNITS": tiling.units, "IN_LINE": int(tiling.unrolled), "LOADS_PER_BLOCK": tiling.block_loads,
+        "UNITS": tiling.units, "IN_LINE": int(tiling.unrolled), "HIDDEN_BLOCK": tiling.block_loads,
+        "INPUT_BLOCK": tiling.block_loads,
         "BLOCK_COLUMNS": layout.block_columns, "ARRAY_COLUMNS": ARRAY_COLUMNS.get(tiling.kernel, 0),
     }
 
@@ -180,8 +186,7 @@ def _problem_constants(tiling: Tiling) -> dict[str, int]:
         "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases,
         "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
         "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")),
-        "HAS_CLIP": int(problem.clip is not None), "CLIP": float_bits(problem.clip or 0.0),
-        **_activation_constants(problem),
+        **activation_constants(problem.activations, problem.cell.activations, problem.clip),
         **{f"HAS_{prefix}": int(problem.has(field)) for field, prefix, _, _ in _IN_PLACE},
         **{name: value for row in _IN_PLACE for name, value in _strides(problem, *row).items()},
     }
@@ -204,15 +209,13 @@ def _strides(problem: Problem, field: str, prefix: str, dims: Sequence[int], let
     return {f"{prefix}_STRIDE_{letter}": strides[dim] for dim, letter in zip(dims, letters)}
 
 
-def _activation_constants(problem: Problem) -> dict[str, int]:
-    """f, g (and h) of each direction at 3 * direction + place; a single direction's stand for both."""
-    constants = {}
-    for place in range(6):
-        direction, index = divmod(place, 3)
-        fused = None
-        if index < problem.cell.activations:
-            fused = problem.activation(min(direction, problem.directions - 1), index)
-        constants[f"ACTIVATION_{place}"] = fused.activation.shader_id if fused else 0
-        constants[f"PARAM_A_{place}"] = float_bits(fused.a if fused else 0.0)
-        constants[f"PARAM_B_{place}"] = float_bits(fused.b if fused else 0.0)
+def activation_constants(fused: Sequence[FusedActivation], of_direction: int, clip: float | None = None) -> dict[str, int]:
+    """f, g and h of both directions. fused: of each direction, as many as one takes; a single direction's stand for both."""
+    constants = {"HAS_CLIP": int(clip is not None), "CLIP": float_bits(clip or 0.0)}
+    for place in range(2 * _MOST_ACTIVATIONS):
+        direction, index = divmod(place, _MOST_ACTIVATIONS)
+        at = direction * of_direction % len(fused) + index
+        here = fused[at] if index < of_direction else _UNUSED
+        constants |= {f"ACTIVATION_{place}": here.activation.shader_id, f"PARAM_A_{place}": float_bits(here.a),
+                      f"PARAM_B_{place}": float_bits(here.b)}
     return constants

@@ -7,7 +7,7 @@ import math
 from ..spec.elementwise import MOST_DIMENSIONS, ElementwiseProblem
 from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import Dispatch, float_bits, given, in_room
+from .dispatches import Dispatch, activation_constants, given, in_room
 from .plan import Plan, check_limits
 
 _WORKGROUP = 64
@@ -20,8 +20,7 @@ def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
     elements = math.prod(source.sizes)
     constants = {
         "WORKGROUP": _WORKGROUP, "ELEMENTS": elements, "ELEMENT": problem.element.shader_id,
-        "ACTIVATION": problem.function.activation.shader_id,
-        "PARAM_A": float_bits(problem.function.a), "PARAM_B": float_bits(problem.function.b),
+        **activation_constants([problem.function], 1),
         **{f"SIZE_{i}": size for i, size in enumerate((1,) * unused + source.sizes)},
         **{f"INPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + source.strides)},
         **{f"OUTPUT_STRIDE_{i}": stride for i, stride in enumerate((0,) * unused + target.strides)},

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidArgumentError
-from ..spec.checks import MAX_TENSOR_BYTES, CheckedOperator
+from ..spec.checks import CheckedOperator
 from ..spec.problem import Problem
 from .candidates import Planner
 from .device_info import DeviceInfo
@@ -61,7 +61,7 @@ def _gave_up(tiling: Tiling) -> tuple[str, int]:
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:
     """Refuse what the device cannot hold."""
     sizes = plan.internal | {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
-    limit = min(info.max_storage_buffer_range, MAX_TENSOR_BYTES)
+    limit = info.max_storage_buffer_range
     for name, size in sizes.items():
         if size > limit:
             raise InvalidArgumentError(problem.operator, name, f"{size} bytes",

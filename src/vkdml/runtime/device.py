@@ -1,25 +1,51 @@
-"""The one module that imports kp: devices, buffers, kernels, and submissions with real ordering between dispatches."""
+"""The one module that imports kp: devices, buffers, kernels, and submissions in which dispatches wait for each other."""
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
-from ..spec.checks import MAX_TENSOR_BYTES
-from . import kernels, vulkan
+from ..planning.dispatches import Dispatch
+from ..planning.profiles import profile
+from . import fork, kernels, vulkan
+from .kernels import CompiledKernel
+
+
+@contextmanager
+def _logging_left_alone() -> Iterator[None]:
+    """kp calls logging.basicConfig when it is imported, after which the application's own call would change nothing.
+
+    Meanwhile that function does nothing in this thread. In the other threads it works as always.
+    """
+    basic_config = logging.basicConfig
+    importing: int | None = threading.get_ident()
+
+    def elsewhere(**arguments: Any) -> None:
+        if threading.get_ident() != importing:
+            basic_config(**arguments)
+
+    logging.basicConfig = elsewhere
+    try:
+        yield
+    finally:
+        importing = None  # for those who hold on to this function
+        if logging.basicConfig is elsewhere:
+            logging.basicConfig = basic_config
+
 
 try:
-    import kp
+    with _logging_left_alone():
+        import kp
 except ImportError as error:
     if "libvulkan" in str(error):
         raise DriverError(vulkan.NO_LOADER) from None
@@ -29,13 +55,11 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-_SETTLED = 3       # executions after which it is worth compiling an alternative
-_TIMES_KEPT = 5    # of each of two alternatives
-_TRIED_AGAIN = 20  # each so many executions, the slower alternative
-
 
 def select_device(device: int | str | None) -> DeviceInfo:
-    """A device by its index, by a part of its name, or by default VKDML_DEVICE's (either), or a real GPU, or the first.
+    """The device with this index, or else the first whose name contains this.
+
+    By default what the environment variable VKDML_DEVICE says, or else the first GPU, or else the first CPU driver.
 
     Raises DriverError when there is none or none that matches.
     """
@@ -55,26 +79,37 @@ def select_device(device: int | str | None) -> DeviceInfo:
 
 
 class Buffer:
-    """Device memory for one tensor, with a view of it that the host can write and read between submissions.
+    """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
-    record_readback move it. `upload` and `download` do both at once. A CPU driver's memory is the host's: there is no copy,
-    and moving does nothing.
+    record_readback bring it to the device and back. `upload` and `download` do both at once. A CPU driver's memory is the
+    host's: there is no copy, and uploads and readbacks do nothing.
+
+    After os.fork a child process cannot use it: DriverError.
     """
 
     def __init__(self, gpu: Gpu, size_in_bytes: int) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         kind = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
-        self._tensor = _driver_call(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
-        self._bytes = self._tensor.data().view(np.uint8)
+        self._tensor = _make(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
+        self._mapped = self._tensor.data().view(np.uint8)
+
+    @property
+    def _bytes(self) -> np.ndarray:
+        """The host's copy: the driver's memory, which a child process may not have."""
+        fork.check()
+        return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
-        """The host's copy as a flat array of a dtype, as many as are whole, writable and not copied."""
+        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element."""
         return self._bytes[:self.size_in_bytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
     def write(self, array: np.ndarray) -> None:
-        """Copy an array's elements, in C order, to the start of the host's copy, in which it must fit."""
+        """Copy an array's elements, in C order, to the start of the host's copy.
+
+        Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
+        """
         flat = np.ascontiguousarray(array).reshape(-1)
         if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
@@ -82,7 +117,7 @@ class Buffer:
         self._bytes[:flat.nbytes] = flat.view(np.uint8)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """A new array from the start of the host's copy."""
+        """A new array from the start of the host's copy. Raises InvalidArgumentError for one that is larger."""
         dtype = np.dtype(dtype)
         if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
@@ -90,40 +125,41 @@ class Buffer:
         return np.ndarray(shape, dtype, self._bytes).copy()
 
     def upload(self, array: np.ndarray) -> None:
-        """`write`, then bring it to the device."""
+        """`write`, then bring the host's copy to the device. Raises what `write` raises, and DriverError."""
         self.write(array)
         commands = self.gpu.create_commands()
         commands.upload(self)
         commands.execute()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """Bring it from the device, then `read`."""
+        """Bring the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
         commands = self.gpu.create_commands()
         commands.readback(self)
         commands.execute()
         return self.read(shape, dtype)
 
 
+@dataclass(frozen=True)
 class Kernel:
-    """A specialized pipeline with its buffers bound."""
+    """A specialized pipeline with its buffers bound. Made by Gpu.create_kernel."""
 
-    def __init__(self, algorithm: Any, reads: frozenset[Buffer], writes: frozenset[Buffer]) -> None:
-        self.algorithm = algorithm
-        self.reads = reads
-        self.writes = writes
+    compiled: CompiledKernel
+    algorithm: Any
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
 
 
 class Commands:
     """Work recorded once and executed any number of times, in order.
 
-    kp records no barrier between two dispatches, so what depends on an earlier dispatch goes to a new submission, whose
-    fence orders it. Within a submission these pairs are ordered by kp's own barriers: upload before the dispatch that
-    reads, dispatch before the readback of what it wrote.
+    kp records no barrier between two dispatches, so a dispatch that depends on an earlier one goes to a new submission: the
+    wait for the fence between them orders them. Within a submission kp's own barriers order two kinds of pairs: an upload and
+    the dispatch that reads it, and a dispatch and the readback of what it wrote.
     """
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._parts: list[Callable[[], object]] = []
+        self._submissions: list[Callable[[], object]] = []
         self._checks: list[Callable[[], None]] = []
         self._start_submission()
 
@@ -132,13 +168,13 @@ class Commands:
         self._read: set[Buffer] = set()
         self._written: set[Buffer] = set()
         self._copied: set[Buffer] = set()
-        self._submission: Any = None
+        self._sequence: Any = None
 
     def _record(self, operation: Any) -> None:
-        if self._submission is None:
-            self._submission = _driver_call(self._gpu._manager.sequence)
-            self._parts.append(self._submission.eval)
-        _driver_call(lambda: self._submission.record(operation))
+        if self._sequence is None:
+            self._sequence = _make(self._gpu._manager.sequence)
+            self._submissions.append(self._sequence.eval)
+        _driver_call(lambda: self._sequence.record(operation))
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -152,11 +188,12 @@ class Commands:
         self._record(kp.OpTensorSyncDevice([buffer._tensor]))
         self._uploaded.add(buffer)
 
-    def dispatch(self, kernel: Kernel, push: Sequence[int]) -> None:
+    def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
+        """push: the push constants, by their names in the shader."""
         touched_before = self._uploaded | self._read | self._written | self._copied
         if kernel.reads & self._written or kernel.writes & touched_before:
             self._start_submission()
-        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(push, np.uint32)))
+        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(kernel.compiled.push_words(push), np.uint32)))
         self._read |= kernel.reads
         self._written |= kernel.writes
 
@@ -168,75 +205,23 @@ class Commands:
         self._record(kp.OpTensorSyncLocal([buffer._tensor]))
         self._copied.add(buffer)
 
-    def alternatives(self, alternatives: Alternatives) -> None:
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` at this place of each execution, after what was recorded before it has ended."""
         self._start_submission()
-        self._parts.append(alternatives.execute)
+        self._submissions.append(work)
+
+    @property
+    def submissions(self) -> int:
+        """How many an execution makes, calls among them."""
+        return len(self._submissions)
 
     def execute(self) -> None:
-        """Run all of it and wait."""
+        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            for part in self._parts:
-                _driver_call(part)
-
-
-class Alternatives:
-    """Two ways to do the same work, with the same result: dispatches that may give up, as a word of a buffer then says, and
-    others that do not.
-
-    Which is faster depends on what else the machine does. So both are timed, the faster is taken, and the other is tried
-    again now and then. `always` takes the first, and the other only after it gave up. Each way is recorded, and its pipelines
-    made, when it is first taken.
-    """
-
-    def __init__(self, gpu: Gpu, may_give_up: Callable[[Commands], None], gave_up: tuple[Buffer, int],
-                 safe: Callable[[Commands], None], always: bool) -> None:
-        self._gpu = gpu
-        self._may_give_up, self._safe = may_give_up, safe
-        self._buffer, self._word = gave_up
-        self._always = always
-        self._executions = 0
-        self._recorded: dict[Callable[[Commands], None], Commands] = {}
-        self._seconds = {way: deque[float](maxlen=_TIMES_KEPT) for way in (safe, may_give_up)}
-
-    def execute(self) -> None:
-        way = self._may_give_up if self._always else self._choose()
-        self._executions += 1
-        is_new = way not in self._recorded
-        started = time.perf_counter()
-        self._run(way)
-        if way is self._may_give_up and self._buffer.host(np.uint32)[self._word]:
-            self._clear()
-            self._run(self._safe)
-        if not is_new:
-            self._seconds[way].append(time.perf_counter() - started)
-
-    def _choose(self) -> Callable[[Commands], None]:
-        """The safe one a few times, then the other twice, as what compiles is not timed. Then the faster, and sometimes the
-        other.
-        """
-        if self._executions < _SETTLED + 2:
-            return self._safe if self._executions < _SETTLED else self._may_give_up
-        ways = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
-        return ways[self._executions % _TRIED_AGAIN == 0]
-
-    def _run(self, way: Callable[[Commands], None]) -> None:
-        if way not in self._recorded:
-            if way is self._may_give_up:
-                self._clear()
-            commands = Commands(self._gpu)
-            way(commands)
-            commands.readback(self._buffer)
-            self._recorded[way] = commands
-        self._recorded[way].execute()
-
-    def _clear(self) -> None:
-        """Zero the word, and those behind it by which workgroups meet."""
-        self._buffer.host(np.uint32)[self._word:] = 0
-        clear = Commands(self._gpu)
-        clear.upload(self._buffer)
-        clear.execute()
+            for submit in self._submissions:
+                _driver_call(submit)
 
 
 class Gpu:
@@ -244,32 +229,30 @@ class Gpu:
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
-        self.host_memory = info.is_cpu  # the device's memory is the host's: nothing is copied
-        self.lock = threading.RLock()  # nothing in kp is thread-safe
-        self._manager = _driver_call(lambda: kp.Manager(info.index))
-        self.placeholder = Buffer(self, 16)
-
-    @property
-    def largest_buffer(self) -> int:
-        """Bytes that a buffer may have."""
-        return min(MAX_TENSOR_BYTES, self.info.max_storage_buffer_range)
+        self.host_memory = profile(info).host_memory
+        self.lock = fork.Lock()  # nothing in kp is thread-safe
+        fork.begin()
+        self._manager = _make(lambda: kp.Manager(info.index))
+        self._placeholder = Buffer(self, 16)  # bound where an optional tensor is left out; no kernel touches it
 
     def create_commands(self) -> Commands:
+        """With nothing recorded."""
         return Commands(self)
 
-    def create_kernel(self, name: str, constants: dict[str, int], buffers: Sequence[Buffer], writes: Iterable[Buffer],
-                      groups: tuple[int, int, int], push_count: int) -> Kernel:
-        """A pipeline of a shipped kernel. constants: by the shader's own names; those it does not know are left out."""
-        spirv = kernels.load(name).specialize(constants)
-        algorithm = _driver_call(lambda: self._manager.algorithm(
-            [buffer._tensor for buffer in buffers], spirv, list(groups), np.zeros(0, np.uint32),
-            np.zeros(push_count, np.uint32)))
-        written = frozenset(writes) - {self.placeholder}
-        return Kernel(algorithm, frozenset(buffers) - {self.placeholder} - written, written)
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer]) -> Kernel:
+        """A pipeline for a dispatch, and for those that differ from it in push constants only. buffers: by the plan's names."""
+        compiled = kernels.load(dispatch.kernel)
+        spirv = compiled.specialize(dispatch.constants)
+        bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
+        algorithm = _make(lambda: self._manager.algorithm(
+            [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
+            np.zeros(len(compiled.interface.push), np.uint32)))
+        writes = frozenset(buffers[name] for name in dispatch.writes)
+        return Kernel(compiled, algorithm, frozenset(bound) - {self._placeholder} - writes, writes)
 
 
 _open: dict[DeviceInfo, Gpu] = {}
-_opening = threading.Lock()
+_opening = fork.Lock()
 
 
 def open_device(info: DeviceInfo) -> Gpu:
@@ -280,11 +263,17 @@ def open_device(info: DeviceInfo) -> Gpu:
         return _open[info]
 
 
+def _make(call: Callable[[], T]) -> T:
+    """An object of kp's."""
+    return fork.keep(_driver_call(call))
+
+
 def _driver_call(call: Callable[[], T]) -> T:
-    """What kp and the driver raise, as a DriverError."""
+    """Call kp. What it raises becomes a DriverError."""
+    fork.check()
     try:
         return call()
-    except DriverError:  # of a part that is Commands itself
+    except DriverError:  # of a call that executes other commands
         raise
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error

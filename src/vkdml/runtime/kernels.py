@@ -7,19 +7,25 @@ drivers put functions in line before they drop what is never run: so branches by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
+
 _FIRST_INSTRUCTION = 5
-_OP_NAME, _OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE, _OP_CONSTANT, _OP_CONSTANT_COMPOSITE = 5, 41, 42, 43, 44
-_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT_OP, _OP_FUNCTION, _OP_DECORATE = 50, 51, 52, 54, 71
+_OP_NAME, _OP_MEMBER_NAME, _OP_TYPE_POINTER = 5, 6, 32
+_OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE, _OP_CONSTANT, _OP_CONSTANT_COMPOSITE = 41, 42, 43, 44
+_OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT_OP = 50, 51, 52
+_OP_FUNCTION, _OP_VARIABLE, _OP_DECORATE = 54, 59, 71
 _OP_PHI, _OP_SELECTION_MERGE, _OP_LABEL, _OP_BRANCH, _OP_BRANCH_CONDITIONAL = 245, 247, 248, 249, 250
-_DECORATION_SPEC_ID = 1
+_DECORATION_SPEC_ID, _DECORATION_BINDING = 1, 33
+_PUSH_CONSTANT = 9  # a storage class
 
 # What glslang makes of the constant expressions in shaders/: 32-bit integers and bools
 _OPERATIONS: dict[int, Callable[..., int]] = {
@@ -41,16 +47,42 @@ _OPERATIONS: dict[int, Callable[..., int]] = {
 
 
 @dataclass(frozen=True)
+class Interface:
+    """What a kernel's SPIR-V declares, by the names in the GLSL.
+
+    constant_ids: of specialization constants. bindings: in ascending order, each binding's blocks (several may show one buffer
+    in different types). push: the members of the push constants, in order.
+    """
+
+    constant_ids: dict[str, int]
+    bindings: dict[int, set[str]]
+    push: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CompiledKernel:
-    """SPIR-V, and the ids of its specialization constants by the names they have in the GLSL."""
+    """SPIR-V, and what it declares."""
 
     name: str
     spirv: bytes
-    constant_ids: dict[str, int]
+    interface: Interface
 
-    def specialize(self, constants: dict[str, int]) -> bytes:
-        """The SPIR-V with these values. `constants` may hold more names than this kernel declares."""
-        given = {constant_id: constants[name] for name, constant_id in self.constant_ids.items()}
+    def order(self, buffers: Mapping[str, T], missing: T) -> list[T]:
+        """Buffers by block -> one for each binding, in order; `missing` where a tensor is left out."""
+        return [next((buffers[block] for block in blocks if block in buffers), missing)
+                for blocks in self.interface.bindings.values()]
+
+    def push_words(self, push: Mapping[str, int]) -> list[int]:
+        """Push constants by name -> in order."""
+        return [push[name] for name in self.interface.push]
+
+    def specialize(self, constants: Mapping[str, int]) -> bytes:
+        """The SPIR-V with these values, and its bindings renumbered without gaps.
+
+        constants: may hold more names than this kernel declares.
+        """
+        given = {constant_id: constants[name] for name, constant_id in self.interface.constant_ids.items()}
+        numbers = {binding: number for number, binding in enumerate(self.interface.bindings)}
         words = np.frombuffer(self.spirv, "<u4")
         specialized = words[:_FIRST_INSTRUCTION].tolist()
         places: dict[int, int] = {}  # SpecIds, by result
@@ -61,6 +93,8 @@ class CompiledKernel:
             if opcode == _OP_DECORATE and operands[1] == _DECORATION_SPEC_ID:
                 places[operands[0]] = operands[2]
                 continue
+            if opcode == _OP_DECORATE and operands[1] == _DECORATION_BINDING:
+                operands[2] = numbers[operands[2]]
             if opcode == _OP_CONSTANT:
                 values[operands[1]] = operands[2]
             elif opcode in (_OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE):
@@ -84,7 +118,7 @@ class CompiledKernel:
 
 
 def _without_dead_branches(functions: list[int], values: dict[int, int]) -> list[int]:
-    """Without selections by a constant: nothing leads to the blocks of the other way then, though they stay."""
+    """Branches on constants become jumps. The blocks not taken become unreachable but stay."""
     places = list(_instructions(functions))
     # A block with an OpPhi needs all that lead to it
     with_phi = {functions[at + 1] for (at, opcode), (_, following) in pairwise(places)
@@ -115,7 +149,7 @@ def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tu
 @cache
 def load(name: str) -> CompiledKernel:
     spirv = (resources.files("vkdml") / "spirv" / f"{name}.spv").read_bytes()
-    return CompiledKernel(name, spirv, _constant_ids(spirv))
+    return CompiledKernel(name, spirv, _interface(spirv))
 
 
 def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
@@ -126,14 +160,36 @@ def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
         yield at, opcode, words[at + 1:at + (int(words[at]) >> 16)].tolist()
 
 
-def _constant_ids(spirv: bytes) -> dict[str, int]:
-    """Names and SpecIds out of the module's debug names and decorations."""
-    words = np.frombuffer(spirv, "<u4")
+def _interface(spirv: bytes) -> Interface:
+    """Out of the module's debug names, decorations and types."""
     names: dict[int, str] = {}
-    ids: dict[int, int] = {}
-    for at, opcode, operands in _declarations(words):
+    members: dict[int, list[str]] = {}
+    constant_ids: dict[int, int] = {}
+    bindings: dict[int, int] = {}  # by variable
+    pointed: dict[int, int] = {}
+    blocks: dict[int, int] = {}    # types, by variable
+    push: list[str] = []
+    for _, opcode, operands in _declarations(np.frombuffer(spirv, "<u4")):
         if opcode == _OP_NAME:
-            names[operands[0]] = words[at + 2:at + 1 + len(operands)].tobytes().split(b"\0")[0].decode()
+            names[operands[0]] = _text(operands[1:])
+        elif opcode == _OP_MEMBER_NAME:
+            members.setdefault(operands[0], []).append(_text(operands[2:]))
         elif opcode == _OP_DECORATE and operands[1] == _DECORATION_SPEC_ID:
-            ids[operands[0]] = operands[2]
-    return {names[target]: constant_id for target, constant_id in ids.items() if names.get(target)}
+            constant_ids[operands[0]] = operands[2]
+        elif opcode == _OP_DECORATE and operands[1] == _DECORATION_BINDING:
+            bindings[operands[0]] = operands[2]
+        elif opcode == _OP_TYPE_POINTER:
+            pointed[operands[0]] = operands[2]
+        elif opcode == _OP_VARIABLE:
+            blocks[operands[1]] = pointed[operands[0]]
+            if operands[2] == _PUSH_CONSTANT:
+                push = members[pointed[operands[0]]]
+    of_binding: dict[int, set[str]] = {binding: set() for binding in sorted(bindings.values())}
+    for variable, binding in bindings.items():
+        of_binding[binding].add(names[blocks[variable]])
+    return Interface({names[target]: constant_id for target, constant_id in constant_ids.items() if names.get(target)},
+                     of_binding, tuple(push))
+
+
+def _text(words: Sequence[int]) -> str:
+    return np.array(words, "<u4").tobytes().split(b"\0")[0].decode()

@@ -1,28 +1,24 @@
-"""DirectML's objects in Python's names: device, operator, compiled operator, initializer, binding table, recorder.
+"""DirectML's device, which makes all other objects, and its command recorder.
 
-The life cycle is DirectML's: create, compile, initialize, bind, record, execute. One thing is ours: the weights and
-biases are bound when the operator is initialized, and packed there once. DirectML would do so for OWNED_BY_DML tensors,
-which it does not support for recurrent operators.
+The life cycle is DirectML's: create, compile, initialize, bind, record, execute. One thing differs: the weights and the bias
+are bound to the initializer, which packs them once. DirectML does so with OWNED_BY_DML tensors, which it does not support for
+recurrent operators.
+
+Source: DirectML's API reference, the interfaces IDMLDevice, IDMLOperator, IDMLCompiledOperator, IDMLOperatorInitializer,
+IDMLBindingTable and IDMLCommandRecorder.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..planning import schedule
 from ..planning.device_info import DeviceInfo
-from ..planning.elementwise import plan as plan_elementwise
 from ..planning.options import SCHEDULES, Options
-from ..planning.plans import NONE, Dispatch
-from ..planning.tiling import STATE
 from ..spec import activations, elementwise
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
@@ -30,12 +26,12 @@ from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
 from . import vulkan
-from .device import Alternatives, Buffer, Commands, Gpu, Kernel, open_device, select_device
-from .pairs import check_pairs
-from .recent import Recent
-from .resources import PackedWeights, Resources
-
-_KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
+from .binding import BindingTable
+from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitializer, check_type
+from .device import Buffer, Gpu, open_device, select_device
+from .float64 import check_float64
+from .fork import Lock
+from .shared import PackedWeights
 
 
 def _schedule_of_environment() -> str | None:
@@ -45,162 +41,11 @@ def _schedule_of_environment() -> str | None:
     return name
 
 
-def _check_type(call: str, argument: str, value: object, allowed: Any) -> None:
-    if not isinstance(value, allowed):
-        names = [cls.__name__ for cls in (allowed if isinstance(allowed, tuple) else (allowed,))]
-        raise InvalidArgumentError(call, argument, type(value).__name__, " or ".join(names))
-
-
-class Operator:
-    """A checked operator descriptor (IDMLOperator). Made by Device.create_operator."""
-
-    def __init__(self, problem: Problem | ElementwiseProblem) -> None:
-        self.problem = problem
-
-
-class CompiledOperator:
-    """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator)."""
-
-    def __init__(self, gpu: Gpu, problem: Problem | ElementwiseProblem, options: Options) -> None:
-        self.problem = problem
-        if isinstance(problem, ElementwiseProblem):
-            self.plan = plan_elementwise(problem, gpu.info)
-        else:
-            self.plan = schedule.plan(problem, gpu.info, options)
-        self.gpu = gpu
-        self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
-        self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
-        self._workspace_bytes = options.workspace_bytes
-        self._resources: Resources | None = None
-        self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
-
-    @property
-    def input_fields(self) -> tuple[str, ...]:
-        """The operator's inputs in binding order."""
-        return self.problem.inputs
-
-    @property
-    def output_fields(self) -> tuple[str, ...]:
-        return self.problem.outputs
-
-    def share(self, packed: PackedWeights, resources: Resources) -> None:
-        """Use another operator's packed weights, which this one's plan would pack alike, and buffers and kernels of several."""
-        self.packed = packed
-        self._resources = resources
-        self._kernels = resources.kernels
-
-    def record_initialization(self, commands: Commands, bound: dict[str, Buffer]) -> None:
-        self._record(commands, self.plan.initialize, bound)
-
-    def record_execution(self, commands: Commands, bound: dict[str, Buffer]) -> None:
-        bound = bound | self._internal
-        if self.plan.gave_up is None:
-            self._record(commands, self.plan.execute, bound)
-            return
-        name, word = self.plan.gave_up
-        commands.alternatives(Alternatives(
-            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (self._internal[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, bound), self.plan.is_forced))
-
-    @cached_property
-    def _internal(self) -> dict[str, Buffer]:
-        sizes = {name: size for name, size in self.plan.internal.items() if name not in self._packed_names}
-        if self._resources is None:
-            return {name: Buffer(self.gpu, size) for name, size in sizes.items()}
-        return {name: self._resources.buffer(name, size, size, self.plan.gave_up) if name == STATE  # in which workgroups meet
-                else self._resources.buffer(name, size, self._workspace_bytes) for name, size in sizes.items()}
-
-    def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
-        buffers = bound | self.packed.buffers | {NONE: self.gpu.placeholder}
-        for dispatch in dispatches:
-            commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
-
-    def _kernel(self, dispatch: Dispatch, buffers: dict[str, Buffer]) -> Kernel:
-        """The chunks of a time loop differ in push constants only and share a pipeline."""
-        used = [buffers[name] for name in dispatch.buffers]
-        key = (dispatch.kernel, dispatch.groups, tuple(sorted(dispatch.constants.items())), tuple(map(id, used)))
-        return self._kernels.get(key, lambda: self.gpu.create_kernel(
-            dispatch.kernel, dispatch.constants, used, [buffers[name] for name in dispatch.writes], dispatch.groups,
-            len(dispatch.push)))
-
-
-class OperatorInitializer:
-    """Packs the weights of one compiled operator (IDMLOperatorInitializer)."""
-
-    def __init__(self, compiled: CompiledOperator) -> None:
-        _check_type("create_operator_initializer", "compiled", compiled, CompiledOperator)
-        self.compiled = compiled
-
-
-Dispatchable = CompiledOperator | OperatorInitializer
-
-
-class BindingTable:
-    """Buffers bound to the tensors of a compiled operator or of its initializer (IDMLBindingTable).
-
-    For an initializer, the weights and the bias are bound; for execution, everything else.
-    """
-
-    def __init__(self, dispatchable: Dispatchable) -> None:
-        self.reset(dispatchable)
-
-    def reset(self, dispatchable: Dispatchable) -> None:
-        """Start anew, for another dispatchable or the same, with nothing bound."""
-        _check_type("create_binding_table", "dispatchable", dispatchable, (CompiledOperator, OperatorInitializer))
-        self.dispatchable = dispatchable
-        self.initializing = isinstance(dispatchable, OperatorInitializer)
-        self.compiled = dispatchable.compiled if isinstance(dispatchable, OperatorInitializer) else dispatchable
-        self.bound: dict[str, Buffer] = {}
-
-    def bind_inputs(self, bindings: Sequence[Buffer | None]) -> None:
-        """Bind the inputs, in DirectML's order. Where the descriptor has no tensor, and where this dispatch takes none
-        (weights and bias in an execution, all else in an initialization), the binding is None.
-        """
-        self._bind("bind_inputs", self.compiled.input_fields, bindings)
-
-    def bind_outputs(self, bindings: Sequence[Buffer | None]) -> None:
-        """Bind the outputs, in DirectML's order; None where the descriptor has no tensor."""
-        self._bind("bind_outputs", self.compiled.output_fields, bindings)
-
-    def missing(self) -> list[str]:
-        """Fields still to be bound before this can be recorded."""
-        fields = (*self.compiled.input_fields, *self.compiled.output_fields)
-        return [field for field in fields if self._takes(field) and field not in self.bound]
-
-    def _takes(self, field: str) -> bool:
-        problem = self.compiled.problem
-        return problem.has(field) and (field in problem.initialized) == self.initializing
-
-    def _bind(self, call: str, fields: Sequence[str], bindings: Sequence[Buffer | None]) -> None:
-        operator = self.compiled.problem.operator
-        if len(bindings) != len(fields):
-            raise InvalidArgumentError(operator, call, f"{len(bindings)} bindings", f"{len(fields)}: {', '.join(fields)}")
-        bound = {}
-        for field, buffer in zip(fields, bindings):
-            if buffer is None and not self._takes(field):
-                continue
-            bound[field] = self._check(operator, f"{call}: {field}", field, buffer)
-        self.bound.update(bound)
-
-    def _check(self, operator: str, what: str, field: str, buffer: Buffer | None) -> Buffer:
-        if not self._takes(field):
-            when = "has no tensor here" if not self.compiled.problem.has(field) else (
-                "is bound to the operator: reset the table" if self.initializing else "is bound to the initializer")
-            raise InvalidArgumentError(operator, what, "a buffer", f"None: it {when}")
-        tensor = self.compiled.problem.tensor(field)
-        if not isinstance(buffer, Buffer):
-            raise InvalidArgumentError(operator, what, type(buffer).__name__,
-                                       f"a Buffer of {tensor.size_in_bytes} bytes or more")
-        if buffer.gpu is not self.compiled.gpu:
-            raise InvalidArgumentError(operator, what, f"a buffer of {buffer.gpu.info.name}",
-                                       "a buffer of the operator's device")
-        if buffer.size_in_bytes < tensor.size_in_bytes:
-            raise InvalidArgumentError(operator, what, f"{buffer.size_in_bytes} bytes", f"{tensor.size_in_bytes} bytes or more")
-        return buffer
-
-
 class CommandRecorder:
-    """Records dispatches and copies once, executes them any number of times (IDMLCommandRecorder and a command list)."""
+    """Records dispatches and copies once, executes them any number of times.
+
+    IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
+    """
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
@@ -218,8 +63,12 @@ class CommandRecorder:
         self._commands.readback(buffer)
 
     def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
-        """Record an initialization or an execution with what the table binds now."""
-        _check_type("record_dispatch", "table", table, BindingTable)
+        """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
+
+        Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
+        output and another tensor (an activation in place apart), and for an operator that is not initialized.
+        """
+        check_type("record_dispatch", "table", table, BindingTable)
         problem = table.compiled.problem
         if table.compiled.gpu is not self._gpu:
             raise InvalidArgumentError(problem.operator, "record_dispatch", f"an operator of {table.compiled.gpu.info.name}",
@@ -243,7 +92,11 @@ class CommandRecorder:
         dispatchable.record_execution(self._commands, table.bound)
 
     def execute(self) -> None:
-        """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers."""
+        """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
+
+        Raises InvalidArgumentError for sequence lengths above T that the host wrote, before any work; DriverError when the
+        driver fails.
+        """
         for packed in self._initialized:
             packed.is_initialized = False  # stays so if the driver fails
         self._commands.execute()
@@ -258,7 +111,7 @@ class CommandRecorder:
                                        f"one of the recorder's device, {self._gpu.info.name}")
 
     def _check_lengths(self, problem: Problem, buffer: Buffer) -> None:
-        """Lengths that the host wrote are checked at each execution; the kernels bound what a device wrote."""
+        """At each execution. Of lengths that the device wrote the host knows nothing: the kernels clamp them to T."""
         tensor = problem.tensor("SequenceLengthsTensor")
 
         def check() -> None:
@@ -277,7 +130,7 @@ def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
 
 
 def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
-    """An output has a buffer of its own, but for an elementwise operator in place: each element on itself."""
+    """Refuse an output without a buffer of its own. An elementwise operator may run in place, each element on itself."""
     for output in problem.outputs:
         others = [field for field, buffer in bound.items() if field != output and buffer is bound.get(output)]
         in_place = isinstance(problem, ElementwiseProblem) and problem.tensor(output) == problem.tensor(problem.inputs[0])
@@ -286,10 +139,13 @@ def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
 
 
 class Device:
-    """A Vulkan device that runs DirectML's recurrent operators (IDMLDevice).
+    """A Vulkan device that runs DirectML's recurrent and activation operators (IDMLDevice).
 
-    device: an index or a part of a name from Device.enumerate(); by default the environment variable VKDML_DEVICE
-    (either), or else a real GPU before a CPU driver. Raises DriverError when there is none.
+    device: an index or a part of a name (in any case) from Device.enumerate(). By default what the environment variable
+    VKDML_DEVICE says, which is either of these, or else the first GPU, or else the first CPU driver. It is opened once in a
+    process, and in a child process that os.fork made of that one it cannot be used.
+
+    Raises DriverError when there is none, or none that matches.
     """
 
     def __init__(self, device: int | str | None = None) -> None:
@@ -308,15 +164,21 @@ class Device:
 
     @property
     def info(self) -> DeviceInfo:
+        """The device's name, driver and limits."""
         return self._gpu.info
 
     @property
-    def lock(self) -> threading.RLock:
-        """Held during every execution. Hold it around writes, an execution and reads that belong together."""
+    def lock(self) -> Lock:
+        """A reentrant context manager, held during every execution.
+
+        Hold it around writes, an execution and reads that belong together.
+        """
         return self._gpu.lock
 
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
-        """Check an operator descriptor: DML_OPERATOR_DESC or the structure alone. clip: ONNX's attribute of that name.
+        """Check an operator descriptor (IDMLDevice::CreateOperator): a DML_OPERATOR_DESC or the structure alone.
+
+        clip: ONNX's attribute of that name, for a recurrent operator.
 
         Raises InvalidArgumentError, before anything is allocated.
         """
@@ -329,45 +191,55 @@ class Device:
 
     def compile_operator(self, operator: Operator, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                          options: Options = Options()) -> CompiledOperator:
-        """Plan an operator for this device. The flags are hints that change nothing here: sums are always float32.
+        """Plan an operator for this device (IDMLDevice::CompileOperator).
 
-        options: what to force in the plan. A schedule can be forced by the environment variable VKDML_SCHEDULE too.
+        flags: hints that change nothing here: sums are never in less than float32. options: what to force in the plan. The
+        environment variable VKDML_SCHEDULE forces a schedule where the options do not.
 
-        Raises InvalidArgumentError for what the device cannot hold, before anything is allocated.
+        Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have, before anything is
+        allocated; DriverError for float64 where the driver's arithmetic is not accurate enough.
         """
-        _check_type("compile_operator", "operator", operator, Operator)
-        _check_type("compile_operator", "options", options, Options)
+        check_type("compile_operator", "operator", operator, Operator)
+        check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
         if options.schedule is None:
             options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
-            check_pairs(self._gpu)
+            check_float64(self._gpu)
         return CompiledOperator(self._gpu, operator.problem, options)
 
     def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:
+        """An initializer of one operator (IDMLDevice::CreateOperatorInitializer)."""
         return OperatorInitializer(compiled)
 
     def create_binding_table(self, dispatchable: Dispatchable) -> BindingTable:
+        """A table with nothing bound, for a compiled operator or an initializer (IDMLDevice::CreateBindingTable)."""
         return BindingTable(dispatchable)
 
     def create_command_recorder(self) -> CommandRecorder:
+        """A recorder with nothing recorded (IDMLDevice::CreateCommandRecorder)."""
         return CommandRecorder(self._gpu)
 
     def create_buffer(self, size_in_bytes: int) -> Buffer:
-        """Device memory: a multiple of 4 bytes, at most what a storage buffer of the device can hold.
+        """Device memory of a multiple of 4 bytes, at most info.max_storage_buffer_range.
 
         The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
+
+        Raises InvalidArgumentError for another size, DriverError when the driver fails.
         """
-        limit = self._gpu.largest_buffer
+        limit = self.info.max_storage_buffer_range
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
         return Buffer(self._gpu, int(size_in_bytes))
 
     def upload(self, array: np.ndarray) -> Buffer:
-        """A new buffer with an array's elements, in C order. Its size is rounded up to 4 bytes."""
-        _check_type("upload", "array", array, np.ndarray)
+        """A new buffer with an array's elements, in C order, of any dtype of numbers. Its size is rounded up to 4 bytes.
+
+        Raises what create_buffer raises.
+        """
+        check_type("upload", "array", array, np.ndarray)
         buffer = self.create_buffer(-(-array.nbytes // 4) * 4)
         buffer.upload(array)
         return buffer

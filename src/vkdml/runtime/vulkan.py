@@ -1,6 +1,6 @@
-"""What the Vulkan loader tells about its devices, through ctypes: the facts that kp does not pass on.
+"""The devices and their limits, asked of the Vulkan loader through ctypes, as kp does not pass all of them on.
 
-No device is opened here; that is `device`'s work.
+No device is opened here: runtime/device.py does that.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class _DriverProperties(Structure):
 
 
 _VERSION_1_1 = (1 << 22) | (1 << 12)
+_MOST_BUFFER_BYTES = 2**32 - 4  # kp holds a buffer's size in a uint32, in which larger ones would wrap without an error
 _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
 
@@ -138,7 +139,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: int | None) -> DeviceInfo | None
         max_workgroup_invocations=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
         max_workgroup_count=min(limits.maxComputeWorkGroupCount),
         max_shared_memory=limits.maxComputeSharedMemorySize,
-        max_storage_buffer_range=limits.maxStorageBufferRange,
+        max_storage_buffer_range=min(limits.maxStorageBufferRange, _MOST_BUFFER_BYTES),
         max_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
         cores=len(os.sched_getaffinity(0)),
     )

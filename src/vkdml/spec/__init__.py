@@ -1,1 +1,1 @@
-"""What is to be computed: DirectML's structures, ONNX's words, the checks, and the answer in numpy. Knows no device."""
+"""What to compute, independent of any device: DirectML's structures, ONNX's arguments, the checks, and a numpy reference."""

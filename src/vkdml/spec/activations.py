@@ -1,4 +1,7 @@
-"""One table: a row for each elementwise activation that DirectML can fuse into a recurrent operator."""
+"""The elementwise activations that DirectML can fuse into a recurrent operator: one table, a row for each.
+
+Sources: the DirectML page of each DML_ACTIVATION_*_OPERATOR_DESC; the ONNX operators GRU-22, LSTM-22 and RNN-22.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,15 @@ Function = Callable[[np.ndarray, float, float], np.ndarray]
 
 @dataclass(frozen=True)
 class Activation:
-    """A row. `fields` are the descriptor's float parameters, in the order of the shader's parameters a and b.
+    """A row of the table.
 
-    `onnx_defaults` are the defaults of ONNX's activation_alpha and activation_beta for it, as many as it takes.
-    `divisors` are the fields that must not be 0. has_pairs: whether the shaders have it in the precision of FLOAT64.
+    shader_id: its number in the shaders; the build writes these into shaders/common/numbers.glsl.
+    function: the activation of a float64 array x, given its parameters a and b.
+    fields: the descriptor's float parameters, in the order of a and b.
+    onnx_name: its name in ONNX's attribute `activations`, if it has one.
+    onnx_defaults: the defaults of ONNX's activation_alpha and activation_beta; as many as the activation takes.
+    divisors: the fields that must not be 0.
+    has_pairs: whether the shaders can compute it for float64 tensors, which they do in pairs of floats.
     """
 
     operator_type: DML_OPERATOR_TYPE
@@ -38,7 +46,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class FusedActivation:
-    """An activation with its parameters: what the checked problem holds for each gate function."""
+    """An activation with its parameters. A checked problem has one for each gate function of each direction."""
 
     activation: Activation
     params: tuple[float, ...] = ()
@@ -107,7 +115,8 @@ _ROWS = [
                lambda x, a, b: x / (1 + np.abs(x)), onnx_name="Softsign"),
     Activation(_T.ACTIVATION_TANH, descs.DML_ACTIVATION_TANH_OPERATOR_DESC, 14,
                lambda x, a, b: np.tanh(x), onnx_name="Tanh"),
-    # x > alpha passes, as ONNX's ThresholdedRelu operator has it; the texts of its RNN operators say >=.
+    # ONNX contradicts itself at x = alpha: the operator ThresholdedRelu keeps x > alpha (done here), the recurrent operators'
+    # texts keep x >= alpha.
     Activation(_T.ACTIVATION_THRESHOLDED_RELU, descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, 15,
                lambda x, a, b: np.where(x <= a, 0.0, x), ("Alpha",), "ThresholdedRelu", (1.0,)),
     Activation(_T.ACTIVATION_GELU, descs.DML_ACTIVATION_GELU_OPERATOR_DESC, 16,
@@ -120,7 +129,11 @@ BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
 def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedActivation:
-    """Check one entry of ActivationDescs: a DML_OPERATOR_DESC or a DML_ACTIVATION_*_OPERATOR_DESC alone."""
+    """Check one entry of ActivationDescs: a DML_OPERATOR_DESC, or the DML_ACTIVATION_*_OPERATOR_DESC in it alone.
+
+    operator, field: how error messages name the recurrent operator and the entry. element: the operator's element type.
+    Raises InvalidArgumentError.
+    """
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         row = BY_TYPE.get(desc.Type)
         if row is None:
@@ -137,11 +150,14 @@ def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedAct
 
 
 def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> FusedActivation:
-    """The activation of a DML_ACTIVATION_*_OPERATOR_DESC with its checked parameters. prefix: of its fields' names."""
+    """The activation that a DML_ACTIVATION_*_OPERATOR_DESC describes, its parameters checked and rounded to float32.
+
+    prefix: what error messages write before a field's name. Raises InvalidArgumentError.
+    """
     row = BY_DESC[type(desc)]
     if element.pairs and not row.has_pairs:
         raise InvalidArgumentError(operator, f"{prefix}{type(desc).__name__}", element.name,
-                                   "another type: this activation is not to be had in double precision")
+                                   "another type: this activation is not available in float64")
     return FusedActivation(row, tuple(_parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
                                       for name in row.fields))
 
@@ -160,10 +176,11 @@ def _parameter(operator: str, field: str, value: object, is_divisor: bool) -> fl
 
 def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
               ) -> list[ActivationDesc]:
-    """ONNX's attributes activations, activation_alpha and activation_beta as descriptors.
+    """Descriptors for ONNX's attributes activations, activation_alpha and activation_beta (ONNX GRU-22, LSTM-22, RNN-22).
 
-    Names are case-insensitive. Alphas and betas are consumed in order, only by the activations that take one, and fall
-    back to the ONNX operators' defaults when the lists end early (ONNX Runtime does the same).
+    Names are case-insensitive. Each activation that takes an alpha takes the next one of the list; the same goes for betas.
+    Where a list is too short, the ONNX operators' defaults are used. ONNX Runtime does the same.
+    Raises InvalidArgumentError for an unknown name, and for values that are left over.
     """
     left = [list(alphas or ()), list(betas or ())]
     result = []

@@ -1,4 +1,4 @@
-"""Arguments in ONNX's shapes and words -> DirectML descriptors. For the numpy functions, the ONNX face and the reference."""
+"""Makes DirectML descriptors of arguments in ONNX's shapes, for the numpy functions, the ONNX face and the reference."""
 
 from __future__ import annotations
 
@@ -40,9 +40,12 @@ _DIRECTIONS = {
 
 
 def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
-    """Arrays by field as the device takes them, all but the lengths of X's type, and that type.
+    """Convert the arrays of a call to X's element type. Returns them by descriptor field, and that type.
 
-    Views stay views where `element_strides` can describe them. Refused is what a conversion would change.
+    Sequence lengths keep their integer type. An array that is not contiguous is copied only if `element_strides` cannot
+    describe it. Raises InvalidArgumentError for an array that does not convert exactly.
+
+    name: how error messages name the operator. arrays: by descriptor field; None or no entry where one is left out.
     """
     converted = {field: _as_array(name, cell, field, arrays.get(field)) for field in cell.inputs}
     x = converted["InputTensor"]
@@ -62,10 +65,10 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                           f"{element.name} as X, or a type that converts to it exactly")
+                                           f"{element.name}, the type of X, or one that converts to it exactly")
             array = array.astype(dtype, copy=False)
-        as_it_lies = array.flags.c_contiguous or element_strides(array) is not None
-        converted[field] = array if as_it_lies else np.ascontiguousarray(array)
+        is_describable = array.flags.c_contiguous or element_strides(array) is not None
+        converted[field] = array if is_describable else np.ascontiguousarray(array)
     return converted, element
 
 
@@ -78,15 +81,19 @@ def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | Non
         return np.asarray(array)
     except ValueError:
         raise InvalidArgumentError(name, cell.arguments[field], "lists of different lengths", "an array") from None
-    except (TypeError, RuntimeError) as error:  # PyTorch's, of a tensor elsewhere or with gradients
+    except (TypeError, RuntimeError) as error:  # from PyTorch, for a tensor on another device or with gradients
         raise InvalidArgumentError(name, cell.arguments[field], f"{type(array).__name__} ({error})", "an array") from None
 
 
 def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
              attributes: Mapping[str, Any], wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
-    """The DirectML descriptor of a call, and the shapes of its outputs in ONNX's dimensions.
+    """The DirectML descriptor of a call, and the shape of each of its tensors in ONNX's dimensions.
 
-    Inputs are described with the strides that their arrays have, outputs packed.
+    Inputs are described with the strides that their arrays have; outputs are packed.
+
+    name: how error messages name the operator. arrays, element: what `convert` returned. attributes: ONNX's, all of
+    DEFAULT_ATTRIBUTES. wanted: for each of the cell's outputs, whether the call asks for it.
+    Raises InvalidArgumentError for attributes and shapes that are wrong or do not fit each other.
     """
     direction, layout = attributes["direction"], attributes["layout"]
     if not isinstance(direction, str) or direction not in _DIRECTIONS:
@@ -132,7 +139,7 @@ def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layou
 
 
 def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
-    """ONNX leaves out DirectML's sizes of 1; layout 1 puts the batch first."""
+    """A tensor's dimensions in ONNX: DirectML's without those of size 1. With layout 1 the batch comes first."""
     dims = [formula for formula in formulas if formula != "1"]
     if layout and "B" in dims:
         dims.remove("B")

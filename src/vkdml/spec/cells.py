@@ -1,4 +1,4 @@
-"""One table: a row for each recurrent cell. Its step is in shaders/cells/."""
+"""The recurrent cells: one table, a row for each. Their equations are in shaders/cells/."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ Sizes = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Loop:
-    """How a cell goes through a time step.
+    """How the shaders compute a time step of a cell.
 
-    phases: times that a step goes over all units; a second one needs what the first made of all of them. slots: vectors of
-    H floats that a row keeps on the device: h, with one phase that of even and of odd steps, then the cell's own. split_bias:
-    bit mask of the gates whose recurrent bias is not added to the input's.
+    phases: passes over all units in a step. The second pass needs the results of the first for all units, not only its own.
+    slots: vectors of H floats that each row of the batch keeps on the device. With one phase: h of the even steps, h of the
+        odd steps, and the LSTM's c. With two: h, r * h and z.
+    split_bias: bit mask of the gates whose recurrent bias is not added to the input bias, because the reset gate
+        multiplies it.
     """
 
     phases: int
@@ -27,12 +29,16 @@ class Loop:
 
 @dataclass(frozen=True)
 class Cell:
-    """A row. Sizes are products of T, B, I, H, D and numbers, written with `*`.
+    """A row of the table. Sizes are products of T, B, I, H, D and numbers, written with `*`, such as "3*H".
 
-    gates: in the order of W, R and B. activations: how many one direction takes. inputs, outputs: tensor fields in
-    DirectML's binding order; `optional` names those that may be left out. arguments: their ONNX names, in ONNX's order.
-    flags: DirectML's switches and the ONNX attributes that set them. peepholes: gates that have one.
-    loops: by linear_before_reset, which only the GRU has.
+    gates: a letter for each, in the order of W, R and B.
+    activations: how many one direction takes.
+    inputs, outputs: the sizes of each tensor field, in DirectML's binding order.
+    arguments: the ONNX name of each tensor field, in ONNX's order.
+    default_activations: ONNX's names of the activations that one direction has by default.
+    loops: for linear_before_reset 0, then for 1; a single entry for the cells that do not have it.
+    flags: DirectML's boolean fields, and the ONNX attribute that sets each.
+    peepholes: the number of gates with peephole weights.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the descriptors of all operators have in common, checked: tensors, and the wrapping of a typed description."""
+"""The checks that all operators share: of tensor descriptors, and of the DML_OPERATOR_DESC around an operator's structure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .descs import (
 )
 from .element_types import ElementType
 
-MAX_TENSOR_BYTES = 2**32 - 4  # a kp tensor's size is a uint32; what is larger would wrap silently
+MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 
 _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 _OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
@@ -31,7 +31,7 @@ _OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
 
 @dataclass(frozen=True)
 class Tensor:
-    """A checked tensor: sizes and strides in elements, and the bytes that a buffer bound to it must have."""
+    """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least."""
 
     data_type: DML_TENSOR_DATA_TYPE
     sizes: tuple[int, ...]
@@ -40,11 +40,11 @@ class Tensor:
 
     @property
     def size_of_elements(self) -> int:
-        """Elements and gaps from the first element to the last."""
+        """The number of elements from the first to the last, gaps included."""
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides))
 
     def view(self, flat: np.ndarray) -> np.ndarray:
-        """A flat array of the tensor's elements and gaps, seen in its sizes and strides."""
+        """A view of a flat array, gaps included, in the tensor's sizes and strides."""
         if flat.size < self.size_of_elements:
             raise InvalidArgumentError("tensor", "array", f"{flat.size} elements", f"{self.size_of_elements} or more")
         return np.lib.stride_tricks.as_strided(flat, self.sizes, [stride * flat.itemsize for stride in self.strides])
@@ -52,9 +52,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class CheckedOperator:
-    """What `operator` and the plans need of any operator's checked descriptor.
+    """The checked descriptor of an operator of any kind.
 
+    operator: the descriptor's class name, for error messages.
+    element: the type of all tensors but the sequence lengths.
     tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
+    inputs, outputs: the fields that the operator has, given or not.
     initialized: the inputs that are bound to the operator's initializer, not to its executions.
     """
 
@@ -66,18 +69,21 @@ class CheckedOperator:
     initialized: tuple[str, ...]
 
     def has(self, field: str) -> bool:
-        """Whether the operator has such a tensor, and it is not left out."""
+        """Whether the operator has this field and its tensor is given."""
         return self.tensors.get(field) is not None
 
     def tensor(self, field: str) -> Tensor:
-        """The tensor of a field that is not left out."""
+        """The tensor of a field, which must be given."""
         tensor = self.tensors[field]
         assert tensor is not None, field
         return tensor
 
 
 def unwrap_operator(desc: Any) -> Any:
-    """The structure in a DML_OPERATOR_DESC, or the structure given alone."""
+    """The operator's structure, taken out of its DML_OPERATOR_DESC if it comes in one.
+
+    Raises InvalidArgumentError for other operators, and where Type does not fit the structure.
+    """
     if isinstance(desc, DML_OPERATOR_DESC):
         inner = desc.Desc
         if _OPERATOR_TYPES.get(type(inner), desc.Type) != desc.Type:
@@ -90,6 +96,7 @@ def unwrap_operator(desc: Any) -> Any:
 
 
 def integers(operator: str, field: str, values: Any, least: int, end: int = 2**32) -> tuple[int, ...]:
+    """The values as a tuple. Raises InvalidArgumentError unless all are whole numbers from `least` to `end` - 1."""
     try:
         checked = tuple(op.index(value) for value in values)
     except TypeError:
@@ -102,7 +109,10 @@ def integers(operator: str, field: str, values: Any, least: int, end: int = 2**3
 
 def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML_TENSOR_DATA_TYPE, int],
                  dimension_counts: Collection[int]) -> Tensor:
-    """itemsizes: of the data types that are allowed here."""
+    """Check one tensor descriptor. itemsizes: by each data type that is allowed here, the bytes of an element.
+
+    Raises InvalidArgumentError.
+    """
     if isinstance(desc, DML_TENSOR_DESC):
         if desc.Type != DML_TENSOR_TYPE.BUFFER:
             raise InvalidArgumentError(operator, f"{field}.Type", desc.Type, "DML_TENSOR_TYPE.BUFFER")
@@ -126,9 +136,10 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
 
 def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Collection[str], element: ElementType | None,
                   dimension_counts: Collection[int]) -> tuple[ElementType, dict[str, Tensor | None]]:
-    """The tensors in a descriptor's fields, the input first: all of one type, the input's, but for the lengths.
+    """Check the tensors of a descriptor. All but the sequence lengths must have one type, that of the first field.
 
-    element: that type; by default one that DirectML takes.
+    element: that type; by default any that DirectML takes. Returns the type, and the tensors by field.
+    Raises InvalidArgumentError.
     """
     allowed = element_types.IN_DIRECTML if element is None else (element,)
     tensors: dict[str, Tensor | None] = {}
@@ -156,14 +167,14 @@ def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes
     if alignment != 0 and (alignment < itemsize or alignment & (alignment - 1)):
         raise InvalidArgumentError(operator, f"{field}.GuaranteedBaseOffsetAlignment", alignment,
                                    f"0 or a power of two, at least the element's {itemsize} bytes")
-    # DirectML's rule: up to the last element, rounded up to 4 bytes
+    # The least size that DirectML allows: to the end of the last element, rounded up to 4 bytes
     least = -(-itemsize * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))) // 4) * 4
     size = least
     if desc.TotalTensorSizeInBytes is not None:
         (size,) = integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
     if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", max(size, least),
-                                   f"at most {MAX_TENSOR_BYTES}, what a Kompute tensor can hold")
+                                   f"at most {MAX_TENSOR_BYTES}: storage buffers end below 4 GiB")
     if size < least or size % 4:
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", size,
                                    f"a multiple of 4, at least {least} for its sizes and strides")
@@ -175,7 +186,7 @@ def _name(value: object) -> object:
 
 
 def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> None:
-    """No two elements of an output may share a place: each stride spans all that the smaller strides reach."""
+    """Refuse an output two of whose elements could share memory: each stride must step over all that the smaller ones reach."""
     if tensor is None:
         return
     reach = 0
@@ -187,6 +198,7 @@ def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> No
 
 
 def expect_sizes(operator: str, field: str, found: tuple[int, ...], formulas: Sequence[str], sizes: Mapping[str, int]) -> None:
+    """Raises InvalidArgumentError unless the sizes found are those that the formulas give. sizes: the value of each letter."""
     expected = tuple(evaluate(formula, sizes) for formula in formulas)
     if found != expected:
         letters = ", ".join(f"{letter} = {value}" for letter, value in sizes.items())

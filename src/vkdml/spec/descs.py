@@ -1,7 +1,7 @@
-"""DirectML's enumerations and structures, spelled as DirectML.h spells them. Pure data: `problem` checks them.
+"""DirectML's enumerations and structures, spelled as in DirectML.h. They only hold data: Device.create_operator checks it.
 
-Where the C structures hold a count beside a pointer, the count is optional here and only checked when given.
-Sources: the DirectML reference pages of each structure (DML_GRU_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC, ...).
+Where a C structure has a count beside a pointer, the count is optional here; if it is given, it must be right.
+Sources: the DirectML reference page of each structure (DML_GRU_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC, ...).
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ class DML_EXECUTION_FLAGS(IntFlag):
 
 
 class DML_OPERATOR_TYPE(IntEnum):
-    """The operator types that this package knows, with DirectML's values."""
+    """The types of the recurrent operators and of activations, with DirectML's values.
+
+    HARDMAX, LOG_SOFTMAX, SOFTMAX and PARAMETERIZED_RELU are refused: they are no elementwise functions of one tensor.
+    """
 
     INVALID = 0
     ACTIVATION_ELU = 35
@@ -113,7 +116,7 @@ class DML_OPERATOR_TYPE(IntEnum):
 
 
 def _tuple(value: Any) -> Any:
-    """A sequence as a tuple, so that descriptors can be compared and hashed; anything else is left for the checks."""
+    """A sequence as a tuple, so that descriptors can be compared and hashed. The checks refuse anything else later."""
     try:
         return value if isinstance(value, str) else tuple(value)
     except TypeError:
@@ -122,9 +125,10 @@ def _tuple(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class DML_BUFFER_TENSOR_DESC:
-    """A tensor in a buffer: its data type, flags, sizes and, unless it is packed, strides in elements.
+    """A tensor in a buffer.
 
-    `TotalTensorSizeInBytes` defaults to the smallest size that holds it, rounded up to 4 bytes.
+    Sizes and Strides count elements; None for Strides is a packed tensor. TotalTensorSizeInBytes defaults to the smallest
+    size that holds the tensor, rounded up to 4 bytes.
     """
 
     DataType: DML_TENSOR_DATA_TYPE
@@ -142,7 +146,7 @@ class DML_BUFFER_TENSOR_DESC:
 
 @dataclass(frozen=True)
 class DML_TENSOR_DESC:
-    """A typed tensor description. Wherever one is asked for, a DML_BUFFER_TENSOR_DESC alone does too."""
+    """A tensor description with its type. Wherever one is expected, a DML_BUFFER_TENSOR_DESC alone is accepted too."""
 
     Type: DML_TENSOR_TYPE
     Desc: DML_BUFFER_TENSOR_DESC
@@ -153,7 +157,7 @@ TensorDesc = DML_TENSOR_DESC | DML_BUFFER_TENSOR_DESC
 
 @dataclass(frozen=True)
 class DML_OPERATOR_DESC:
-    """A typed operator description. Wherever one is asked for, the structure in `Desc` alone does too."""
+    """An operator description with its type. Wherever one is expected, the structure in `Desc` alone is accepted too."""
 
     Type: DML_OPERATOR_TYPE
     Desc: Any
@@ -161,10 +165,10 @@ class DML_OPERATOR_DESC:
 
 @dataclass(frozen=True)
 class ActivationDesc:
-    """What all DML_ACTIVATION_*_OPERATOR_DESC begin with.
+    """The fields that all DML_ACTIVATION_*_OPERATOR_DESC begin with.
 
-    Standing alone, both are tensors of the same sizes, of 1 to 8 dimensions, FLOAT32 or FLOAT16, which may be bound to one
-    buffer if they have the same strides. Fused in a recurrent operator, both are None.
+    In an operator of its own, both are tensors of the same sizes and type: 1 to 8 dimensions, FLOAT32 or FLOAT16. They may be
+    bound to the same buffer if they have the same strides. In a recurrent operator's ActivationDescs, both are None.
     """
 
     InputTensor: TensorDesc | None = None
@@ -173,106 +177,129 @@ class ActivationDesc:
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_ELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x >= 0, else Alpha * (exp(x) - 1)."""
+
     Alpha: float = 1.0
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_CELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x >= 0, else Alpha * (exp(x / Alpha) - 1). Alpha must not be 0."""
+
     Alpha: float = 1.0
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(ActivationDesc):
+    """f(x) = max(0, min(Alpha * x + Beta, 1))."""
+
     Alpha: float = 0.2
     Beta: float = 0.5
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_IDENTITY_OPERATOR_DESC(ActivationDesc):
-    pass
+    """f(x) = x."""
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x >= 0, else Alpha * x."""
+
     Alpha: float = 0.01
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_LINEAR_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Alpha * x + Beta."""
+
     Alpha: float = 1.0
     Beta: float = 0.0
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Alpha * log(1 + exp(Beta * x))."""
+
     Alpha: float = 1.0
     Beta: float = 1.0
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_RELU_OPERATOR_DESC(ActivationDesc):
-    pass
+    """f(x) = max(0, x)."""
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Gamma * x where x >= 0, else Gamma * Alpha * (exp(x) - 1)."""
+
     Alpha: float = 1.67326319217681884765625
     Gamma: float = 1.05070102214813232421875
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Alpha * tanh(Beta * x)."""
+
     Alpha: float = 1.0
     Beta: float = 0.5
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SHRINK_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x + Bias where x < -Threshold, else x - Bias where x > Threshold, else 0."""
+
     Bias: float = 0.0
     Threshold: float = 0.5
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SIGMOID_OPERATOR_DESC(ActivationDesc):
-    pass
+    """f(x) = 1 / (1 + exp(-x))."""
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
+    """f(x) = log(1 + exp(Steepness * x)) / Steepness. Steepness must not be 0."""
+
     Steepness: float = 1.0
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):
-    pass
+    """f(x) = x / (1 + |x|)."""
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_TANH_OPERATOR_DESC(ActivationDesc):
-    pass
+    """f(x) = tanh(x)."""
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x > Alpha, else 0."""
+
     Alpha: float = 1.0
 
 
 @dataclass(frozen=True)
 class DML_ACTIVATION_GELU_OPERATOR_DESC(ActivationDesc):
-    pass
+    """f(x) = 0.5 * x * (1 + erf(x / sqrt(2)))."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DML_GRU_OPERATOR_DESC:
     """A one-layer gated recurrent unit (DML_OPERATOR_GRU), gates in the order z r h.
 
-    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 or
-    all FLOAT16, but the lengths:
+    Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
+    are FLOAT32, or all are FLOAT16, except for the lengths:
 
-    InputTensor {1, T, B, I}, WeightTensor {1, D, 3H, I}, RecurrenceTensor {1, D, 3H, H}, and, each of them optional,
+    InputTensor {1, T, B, I}, WeightTensor {1, D, 3H, I}, RecurrenceTensor {1, D, 3H, H}, and the optional
     BiasTensor {1, 1, D, 6H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
     OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
-    ActivationDescs: f and g for each direction, the forward one first.
+    ActivationDescs: f and g for each direction, the forward one first. LinearBeforeReset: whether the candidate's recurrent
+    part is computed before the reset gate is applied.
     """
 
     InputTensor: TensorDesc
@@ -296,15 +323,15 @@ class DML_GRU_OPERATOR_DESC:
 class DML_LSTM_OPERATOR_DESC:
     """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c.
 
-    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 or
-    all FLOAT16, but the lengths:
+    Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
+    are FLOAT32, or all are FLOAT16, except for the lengths:
 
-    InputTensor {1, T, B, I}, WeightTensor {1, D, 4H, I}, RecurrenceTensor {1, D, 4H, H}, and, each of them optional,
+    InputTensor {1, T, B, I}, WeightTensor {1, D, 4H, I}, RecurrenceTensor {1, D, 4H, H}, and the optional
     BiasTensor {1, 1, D, 8H}, HiddenInitTensor and CellMemInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B}
     UINT32, PeepholeTensor {1, 1, D, 3H} (i o f), OutputSequenceTensor {T, D, B, H}, OutputSingleTensor and
     OutputCellSingleTensor {1, D, B, H}; at least one output.
-    ActivationDescs: f, g and h for each direction, the forward one first. With UseClipThreshold, ClipThreshold bounds what
-    goes into f and g. CoupleInputForget: the forget gate is 1 - the input gate.
+    ActivationDescs: f, g and h for each direction, the forward one first. If UseClipThreshold is set, the inputs of f and g are
+    clipped to -ClipThreshold ... ClipThreshold. CoupleInputForget: the forget gate is 1 - the input gate.
     """
 
     InputTensor: TensorDesc
@@ -333,10 +360,10 @@ class DML_LSTM_OPERATOR_DESC:
 class DML_RNN_OPERATOR_DESC:
     """A one-layer simple recurrent network (DML_OPERATOR_RNN).
 
-    With T time steps, B rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1), all FLOAT32 or
-    all FLOAT16, but the lengths:
+    Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
+    are FLOAT32, or all are FLOAT16, except for the lengths:
 
-    InputTensor {1, T, B, I}, WeightTensor {1, D, H, I}, RecurrenceTensor {1, D, H, H}, and, each of them optional,
+    InputTensor {1, T, B, I}, WeightTensor {1, D, H, I}, RecurrenceTensor {1, D, H, H}, and the optional
     BiasTensor {1, 1, D, 2H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
     OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
     ActivationDescs: f for each direction, the forward one first.

@@ -1,4 +1,4 @@
-"""One table: a row for each type that the tensors of an operator may have. Lengths apart, all of an operator's share one."""
+"""The types of an operator's tensors: one table, a row for each. All tensors of an operator but the lengths share one type."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from .descs import DML_TENSOR_DATA_TYPE
 
 @dataclass(frozen=True)
 class ElementType:
-    """A row.
+    """A row of the table.
 
-    name: numpy's (of bfloat16: the one of the package ml_dtypes). data_type: DirectML's. in_directml: whether DirectML's
-    recurrent and activation operators take it. onnx_since: the operator version of ONNX that brought it in. shader_id:
-    what shaders/lib/elements.glsl calls it. pairs: computed in pairs of float32 numbers instead of single ones.
+    name: numpy's name of the dtype; bfloat16 is a dtype of the package ml_dtypes.
+    data_type: DirectML's; UNKNOWN where it has none.
+    itemsize: bytes of an element.
+    in_directml: whether DirectML's recurrent and activation operators take it.
+    onnx_since: the first version of ONNX's recurrent operators that takes it.
+    shader_id: its number in the shaders; the build writes these into shaders/common/numbers.glsl.
+    pairs: whether the shaders compute in pairs of float32 numbers instead of single ones.
     """
 
     name: str
@@ -28,17 +32,17 @@ class ElementType:
 
     @property
     def vecs_per_load(self) -> int:
-        """Groups of 4 weights that a kernel loads at once (shaders/lib/weights.glsl)."""
+        """Vectors of 4 weights that a kernel loads at once: 16 bytes, and 32 of float64."""
         return 2 if self.itemsize == 2 else 1
 
     @property
     def columns_per_load(self) -> int:
-        """Weights of a row in such a load."""
+        """Columns of the weight matrix in one load."""
         return 4 * self.vecs_per_load
 
     @property
     def real4_bytes(self) -> int:
-        """Bytes of 4 numbers as they are computed and carried (shaders/lib/real.glsl)."""
+        """Bytes of 4 numbers in the form in which the shaders compute them and keep the state."""
         return 32 if self.pairs else 16
 
 

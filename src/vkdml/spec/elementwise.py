@@ -1,4 +1,4 @@
-"""The activation operators standing alone: their descriptors, checked."""
+"""The checks of an activation operator that stands alone, not fused into a recurrent operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class ElementwiseProblem(CheckedOperator):
-    """OutputTensor = function(InputTensor), both of the same sizes."""
+    """OutputTensor = function(InputTensor), element by element. Both tensors have the same sizes."""
 
     function: FusedActivation
 
@@ -24,7 +24,7 @@ class ElementwiseProblem(CheckedOperator):
 def from_desc(desc: Any, element: ElementType | None = None) -> ElementwiseProblem:
     """Check a DML_ACTIVATION_*_OPERATOR_DESC, or the DML_OPERATOR_DESC around it.
 
-    element: the type of both tensors; by default one that DirectML takes, as InputTensor has it.
+    element: the type of both tensors; by default InputTensor's, which must be one that DirectML takes.
     Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
     """
     desc = unwrap_operator(desc)

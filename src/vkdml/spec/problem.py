@@ -1,6 +1,6 @@
-"""A recurrent operator's descriptor, checked and made canonical.
+"""The checks of a recurrent operator, and what they make of its descriptor: a Problem.
 
-A problem knows nothing of devices: what a device cannot hold is refused by `schedule`.
+A problem does not depend on a device. Planning refuses what a device cannot hold.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ _REVERSED = {
 
 @dataclass(frozen=True)
 class Problem(CheckedOperator):
-    """What is to be computed: T `steps`, `batch` rows, I `input_size`, H `hidden` units, one entry of `reverse` a direction.
+    """A recurrent operator to compute.
 
-    activations: f, g and h (as many as the cell takes) of the forward direction, then of the backward one.
-    flags: the cell's, by DirectML's names. clip: LSTM's ClipThreshold, and ONNX's attribute of all cells.
+    steps, batch, input_size, hidden: T, B, I and H.
+    reverse: an entry for each direction, True where it goes from the last step to the first.
+    activations: f, g and h (as many as the cell takes) of the first direction, then of the second.
+    flags: the values of the cell's flags, by DirectML's names.
+    clip: bound on the inputs of activations, or None: ClipThreshold of DirectML's LSTM, the attribute clip of ONNX's operators.
     """
 
     cell: Cell
@@ -62,9 +65,10 @@ class Problem(CheckedOperator):
 
 
 def from_desc(desc: Any, clip: float | None = None, element: ElementType | None = None) -> Problem:
-    """Check a recurrent operator's descriptor: a DML_OPERATOR_DESC or the structure in it alone.
+    """Check a recurrent operator's descriptor: a DML_OPERATOR_DESC, or the structure in it alone.
 
-    element: the type of all tensors but the lengths; by default one that DirectML takes, as InputTensor has it.
+    clip: ONNX's attribute; a ClipThreshold that the descriptor uses takes its place.
+    element: the type of all tensors but the lengths; by default InputTensor's, which must be one that DirectML takes.
     Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
     """
     desc = unwrap_operator(desc)
@@ -111,7 +115,7 @@ def _check_bool(operator: str, field: str, value: object) -> bool:
 
 
 def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
-    """The desc's ClipThreshold, where it has one and uses it, or ONNX's attribute: a float32, as both have it."""
+    """The descriptor's ClipThreshold if it uses one, else ONNX's attribute. Rounded to float32, the type of both."""
     if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
         clip = desc.ClipThreshold
     if clip is None:
@@ -122,7 +126,7 @@ def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
 
 
 def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:
-    """Every tensor's sizes against T, B and I of the input, H of the recurrence and D of the direction."""
+    """Check the sizes of every tensor. T, B and I are those of InputTensor, H is RecurrenceTensor's, D the direction's."""
     inputs, recurrence = tensors["InputTensor"], tensors["RecurrenceTensor"]
     assert inputs is not None
     assert recurrence is not None

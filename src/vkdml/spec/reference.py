@@ -1,4 +1,4 @@
-"""The operators in numpy and float64, written to be read: what the device's results are compared with."""
+"""The operators in numpy and float64, written for reading. Tests compare the device's results with theirs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Arrays = Mapping[str, np.ndarray | None]
 
 
 def gru(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
-    """What vkdml.gru computes, with its arguments, in float64."""
+    """vkdml.gru in float64 (ONNX GRU-22). Takes its arguments but device and options, and returns the same arrays: [y, y_h]."""
     return _recurrent(cells.GRU, {"X": x, "W": w, "R": r, "B": b, **arguments})
 
 
 def lstm(x: Any, w: Any, r: Any, b: Any = None, *, p: Any = None, **arguments: Any) -> list[np.ndarray]:
-    """What vkdml.lstm computes, with its arguments, in float64."""
+    """vkdml.lstm in float64 (ONNX LSTM-22). Takes its arguments but device and options, and returns [y, y_h, y_c]."""
     return _recurrent(cells.LSTM, {"X": x, "W": w, "R": r, "B": b, "P": p, **arguments})
 
 
 def rnn(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
-    """What vkdml.rnn computes, with its arguments, in float64."""
+    """vkdml.rnn in float64 (ONNX RNN-22). Takes its arguments but device and options, and returns [y, y_h]."""
     return _recurrent(cells.RNN, {"X": x, "W": w, "R": r, "B": b, **arguments})
 
 
@@ -47,12 +47,12 @@ def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
 
 
 def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Compute all outputs of a problem, whether it asks for them or not, in DirectML's sizes.
+    """Compute all outputs of a problem, also those that its descriptor leaves out. Returns float64 arrays in DirectML's sizes.
 
-    arrays: by field name (InputTensor, WeightTensor, ...), packed as the problem's sizes and strides say, in any shape;
-    what is missing or None is left out.
+    arrays: by field name (InputTensor, WeightTensor, ...), with the memory layout that the problem's sizes and strides
+    describe, in any shape; optional ones may be missing or None.
     """
-    with np.errstate(all="ignore"):  # infinities and NaN go where IEEE arithmetic takes them
+    with np.errstate(all="ignore"):  # infinities and NaN are legitimate values here
         return _run(problem, arrays)
 
 
@@ -70,7 +70,7 @@ def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
             for position in reversed(positions) if reverse else positions:
                 states = step(x[position, row], *states)
                 sequence[position, direction, row] = states[0]
-            if lengths[row] > 0:  # a row without steps has no last state: 0, even with an initial one
+            if lengths[row] > 0:  # the last state of a row of length 0 is 0, also where an initial state is given
                 last[:, 0, direction, row] = states
     return dict(zip(problem.cell.outputs, [sequence, *last]))
 
@@ -87,7 +87,7 @@ def _initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
 
 
 def _direction(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
-    """The parameters of one direction by gate: W, R, Wb, Rb, and peepholes (none of them for cells without)."""
+    """One direction's W, R, Wb, Rb and peephole weights, each with the gate as its first dimension."""
     gates, h = len(problem.cell.gates), problem.hidden
     w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
     r = _view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
@@ -122,9 +122,9 @@ def gru_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb:
 
 def lstm_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray,
               p: np.ndarray) -> Step:
-    """ONNX LSTM-22's equations for one row; gates i o f c, peepholes i o f. Clip bounds what goes into f and g."""
+    """ONNX LSTM-22's equations for one row; gates i o f c, peepholes i o f. Clip bounds the inputs of f and g, not of h."""
     f, g, h_activation = (problem.activation(direction, index) for index in range(3))
-    has_peephole = problem.has("PeepholeTensor")  # without it, an infinite c must not become 0 * c
+    has_peephole = problem.has("PeepholeTensor")  # without peepholes, an infinite c must not be multiplied by 0
 
     def step(x: np.ndarray, h: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
         gates = [w[k] @ x + r[k] @ h + wb[k] + rb[k] for k in range(4)]

@@ -2,10 +2,10 @@
 
     load("dml_rnn.json").run(vkdml.Device(), progress=print)
 
-What DxDispatch would overlook is refused: members that it does not know, or that have no meaning for these operators.
+DxDispatch ignores members that it does not know, or that have no meaning for these operators; here they are refused.
 
-Sources: DxDispatch's guide (microsoft/DirectML), "Models", "Advanced Binding" and "Timing Dispatchables", and what its executor
-(Executor.cpp) does where the guide leaves something open.
+Sources: DxDispatch's guide (microsoft/DirectML), "Models", "Advanced Binding" and "Timing Dispatchables"; its executor
+(Executor.cpp) where the guide leaves something open.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .resources import UNKNOWN, Resource, refuse_images, resource
 
 @dataclass(frozen=True)
 class Dispatched:
-    """A dispatch that ran. milliseconds: of each iteration."""
+    """The result of a dispatch. milliseconds: the time of each iteration."""
 
     name: str
     milliseconds: list[float]
 
     @property
     def median(self) -> float:
-        """As DxDispatch takes it: without the first iteration, unless it is the only one; of an even number, the upper one."""
+        """DxDispatch's median: without the first iteration, unless it is the only one; the upper one of an even number."""
         hot = sorted(self.milliseconds[1:] or self.milliseconds)
         return hot[len(hot) // 2]
 
@@ -47,8 +47,8 @@ class Dispatched:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a resource holds: as many values as it started from, in their type. 8-bit integers are numbers in the line too,
-    where DxDispatch prints characters.
+    """The values that a resource holds: as many as its initial values, in their type. 8-bit integers are printed as numbers;
+    DxDispatch prints them as characters.
     """
 
     resource: str
@@ -61,7 +61,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Written:
-    """A resource that is in a file now."""
+    """A resource that was written to a file."""
 
     resource: str
     path: str
@@ -75,7 +75,7 @@ Result = Dispatched | Printed | Written
 
 @dataclass(frozen=True)
 class _State:
-    """A model that runs: its resources' bytes, its operators, and how often a dispatch is executed."""
+    """The state of a running model: its resources' bytes, its operators, and how often each dispatch is executed."""
 
     contents: dict[str, np.ndarray]
     operators: dict[str, ReadyOperator]
@@ -84,7 +84,7 @@ class _State:
 
 @dataclass(frozen=True)
 class DispatchCommand:
-    """bindings: by field, a resource and the byte in it at which the tensor begins."""
+    """bindings: by field, a resource's name and the byte in it at which the tensor begins."""
 
     place: str
     dispatchable: str
@@ -98,7 +98,7 @@ class DispatchCommand:
 
 @dataclass(frozen=True)
 class PrintCommand:
-    """values: what the resource started from."""
+    """values: the resource's initial values, for their number and type."""
 
     resource: str
     values: np.ndarray
@@ -110,7 +110,7 @@ class PrintCommand:
 
 @dataclass(frozen=True)
 class WriteFileCommand:
-    """dtype and sizes: of the array in a .npy; None and () for raw data."""
+    """dtype and sizes: those of the array in a .npy file; None and () for raw data."""
 
     place: str
     resource: str
@@ -128,7 +128,7 @@ class WriteFileCommand:
                 else:
                     array = content[:math.prod(self.sizes) * self.dtype.itemsize].view(self.dtype)
                     np.lib.format.write_array(file, array.reshape(self.sizes))
-        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError: not a possible name of a file
             raise refusal(f"{self.place}.targetPath", error, "a file that can be written") from None
         return Written(self.resource, str(self.path))
 
@@ -138,22 +138,28 @@ Command = DispatchCommand | PrintCommand | WriteFileCommand
 
 @dataclass(frozen=True)
 class Model:
-    """A model, checked: everything that it refers to is there, and what it binds is large enough. Made by `load`."""
+    """A checked model: all names that it refers to exist, and all resources are large enough for their tensors.
+
+    Made by `load`.
+    """
 
     resources: Mapping[str, Resource]
     dispatchables: Mapping[str, OperatorDispatchable]
     commands: list[Command]
 
     def run(self, device: Device, *, iterations: int = 1, progress: Callable[[Result], object] | None = None) -> list[Result]:
-        """Run all commands in order, from the initial values on. The str() of a result is the line that DxDispatch prints.
+        """Run all commands in order. Resources begin with their initial values at each call.
 
         Args:
-            iterations: how often each dispatch is executed (DxDispatch's --dispatch_iterations).
-            progress: called with each result as soon as it is there.
+            iterations: how often each dispatch is executed (DxDispatch's --dispatch_iterations); 1 or more.
+            progress: called with each result when its command is done.
+
+        Returns:
+            A result for each command. Its str() is the line that DxDispatch prints.
 
         Raises:
-            InvalidArgumentError: what the device cannot hold, before the first command; sequence lengths above T, and a file
-                that cannot be written, when it is their turn.
+            InvalidArgumentError: before the first command, an operator that the device cannot hold; at its command, a sequence
+                length above T, or a file that cannot be written.
             DriverError: the driver failed.
         """
         if type(iterations) is not int or iterations < 1:
@@ -172,9 +178,9 @@ class Model:
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """Read and check a model, without a device. Files that it names are beside it, or else in the current directory.
+    """Read and check a model; no device is needed. Files that it names are looked for beside it, then in the current directory.
 
-    Raises InvalidArgumentError naming the place in the model, such as dispatchables.rnn.desc.Direction.
+    Raises InvalidArgumentError, which names the place in the model, such as dispatchables.rnn.desc.Direction.
     """
     path = Path(path)
     try:
@@ -200,7 +206,7 @@ def _one_of(place: str, value: object, names: Collection[str]) -> str:
 
 
 class _Commands:
-    """Reads commands on resources and dispatchables."""
+    """Reads a model's commands, and checks them against its resources and dispatchables."""
 
     def __init__(self, resources: dict[str, Resource], dispatchables: dict[str, OperatorDispatchable]) -> None:
         self._resources = resources
@@ -226,10 +232,10 @@ class _Commands:
             for field, tensor in tensors.items()})
 
     def _binding(self, needed: int, place: str, value: object) -> tuple[str, int]:
-        """A resource and the byte in it at which a tensor begins. DirectML wants that to be a multiple of 16; here any will do.
+        """A resource and the byte in it at which a tensor begins. DirectML requires a multiple of 16; here any byte is allowed.
 
-        Elements are of the resource's initial type, bytes if that is UNKNOWN, unless elementSizeInBytes says otherwise.
-        elementCount says how far the binding goes.
+        The element size is elementSizeInBytes, or else that of the resource's initial values, which is 1 for UNKNOWN.
+        elementCount is the length of the binding in elements.
         """
         if isinstance(value, list) and len(value) == 1:
             (value,) = value
@@ -254,7 +260,7 @@ class _Commands:
         return PrintCommand(name, self._resources[name].values)
 
     def _write_file(self, place: str, value: object) -> WriteFileCommand:
-        """All of the resource, with what is behind its initial values; in a .npy flat, unless dimensions are given."""
+        """Writes the whole resource, also what is behind its initial values. A .npy is flat unless it has `dimensions`."""
         given = members(place, value, ("resource", "targetPath", "dimensions"))
         path = Path(text(f"{place}.targetPath", given.get("targetPath"))).absolute()
         refuse_images(f"{place}.targetPath", path)

@@ -1,4 +1,4 @@
-"""The dispatchables of DxDispatch's models: recurrent and activation operators, checked, and ready on a device.
+"""The dispatchables of DxDispatch's models: recurrent and activation operators, first checked, then compiled for a device.
 
 Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables".
 """
@@ -35,7 +35,7 @@ _CHECKS: dict[type[Any], Callable[[Any], Checked]] = {
 
 
 def dispatchable(place: str, value: object) -> OperatorDispatchable:
-    """Raises InvalidArgumentError naming the place."""
+    """Read and check a dispatchable. Raises InvalidArgumentError, which names the place in the model."""
     at, desc = operator(place, value, ("executionFlags", "dmlCompileType"))
     given = members(place, value)
     if given.get("dmlCompileType", "DmlCompileOp") not in ("DmlCompileOp", "DmlCompileGraph"):
@@ -46,7 +46,7 @@ def dispatchable(place: str, value: object) -> OperatorDispatchable:
 
 
 class ReadyOperator:
-    """An operator on a device, with a buffer of its own for each tensor: a resource may be bound to any number of them."""
+    """An operator compiled for a device. Each tensor has a buffer of its own, as a resource may be bound to several tensors."""
 
     def __init__(self, device: Device, dispatchable: OperatorDispatchable) -> None:
         self._device = device
@@ -56,10 +56,11 @@ class ReadyOperator:
                          for field, tensor in self._checked.tensors.items() if tensor}
 
     def run(self, bound: Mapping[str, np.ndarray], iterations: int) -> list[float]:
-        """The milliseconds of each iteration. bound: by field, the bytes from the tensor's first element on.
+        """Execute the operator. Returns the milliseconds of each iteration.
 
-        Weights are read once, the other inputs before each iteration, and the outputs written after it, so that each finds what
-        the one before has left. Only the execution between is timed.
+        bound: by field, the resource's bytes from the tensor's first element on. Weights are uploaded once. The other inputs
+        are uploaded before each iteration and the outputs downloaded after it, so that an iteration can read what the last
+        one wrote. Only the execution is timed.
         """
         weights = [field for field in self._checked.initialized if field in bound]
         inputs = [field for field in self._checked.inputs if field in bound and field not in weights]
@@ -89,7 +90,7 @@ class ReadyOperator:
             self._buffers[field].upload(bound[field][:self._buffers[field].size_in_bytes])
 
     def _download(self, bound: Mapping[str, np.ndarray], outputs: Iterable[str]) -> None:
-        """Element by element, so that what lies between them and behind stays as it is."""
+        """Writes only the tensors' elements. The bytes between and behind them keep their values."""
         dtype = np.dtype(f"u{self._checked.element.itemsize}")
         for field in outputs:
             tensor = self._checked.tensor(field)

@@ -1,10 +1,10 @@
-"""What DxDispatch's JSON models are written in: JSON with comments, numbers, and DirectML's structures and enumerations.
+"""Readers of DxDispatch's JSON models: JSON with comments, numbers, and DirectML's structures and enumerations.
 
-A reader takes the place of a value in the model, for errors, and the value; it returns what the value stands for, or raises an
-InvalidArgumentError that names the place.
+A reader takes the place of a value in the model, such as resources.x.sizeInBytes, and the value. It returns what the value
+stands for, or raises an InvalidArgumentError that names the place.
 
-Sources: DxDispatch's guide, "Dispatchable: DirectML Operator", and what its parser (JsonParsers.cpp) does where that leaves
-something open.
+Sources: DxDispatch's guide, "Dispatchable: DirectML Operator"; its parser (JsonParsers.cpp) where the guide leaves something
+open.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _TRAILING_COMMA = re.compile(rf"({_STRING}|[\[{{]\s*,)|,(?=\s*[\]}}])", re.DOTAL
 
 
 def parse(text: str) -> Any:
-    """JSON that may hold comments and trailing commas, as DxDispatch's parser takes it. Raises ValueError.
+    """Parse JSON that may have comments and trailing commas, as DxDispatch's parser allows. Raises ValueError.
 
-    A member that is given twice is refused, and so is text after the end: that parser would overlook both.
+    A member that is given twice and text after the end are refused; DxDispatch's parser ignores both.
     """
     for pattern in (_COMMENT, _TRAILING_COMMA):
         text = pattern.sub(_blank, text)
@@ -51,7 +51,7 @@ def parse(text: str) -> Any:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Spaces for what is no JSON, so that an error's line and column are the file's. What the group has is left."""
+    """Replaces a match by spaces, so that an error's line and column are the file's. The text of group 1 is kept."""
     return match[1] or re.sub(r"\S", " ", match[0])
 
 
@@ -72,7 +72,7 @@ def refusal(place: str, found: object, expected: str) -> InvalidArgumentError:
 
 @contextmanager
 def placed(place: str) -> Iterator[None]:
-    """What an operator or a device refuses is told with its place in the model, which ends in what separates them."""
+    """Puts the place in the model in front of an operator's or a device's error. `place` ends in a separator: "." or ": "."""
     try:
         yield
     except InvalidArgumentError as error:
@@ -82,13 +82,13 @@ def placed(place: str) -> Iterator[None]:
 
 
 def show(value: object) -> str:
-    """A value as the model has it, cut where it gets long."""
+    """A value for an error message: as JSON, shortened to 100 characters."""
     text = "nothing" if value is None else json.dumps(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
 def members(place: str, value: object, known: Collection[str] | None = None) -> dict[str, Any]:
-    """An object's members without nulls, which stand for what is absent. known: the names that are allowed, any if None."""
+    """An object's members but those that are null, which is the same as absent. known: the allowed names, or None for any."""
     if not isinstance(value, dict):
         raise refusal(place, show(value), "an object")
     for name in value:
@@ -98,10 +98,10 @@ def members(place: str, value: object, known: Collection[str] | None = None) -> 
 
 
 def either(place: str, given: Mapping[str, Any], *names: str) -> str | None:
-    """The one of several names that is there, or None."""
+    """The only one of these names among the members, or None. Refuses more than one."""
     found = [name for name in names if name in given]
     if len(found) > 1:
-        raise refusal(f"{place}.{found[1]}", f"it beside {found[0]}", "one of them")
+        raise refusal(f"{place}.{found[1]}", f"both {found[0]} and {found[1]}", "only one of them")
     return found[0] if found else None
 
 
@@ -124,12 +124,12 @@ def boolean(place: str, value: object) -> bool:
 
 
 def number(place: str, value: object, dtype: np.dtype) -> Any:
-    """A number as a scalar of the dtype, which must hold it. Floats may be "nan", "inf" or "-inf"."""
+    """A number as a scalar of the dtype; refused if the dtype cannot hold it. Floats may be "nan", "inf" or "-inf"."""
     is_float = dtype.kind == "f"
     if is_float and isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
         return dtype.type(value)
     if not isinstance(value, bool):
-        try:  # struct, because numpy would wrap or cut what an integer type cannot hold
+        try:  # struct refuses what an integer type cannot hold; numpy would wrap or truncate it
             scalar = np.frombuffer(struct.pack(dtype.char, value), dtype)[0]
             if np.isfinite(scalar):
                 return scalar
@@ -148,7 +148,7 @@ def list_of(reader: Reader) -> Reader:
 
 
 def enum(kind: type[IntEnum] | type[IntFlag]) -> Reader:
-    """A value's full name or what follows the prefix, which for flags is singular: DML_TENSOR_FLAG_NONE."""
+    """A reader of members by their full name or without its prefix. The prefix of flags is singular: DML_TENSOR_FLAG_NONE."""
     prefix = kind.__name__.removesuffix("S") + "_"
 
     def read(place: str, value: object) -> Any:
@@ -161,7 +161,7 @@ def enum(kind: type[IntEnum] | type[IntFlag]) -> Reader:
 
 
 def flags(kind: type[IntFlag]) -> Reader:
-    """One flag, or a list of them."""
+    """A reader of one flag or a list of flags."""
     def read(place: str, value: object) -> Any:
         one = enum(kind)
         return kind(sum(set(list_of(one)(place, value)))) if isinstance(value, list) else one(place, value)
@@ -173,7 +173,7 @@ data_type = enum(DML_TENSOR_DATA_TYPE)
 
 
 def tensor(place: str, value: object) -> DML_TENSOR_DESC:
-    """A DML_TENSOR_DESC, its fields in Desc or beside Type (guide: "DML_TENSOR_DESC")."""
+    """A DML_TENSOR_DESC. The fields of its Desc may also stand beside Type (guide: "DML_TENSOR_DESC")."""
     type_place, kind, at, desc = _typed(place, value)
     kind = DML_TENSOR_TYPE.BUFFER if kind is None else enum(DML_TENSOR_TYPE)(type_place, kind)
     absent = {"Flags": DML_TENSOR_FLAGS.NONE, "GuaranteedBaseOffsetAlignment": 0}
@@ -181,9 +181,10 @@ def tensor(place: str, value: object) -> DML_TENSOR_DESC:
 
 
 def operator(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any]:
-    """The place of an operator's fields, which are in Desc or beside Type, and its DML_*_OPERATOR_DESC.
+    """A DML_*_OPERATOR_DESC, and the place of its fields, which may be in Desc or beside Type.
 
-    beside: other members that may stand there. Fields that are absent are None: what DirectML requires, its checks then miss.
+    beside: other members that may stand beside Type. Absent fields become None; the operator's checks refuse None where
+    DirectML requires the field.
     """
     return _operator(_OPERATORS, place, value, beside)
 
@@ -201,7 +202,7 @@ def _activation(place: str, value: object) -> Any:
 
 
 def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any, str, Any]:
-    """Of a typed description the type's place, the type, the fields' place and the object with the fields."""
+    """For a description with a type: the place of the type, the type, the place of the fields, the object with the fields."""
     given = members(place, value)
     type_name = either(place, given, "Type", "type") or "type"
     desc_name = either(place, given, "Desc", "desc")
@@ -213,7 +214,7 @@ def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str
 
 
 def _structure(place: str, structure: type[Any], value: object, absent: Mapping[str, Any]) -> Any:
-    """One of DirectML's structures, field by field. absent: what fields that are not there become, if not None."""
+    """One of DirectML's structures. absent: the values of fields that are missing; None for those that it does not name."""
     kinds = {field.name: str(field.type) for field in fields(structure)}
     given = members(place, value, kinds)
     return structure(**{name: _FIELDS[kind](f"{place}.{name}", given[name]) if name in given else absent.get(name)
@@ -223,7 +224,7 @@ def _structure(place: str, structure: type[Any], value: object, absent: Mapping[
 _ACTIVATIONS: dict[str, type[Any]] = {row.operator_type.name: desc for desc, row in activations.BY_DESC.items()}
 _OPERATORS: dict[str, type[Any]] = {cell.type.name: desc for desc, cell in cells.BY_DESC.items()} | _ACTIVATIONS
 
-# By the annotations of the structures' fields
+# The reader of a structure's field, by the field's annotation
 _FIELDS: dict[str, Reader] = {
     "DML_TENSOR_DATA_TYPE": data_type,
     "DML_TENSOR_FLAGS": flags(DML_TENSOR_FLAGS),

@@ -1,4 +1,4 @@
-"""The resources of DxDispatch's models: a size, and the values that it starts from.
+"""The resources of DxDispatch's models: buffers with a size and initial values.
 
 Sources: DxDispatch's guide, "Resources", and its parser (JsonParsers.cpp).
 """
@@ -23,25 +23,30 @@ _MEMBERS = ("type", "initialValues", "initialValuesDataType", "sizeInBytes")
 
 @dataclass(frozen=True)
 class Resource:
-    """A buffer. values: a flat array of the data type's dtype, or bytes if that is UNKNOWN. size_in_bytes: a multiple of 4."""
+    """A buffer. values: the initial values, a flat array of the data type's dtype, or of uint8 if that is UNKNOWN.
+    size_in_bytes: a multiple of 4.
+    """
 
     data_type: DML_TENSOR_DATA_TYPE
     values: np.ndarray
     size_in_bytes: int
 
     def content(self) -> np.ndarray:
-        """Its bytes as they are at first: a new array of uint8, the values, then zeros."""
+        """Its initial bytes: a new array of uint8 with the values, then zeros."""
         content = np.zeros(self.size_in_bytes, np.uint8)
         content[:self.values.nbytes] = self.values.view(np.uint8)
         return content
 
 
 def resource(folder: Path, place: str, value: object) -> Resource:
-    """folder: where the model is, and the files that it names. Raises InvalidArgumentError naming the place."""
+    """Read and check a resource. folder: the model's, for the files that it names.
+
+    Raises InvalidArgumentError, which names the place in the model.
+    """
     given = members(place, value)
     kind = data_type(f"{place}.initialValuesDataType", given.get("initialValuesDataType", "UNKNOWN"))
     kind, values = _initial_values(folder, place, given.get("initialValues"), kind)
-    members(place, given, _MEMBERS)  # only now: what an image has beside it would hide that images are not supported
+    members(place, given, _MEMBERS)  # after the values: an image has more members, but the error must be about the image
     if given.get("type", "buffer") != "buffer":
         raise refusal(f"{place}.type", show(given["type"]), "buffer")
     size = integer(f"{place}.sizeInBytes", given.get("sizeInBytes", values.nbytes), values.nbytes)
@@ -76,7 +81,7 @@ def _dtype(place: str, kind: DML_TENSOR_DATA_TYPE) -> np.dtype:
 
 
 def _typed_number(place: str, value: object) -> bytes:
-    """An entry of a list of values of different types. Its name is the writer's own."""
+    """An entry of a list of values of different types, as bytes. Its name has no meaning."""
     given = members(place, value, ("name", "type", "value"))
     dtype = _dtype(f"{place}.type", data_type(f"{place}.type", given.get("type")))
     return number(f"{place}.value", given.get("value"), dtype).tobytes()
@@ -87,14 +92,14 @@ def _constant(count: int, value: np.generic) -> np.ndarray:
 
 
 def _sequence(count: int, start: np.generic, delta: np.generic) -> np.ndarray:
-    """Summed up in its own type, as there: rounded at each step, and wrapping."""
+    """Like DxDispatch, adds up in the values' own type: floats are rounded at each step, integers wrap."""
     steps = np.full(count, delta)
     steps[0] = start
     with np.errstate(over="ignore", invalid="ignore"):
         return np.add.accumulate(steps, dtype=steps.dtype)
 
 
-# By the member that tells them apart: the numbers beside valueCount, and what makes the values of them
+# By the member that tells the generators apart: the numbers that one takes besides valueCount, and its function
 _GENERATORS: dict[str, tuple[tuple[str, ...], Callable[..., np.ndarray]]] = {
     "value": (("value",), _constant),
     "valueStart": (("valueStart", "valueDelta"), _sequence),
@@ -115,14 +120,16 @@ def _generated(place: str, value: object, dtype: np.dtype) -> np.ndarray:
 
 def _file(folder: Path, place: str, type_place: str, value: object, kind: DML_TENSOR_DATA_TYPE
           ) -> tuple[DML_TENSOR_DATA_TYPE, np.ndarray]:
-    """A .npy, which tells its own type, or raw data. Beside the model, or else in the current directory."""
+    """The values in a .npy file, which has its own type, or in a file of raw data. Looked for beside the model, then in the
+    current directory.
+    """
     name = text(place, value)
     path = folder / name if (folder / name).exists() else Path(name)
     refuse_images(place, path)
     raw_dtype = None if path.suffix.lower() == ".npy" else _dtype(type_place, kind)
     try:
         values = read_npy(path).reshape(-1) if raw_dtype is None else np.fromfile(path, np.uint8).view(raw_dtype)
-    except (OSError, ValueError) as error:  # ValueError: not a .npy, or bytes that are no whole values
+    except (OSError, ValueError) as error:  # ValueError: no .npy file, or not a whole number of values
         raise refusal(place, f"{name} ({error})", "a file of values, beside the model or in the current directory") from None
     found = data_type(place, values.dtype.name.upper())
     if kind not in (UNKNOWN, found):
@@ -131,7 +138,7 @@ def _file(folder: Path, place: str, type_place: str, value: object, kind: DML_TE
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """A .npy's array in this machine's byte order. Raises OSError, and ValueError for a file that is none."""
+    """The array of a .npy file, in this machine's byte order. Raises OSError, and ValueError if it is no .npy file."""
     with path.open("rb") as file:
         array = np.lib.format.read_array(file)
     return array.astype(array.dtype.newbyteorder("="), copy=False)

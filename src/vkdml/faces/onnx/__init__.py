@@ -1,8 +1,8 @@
 """ONNX on a Vulkan device: nodes, whole models, and a backend. Needs the extra `onnx`: pip install 'vkdml[onnx]'.
 
-`run_node` runs one recurrent node. `InferenceSession` has onnxruntime's calls: a model's GRU, LSTM and RNN nodes run on the
-Vulkan device, all else in onnxruntime on the CPU. `prepare`, `run_model`, `run_node` and `supports_device` make the module a
-backend as onnx.backend.base.Backend describes.
+`run_node` runs one recurrent node. `InferenceSession` takes the place of onnxruntime's: a model's GRU, LSTM and RNN nodes run
+on the Vulkan device, all other nodes in onnxruntime on the CPU. With `prepare`, `run_model`, `run_node` and `supports_device`,
+this module is a backend as onnx.backend.base.Backend describes.
 
 Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
 """

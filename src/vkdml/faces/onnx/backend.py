@@ -1,4 +1,4 @@
-"""onnx.backend.base.Backend: what onnx's own tests call."""
+"""The interface of onnx.backend.base.Backend, which onnx's own tests call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .session import InferenceSession
 
 
 class PreparedModel(BackendRep):
-    """A model to run. Made by `prepare`."""
+    """A model that is ready to run. Made by `prepare`."""
 
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
-        """Run on arrays in the order of the model's inputs that are no initializers, or by name.
+        """Run the model.
 
+        inputs: arrays by name, or in the order of the model's inputs without those that have an initializer.
         Returns a named tuple of the model's outputs. Raises what `InferenceSession.run` raises.
         """
         names = [value.name for value in self._session.get_inputs()]
@@ -35,11 +36,11 @@ class PreparedModel(BackendRep):
 
 
 class VulkanBackend(Backend):
-    """onnx.backend.base.Backend: recurrent nodes on a Vulkan device, all else in onnxruntime on the CPU."""
+    """An onnx.backend.base.Backend: recurrent nodes run on a Vulkan device, all other nodes in onnxruntime on the CPU."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
-        """Check a model and cut it for the device. Raises what `InferenceSession` raises."""
+        """Check a model and make it ready to run. Raises what `InferenceSession` raises."""
         try:
             super().prepare(model, device, **kwargs)
         except (onnx.checker.ValidationError, TypeError) as error:
@@ -53,7 +54,7 @@ class VulkanBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """"CPU", by which onnx.backend's callers mean the default, or the index or a part of the name of a Vulkan device."""
+        """True for the index or a part of the name of a Vulkan device, and for "CPU", which means the default device here."""
         if device.startswith("CUDA"):
             return False
         try:

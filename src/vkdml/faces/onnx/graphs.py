@@ -1,4 +1,4 @@
-"""Questions about ONNX graphs: what a node uses, what is constant, what type a name of onnxruntime's means."""
+"""Helpers for ONNX graphs: the values that a node uses, constant nodes, and onnxruntime's names of types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
 from ...errors import InvalidArgumentError
 from .nodes import is_recurrent
 
-# What gives another result each time, or no tensor
+# Operators whose results are random, or are no tensors
 _NEVER_CONSTANT = {"Bernoulli", "Dropout", "Multinomial", "Optional", "RandomNormal", "RandomNormalLike", "RandomUniform",
                    "RandomUniformLike", "SequenceConstruct", "SequenceEmpty", "SplitToSequence"}
 
@@ -30,12 +30,15 @@ def body(node: NodeProto, attribute: str) -> GraphProto:
 
 
 def describe(node: NodeProto) -> str:
-    """A node in errors."""
+    """A node's name in error messages."""
     return f"{node.op_type} node {node.name!r}"
 
 
 def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
-    """The nodes, each behind those whose values it takes. Refuses a graph with values that are nowhere."""
+    """The nodes in an order in which each comes after those whose values it uses. Refuses a graph that uses unknown values.
+
+    known: the names of the values that the nodes can use besides their own.
+    """
     names = set(known)
     waiting, result = list(graph.node), []
     while waiting:
@@ -48,21 +51,21 @@ def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
                 still.append(node)
         if len(still) == len(waiting):
             raise InvalidArgumentError(describe(still[0]), "input", repr(min(uses(still[0]) - names)),
-                                       "a value that an input, an initializer or a node before it has")
+                                       "a value of an input, an initializer or a node before it")
         waiting = still
     for output in graph.output:
         if output.name not in names:
-            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value that the graph has")
+            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value of the graph")
     return result
 
 
 def holds_recurrent(node: NodeProto) -> bool:
-    """Whether a node is recurrent, or has such a node in its bodies, however deep."""
+    """Whether a node is recurrent, or has a recurrent node in its bodies at any depth."""
     return is_recurrent(node) or any(holds_recurrent(inner) for graph in bodies(node) for inner in graph.node)
 
 
 def uses(node: NodeProto) -> set[str]:
-    """The names of values that a node takes, its bodies' captures with them."""
+    """The names of the values that a node uses: its inputs, and what its bodies use from the graphs around them."""
     return {name for name in node.input if name}.union(*map(_captures, bodies(node)))
 
 
@@ -76,7 +79,7 @@ def made(nodes: Iterable[NodeProto]) -> set[str]:
 
 
 def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tuple[list[NodeProto], list[NodeProto]]:
-    """The nodes that make constants out of constants, and all others, in their order."""
+    """The nodes that compute constants from constants, and all others, both in their order."""
     known = set(constants)
     constant, other = [], []
     for node in nodes:
@@ -90,7 +93,7 @@ def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tu
 
 
 def parse_type(text: str) -> TypeProto:
-    """onnxruntime's name of a type, such as seq(tensor(float)), as a TypeProto without a shape."""
+    """A TypeProto without a shape, from onnxruntime's name of a type, such as seq(tensor(float))."""
     outer, _, inner = text.removesuffix(")").partition("(")
     if outer == "seq":
         return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
@@ -103,7 +106,7 @@ def parse_type(text: str) -> TypeProto:
 
 
 def type_name(kind: TypeProto) -> str:
-    """What onnxruntime calls a type."""
+    """onnxruntime's name of a type."""
     if kind.HasField("sequence_type"):
         return f"seq({type_name(kind.sequence_type.elem_type)})"
     if kind.HasField("optional_type"):

@@ -1,4 +1,4 @@
-"""Recurrent nodes: attributes and inputs checked by operator version, then the numpy functions' way."""
+"""Recurrent nodes: attributes and inputs are checked by operator version, then run like those of the numpy functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..functional import Sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
-# Attributes and their defaults, by the operator version that brought them in
+# Attributes and their defaults, by the operator version that introduced them
 _FIRST = {"activations": None, "activation_alpha": None, "activation_beta": None, "clip": None, "direction": "forward",
           "hidden_size": None, "output_sequence": 0}
 _ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
@@ -35,11 +35,11 @@ def is_recurrent(node: onnx.NodeProto) -> bool:
 
 
 class RecurrentNode:
-    """A GRU, LSTM or RNN node whose attributes are checked.
+    """A GRU, LSTM or RNN node with checked attributes.
 
-    sessions: where what was compiled for it is kept.
+    sessions: keeps what is compiled for the node.
 
-    Raises InvalidArgumentError for what is no such node, and for an attribute that the operator's version does not allow.
+    Raises InvalidArgumentError for any other node, and for an attribute that the operator's version does not allow.
     """
 
     def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: Sessions) -> None:
@@ -70,11 +70,12 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
 
     Args:
         node: a NodeProto of op type GRU, LSTM or RNN, of any operator version to 22.
-        inputs: arrays in the order of the node's inputs, with None for those left out or without them; or by name.
-            sequence_lens int32; all others of one type: float32, float16, float64, or, from version 22, bfloat16.
-        device: a Device, or its index or a part of its name; the default one if None, "CPU" or "CUDA" (what
-            onnx.backend's callers pass by default has no meaning here).
-        opset_version: the opset that the node is written for; by default the newest that `onnx` knows.
+        inputs: arrays by name; or in the order of the node's inputs, where those that the node leaves out are None or missing.
+            Shapes as in ONNX. sequence_lens is int32; all others have one type: float32, float16, float64 or, from operator
+            version 22 on, bfloat16.
+        device: a Device, or its index or a part of its name. None, "CPU" and "CUDA" mean the default device: callers of
+            onnx.backend name a kind of device, which has no meaning here.
+        opset_version: the opset that the node is written for; by default the newest that the package onnx knows.
 
     Returns:
         A named tuple of the outputs that the node names, in their order and in X's type.
@@ -91,12 +92,12 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
 
 
 def named_device(device: Device | int | str | None) -> Device | int | str | None:
-    """onnx.backend's callers name a kind of device by default; that means nothing here."""
+    """The device, or None for "CPU" and "CUDA", the kinds of device that onnx.backend's callers name."""
     return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
 
 
 def _version(operator: str, node: onnx.NodeProto, opset: int) -> int:
-    """The operator version that an opset has."""
+    """The version of the node's operator in an opset."""
     versions = _ATTRIBUTES[node.op_type]
     if not isinstance(opset, int) or opset < min(versions):
         raise InvalidArgumentError(operator, "opset_version", opset, f"a whole number from {min(versions)}")
@@ -109,17 +110,17 @@ def _attributes(operator: str, node: onnx.NodeProto, version: int) -> dict[str, 
     given = {}
     for attribute in node.attribute:
         if attribute.name not in allowed:
-            raise InvalidArgumentError(operator, f"attribute {attribute.name}", f"it in operator version {version}",
-                                       "one of " + ", ".join(allowed))
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}",
+                                       f"one that operator version {version} does not have", "one of " + ", ".join(allowed))
         try:
             given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
-        except ValueError as error:  # a reference outside of a function, or text that is no UTF-8
+        except ValueError as error:  # a reference to a function's attribute outside of a function, or text that is not UTF-8
             raise InvalidArgumentError(operator, f"attribute {attribute.name}", str(error), "a value") from None
     return allowed | given
 
 
 def _plain(value: Any) -> Any:
-    """Bytes as text, and an empty list as the absent attribute it stands for."""
+    """The value with bytes decoded to text. An empty list becomes None, as it means the same as an absent attribute."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -158,7 +159,7 @@ def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[An
 
 
 def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:
-    """sequence_lens int32, all else of X's type, one that the operator's version has."""
+    """sequence_lens must be int32; X of a type that the operator's version has; all others of X's type."""
     allowed = [row.name for row in element_types.ALL if row.onnx_since <= version]
     for field, array in arrays.items():
         if array is None:

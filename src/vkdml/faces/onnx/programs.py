@@ -1,7 +1,8 @@
-"""A graph cut into steps, and control flow with such a graph as its body.
+"""A graph divided into steps, and the control flow operators whose bodies are such graphs.
 
-Everything is decided when a program is made: what is constant is computed once, and all nodes but the recurrent ones go into
-as few pieces as the recurrent ones between them allow. If, Loop and Scan without recurrent nodes stay in those pieces.
+The division is made once, when a program is made. Constants are computed then. Nodes that are not recurrent go to onnxruntime
+in pieces: as few as possible, given the recurrent nodes between them. An If, Loop or Scan without recurrent nodes is part of a
+piece.
 
 Sources: ONNX If 1 to 25, Loop 1 to 25, Scan 9 to 25.
 """
@@ -22,7 +23,7 @@ from .steps import Context, Piece, RecurrentStep, Scope, Step, Values
 
 
 class Program:
-    """A graph's steps in order. A body's program takes what it captures from the values around it."""
+    """The steps of a graph, in order. The program of a body can use the values of the graphs around it."""
 
     def __init__(self, graph: GraphProto, context: Context, outer: Scope, input_types: Mapping[str, TypeProto]) -> None:
         if graph.sparse_initializer:
@@ -37,7 +38,7 @@ class Program:
         self._steps = self._cut(nodes, context)
 
     def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
-        """Compute what is constant; the nodes that are left."""
+        """Computes the constants. Returns the other nodes."""
         constant, other = graphs.split_constant(nodes, self._scope.arrays)
         wanted = graphs.made(constant) & set(self.outputs).union(*map(graphs.uses, other))
         if wanted:
@@ -47,10 +48,10 @@ class Program:
         return other
 
     def _cut(self, nodes: Sequence[NodeProto], context: Context) -> list[Step]:
-        """A node's stage is the number of recurrent steps that must come before it, one after the other."""
+        """Divides the nodes by stage: the length of the longest chain of recurrent steps that must run before a node."""
         stage_of: dict[str, int] = {}
         stages: defaultdict[int, tuple[list[NodeProto], list[NodeProto]]] = defaultdict(lambda: ([], []))  # plain, recurrent
-        users: defaultdict[str, set[int | None]] = defaultdict(set)  # of a value: stages of plain nodes, None for others
+        users: defaultdict[str, set[int | None]] = defaultdict(set)  # of a value: the stages of plain nodes, None for recurrent
         for node in nodes:
             is_special = graphs.holds_recurrent(node)
             used = graphs.uses(node)
@@ -80,7 +81,7 @@ class Program:
         return [self._scope.type_of(name) for name in self.outputs]
 
     def run(self, given: Sequence[Any], outer: Values | None = None) -> list[Any]:
-        """The outputs, for the inputs in their order."""
+        """Returns the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
         values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
         for step in self._steps:
             step.run(values)
@@ -88,7 +89,7 @@ class Program:
 
 
 class IfStep:
-    """One of two bodies."""
+    """If: runs one of two bodies."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self._node = node
@@ -102,7 +103,7 @@ class IfStep:
 
 
 class LoopStep:
-    """A body with carried values, as often as a count and a condition say; what it makes besides is stacked."""
+    """Loop: runs a body while a count and a condition allow it. The body carries values over; its other outputs are stacked."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self._node = node
@@ -110,7 +111,7 @@ class LoopStep:
         types = [graphs.tensor_type(TensorProto.INT64), graphs.tensor_type(TensorProto.BOOL),
                  *(graphs.without_shape(scope.type_of(name)) for name in node.input[2:])]
         self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
-        self._ranks = [len(value.type.tensor_type.shape.dim) for value in body.input[:2]]  # 0, or by some exporters 1
+        self._ranks = [len(value.type.tensor_type.shape.dim) for value in body.input[:2]]  # 0; some exporters write 1
         self._carried = len(node.input) - 2
         types = self._program.output_types[1:]
         self._stacks = [_Stack(node, output, kind) for output, kind in zip(body.output[1:], types)][self._carried:]
@@ -131,7 +132,7 @@ class LoopStep:
 
 
 class ScanStep:
-    """A body over the slices of its inputs, along an axis of each."""
+    """Scan: runs a body for each slice of its inputs along an axis."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         if context.opset_version < 9:
@@ -162,7 +163,7 @@ class ScanStep:
                    for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
         lengths = [len(array) for array in scanned]
         if len(set(lengths)) > 1:
-            raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "one length")
+            raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "equal lengths")
         rows: list[list[np.ndarray]] = []
         for slices in zip(*scanned):
             outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], values)
@@ -172,7 +173,7 @@ class ScanStep:
 
 
 class _Stack:
-    """How an output of a body becomes one of its loop."""
+    """Stacks a body's output of all iterations to an output of its loop."""
 
     def __init__(self, node: NodeProto, output: ValueInfoProto, kind: TypeProto, axis: int = 0, backward: int = 0) -> None:
         self._node = node
@@ -181,7 +182,7 @@ class _Stack:
         self._axis, self._backward = axis, backward
 
     def join(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """One more dimension. Of no arrays, those that the model does not tell are 0, as in onnxruntime."""
+        """Stacks along a new dimension. Without arrays, a size that the model does not declare is 0, as in onnxruntime."""
         if shapes := {array.shape for array in arrays}:
             if len(shapes) > 1:
                 raise InvalidArgumentError(graphs.describe(self._node), "scan output", f"shapes {sorted(shapes)}", "one shape")
@@ -192,7 +193,7 @@ class _Stack:
 
 
 def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """rows: what each iteration made."""
+    """rows: the outputs of each iteration."""
     return [stack.join([row[index] for row in rows]) for index, stack in enumerate(stacks)]
 
 
@@ -208,7 +209,7 @@ def _named(node: NodeProto, outputs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """So that it is known to be the same each time."""
+    """A read-only copy: weights in a read-only array need not be compared with the packed ones at each call."""
     array = np.array(array)
     array.flags.writeable = False
     return array

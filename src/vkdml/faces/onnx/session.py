@@ -1,4 +1,4 @@
-"""Whole models, with onnxruntime's calls."""
+"""Whole models, with the interface of onnxruntime.InferenceSession."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class NodeArg:
 
 
 class InferenceSession:
-    """A model whose GRU, LSTM and RNN nodes run on a Vulkan device, and all else in onnxruntime on the CPU.
+    """A model whose GRU, LSTM and RNN nodes run on a Vulkan device, and all other nodes in onnxruntime on the CPU.
 
-    Recurrent nodes may stand at the top level, in the bodies of If, Loop and Scan and in functions. The graph is cut once, at
-    load; weights that initializers, constants or computations on them give are packed once. Shapes may change from call to
-    call: what was compiled is kept for the last 8 combinations of time steps and batch rows of each node.
+    Recurrent nodes may be at the top level, in the bodies of If, Loop and Scan, and in functions. The graph is divided once, at
+    load. Constant weights are packed once: initializers, constants, and what is computed from these. Shapes may change from
+    call to call: for each node, what was compiled is kept for the last 8 combinations of time steps and batch rows.
 
     Args:
         path_or_bytes: a model's file (with its external data beside it), its bytes, or a ModelProto.
-        sess_options: onnxruntime.SessionOptions for what onnxruntime runs.
-        providers, provider_options: onnxruntime's execution providers for that; the CPU if left out.
-        device: a Device, or what Device() takes.
-        options: what to force in the recurrent nodes' schedules.
+        sess_options: onnxruntime.SessionOptions for the nodes that onnxruntime runs.
+        providers, provider_options: onnxruntime's execution providers for these nodes; the CPU if left out.
+        device: a Device, or an argument of Device().
+        options: what to force in the plans of the recurrent nodes.
 
     Raises:
-        InvalidArgumentError: no model, or a recurrent node with wrong attributes or in an operator's body that is not If,
-            Loop or Scan; the message names the node.
-        OnnxRuntimeError: what onnxruntime cannot load; its message tells the node.
+        InvalidArgumentError: no ONNX model; or a recurrent node with wrong attributes, or in a body of an operator other than
+            If, Loop and Scan: the message names the node.
+        OnnxRuntimeError: onnxruntime cannot load its part of the model; its message names the node.
         DriverError: no device.
     """
 
@@ -83,7 +83,7 @@ class InferenceSession:
         return self._device
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs to feed: those that no initializer gives."""
+        """The inputs that must be fed: those without an initializer."""
         return list(self._inputs)
 
     def get_outputs(self) -> list[NodeArg]:
@@ -93,12 +93,16 @@ class InferenceSession:
         """Run the model.
 
         Args:
-            output_names: which outputs to return, in this order; all of them if None or empty.
-            input_feed: an array (a list for a sequence, None for an empty optional) by the name of each input.
+            output_names: the outputs to return, in this order; all of them if None or empty.
+            input_feed: an array for each input, by name; a list for a sequence, None for an empty optional.
+
+        Returns:
+            The outputs: arrays, or lists for sequences.
 
         Raises:
-            InvalidArgumentError: a missing or unknown name, or arrays that a recurrent node cannot take; the message names it.
-            OnnxRuntimeError: what onnxruntime refuses.
+            InvalidArgumentError: a missing or unknown name, or an array that the model or a recurrent node cannot take; the
+                message names it.
+            OnnxRuntimeError: onnxruntime refused its inputs or failed.
             DriverError: the driver failed.
         """
         outputs = self._program.outputs
@@ -108,7 +112,7 @@ class InferenceSession:
         return [_own(results[name], fed) for name in output_names or outputs]
 
     def _feed(self, input_feed: Mapping[str, Any]) -> list[Any]:
-        """The inputs in order, of the types and sizes that the model declares."""
+        """The inputs in order. Refuses other types and sizes than the model declares."""
         if not isinstance(input_feed, Mapping):
             raise InvalidArgumentError("run", "input_feed", type(input_feed).__name__, "a dictionary of arrays by name")
         names = self._program.inputs
@@ -141,7 +145,9 @@ def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
 
 
 def _inlined(model: ModelProto) -> ModelProto:
-    """Functions as the nodes that they stand for. Their attributes' defaults go to the calls first: the inliner drops them."""
+    """The model with calls of functions replaced by the functions' nodes. Default attributes are written to the calls first,
+    because onnx's inliner ignores them.
+    """
     if not model.functions:
         return model
     copied = ModelProto()
@@ -162,15 +168,15 @@ def _give_defaults(nodes: Iterable[NodeProto], defaults: Mapping[tuple[str, str]
 
 
 def _inferred(model: ModelProto) -> ModelProto:
-    """A copy with the shapes that onnx finds out, also in bodies; without them where it cannot."""
+    """A copy with inferred shapes, also in bodies; the model itself where onnx cannot infer them."""
     try:
         return onnx.shape_inference.infer_shapes(model)
-    except (onnx.shape_inference.InferenceError, ValueError):  # ValueError: above protobuf's 2 GiB
+    except (onnx.shape_inference.InferenceError, ValueError):  # ValueError: larger than protobuf's limit of 2 GiB
         return model
 
 
 def _checked(declared: ValueInfoProto, value: Any) -> Any:
-    """What is fed for an input: a tensor of the declared type and sizes. onnxruntime checks what is no tensor."""
+    """The value fed for an input, as an array. Refuses other types and sizes than declared; onnxruntime checks sequences."""
     if not declared.type.HasField("tensor_type"):
         return value
     if isinstance(value, onnxruntime.OrtValue):
@@ -189,14 +195,14 @@ def _checked(declared: ValueInfoProto, value: Any) -> Any:
 
 
 def _own(result: Any, fed: Sequence[Any]) -> Any:
-    """A result that the caller may write to: no constant of the model, and not what was fed."""
+    """The result, copied if it is a constant of the model or an array that was fed, so that the caller may write to it."""
     is_shared = isinstance(result, np.ndarray) and (not result.flags.writeable or any(result is value for value in fed))
     return result.copy() if is_shared else result
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:
-    """Threads that spin between a model's pieces would take the cores from a CPU driver and from each other. Warnings are
-    off, because what an optimization could not do in a piece says little of the model.
+    """Without spinning: threads that spin between a model's pieces would take the cores from a CPU driver and from each other.
+    Without warnings: they are about optimizations of single pieces, which say little about the model.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -205,7 +211,7 @@ def _quiet_options() -> onnxruntime.SessionOptions:
 
 
 def _node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
-    """The shape that is declared or inferred, and a type that may have been found out."""
+    """kind: the type, which may be inferred. The shape is the declared or inferred one."""
     names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
     return NodeArg(value.name, graphs.type_name(kind),
                    [name if size is None else size for name, size in zip(names, _sizes(value))])

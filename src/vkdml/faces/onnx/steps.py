@@ -19,14 +19,14 @@ from ..functional import Sessions
 from . import graphs
 from .nodes import RecurrentNode
 
-_SESSIONS_KEPT = 8  # of each recurrent node: for so many combinations of T and B
+_SESSIONS_KEPT = 8  # for each recurrent node: one for each of the last combinations of T and B
 
 Values = MutableMapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What all parts of a model share. open_session: from a serialized model."""
+    """What all parts of a model share. open_session: makes an onnxruntime session of a serialized model."""
 
     opset_imports: Sequence[onnx.OperatorSetIdProto]
     ir_version: int
@@ -41,13 +41,13 @@ class Context:
 
 @dataclass(frozen=True)
 class Scope:
-    """What is known of the names that a graph can see. arrays: constants, read-only; types: of all other values."""
+    """The names that a graph can use. arrays: the constants, read-only. types: the types of all other values."""
 
     arrays: dict[str, np.ndarray]
     types: dict[str, TypeProto]
 
     def without(self, names: Collection[str]) -> Scope:
-        """For a body that gives these names to values of its own."""
+        """The scope of a body that uses these names for values of its own."""
         return Scope({name: array for name, array in self.arrays.items() if name not in names},
                      {name: kind for name, kind in self.types.items() if name not in names})
 
@@ -58,13 +58,13 @@ class Scope:
 
 
 class Step(Protocol):
-    """Takes values by name, and adds what it makes to them."""
+    """Reads values by name, and adds its results to them."""
 
     def run(self, values: Values) -> None: ...
 
 
 class Piece:
-    """Nodes that onnxruntime runs in one go. Adds its outputs' types to the scope."""
+    """Nodes that onnxruntime runs together. Adds its outputs' types to the scope."""
 
     def __init__(self, nodes: Sequence[NodeProto], outputs: Iterable[str], context: Context, scope: Scope) -> None:
         used = set().union(*map(graphs.uses, nodes)) - graphs.made(nodes)
@@ -78,7 +78,7 @@ class Piece:
         session = of_onnxruntime(context.open_session, model.SerializeToString())
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         self._bfloat16 = {name for name in self.outputs if types[name].tensor_type.elem_type == TensorProto.BFLOAT16}
-        if self._bfloat16:  # onnxruntime gives no such arrays to Python
+        if self._bfloat16:  # onnxruntime cannot return bfloat16 arrays to Python
             for name in self._bfloat16:
                 graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
                 next(output for output in graph.output if output.name == name).name = f"{name}/float32"
@@ -95,13 +95,13 @@ class Piece:
                 if name in self._bfloat16 else result
 
 
-# What onnxruntime raises has no base class of its own
+# onnxruntime's exceptions have no common base class
 _ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
     cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
 
 
 def of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
-    """A call of onnxruntime's, and what it raises as an OnnxRuntimeError."""
+    """Call onnxruntime; its exceptions become OnnxRuntimeErrors."""
     try:
         return call(*arguments)
     except _ONNXRUNTIME_ERRORS as error:
@@ -115,7 +115,7 @@ def _feed(value: Any) -> Any:
 
 
 class RecurrentStep:
-    """A recurrent node, with what was compiled for it."""
+    """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT, shares=True))

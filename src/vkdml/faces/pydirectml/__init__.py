@@ -1,4 +1,4 @@
-"""PyDirectML as far as recurrent networks need it: `import vkdml.pydirectml as dml` in place of `import pydirectml as dml`.
+"""The part of PyDirectML that recurrent networks need: `import vkdml.pydirectml as dml` instead of `import pydirectml as dml`.
 
     device = dml.Device()
     builder = dml.GraphBuilder(device)
@@ -8,7 +8,8 @@
     model = builder.build(dml.ExecutionFlags.NONE, [y])
     data, = device.compute(model, [dml.Binding(x, ...), dml.Binding(w, ...), dml.Binding(r, ...)], [y])
 
-Here are gru, and what PyDirectML has not: lstm, rnn and all activations. Its other operators refuse when they are called.
+It has PyDirectML's gru and, beyond PyDirectML, lstm, rnn and all activations. PyDirectML's other operators raise
+InvalidArgumentError when they are called.
 Sources: Python/src/module.cpp and Libraries/DirectMLX.h of microsoft/DirectML.
 """
 
@@ -71,21 +72,23 @@ ExecutionFlags = DML_EXECUTION_FLAGS
 
 
 class OutputOptions(IntEnum):
-    """Which outputs a recurrent operator has: all, the sequence, or the last states."""
+    """The outputs of a recurrent operator: all, the sequence only, or the last states only."""
 
     Both = 0
     Sequence = 1
     Single = 2
 
 
-# by whether an output is the sequence
+# An output is wanted if the entry has True for the sequence, False for a last state
 _WANTED = {OutputOptions.Both: (True, False), OutputOptions.Sequence: (True,), OutputOptions.Single: (False,)}
 
 
 @dataclass(frozen=True)
 class FusedActivation:
-    """An activation in a recurrent operator. param_1, param_2: the fields of its DML_ACTIVATION_*_OPERATOR_DESC in their
-    order, such as Alpha and Beta; they are 0 unless given. Source: DirectMLX's FusedActivation.
+    """An activation in a recurrent operator. Source: DirectMLX's FusedActivation.
+
+    param_1, param_2: the fields of its DML_ACTIVATION_*_OPERATOR_DESC, in order, such as Alpha and Beta. Their default is 0,
+    not the descriptor's.
     """
 
     activation: OperatorType
@@ -110,7 +113,7 @@ class GRUOutputs:
 
 @dataclass
 class LSTMOutputs:
-    """sequence {T, D, B, H}, single and cell_single {1, D, B, H}; empty Expressions where output_options leaves them out."""
+    """sequence {T, D, B, H}, single and cell_single {1, D, B, H}; an empty Expression where output_options leaves one out."""
 
     sequence: Expression
     single: Expression
@@ -126,9 +129,9 @@ class RNNOutputs:
 
 
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
-    """An input of a builder's models, for a Binding. Each has an index of its own.
+    """An input of the models that a builder builds. A Binding gives it data. Source: PyDirectML's input_tensor.
 
-    Raises InvalidArgumentError for an index that is taken. Source: PyDirectML's input_tensor.
+    input_index: a whole number from 0, different for each input. Raises InvalidArgumentError for an index that is taken.
     """
     check_type("input_tensor", "scope", scope, GraphBuilder)
     check_type("input_tensor", "tensor_desc", tensor_desc, TensorDesc)
@@ -137,11 +140,11 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
 
 def reinterpret(input: Expression, new_type: TensorDataType, new_size: Sequence[int], new_strides: Sequence[int] | None
                 ) -> Expression:
-    """The same memory with another type, sizes and strides (None: packed), no larger than it is. Nothing is executed for it.
+    """The same memory with another type, sizes and strides (None: packed). Nothing is executed.
 
-    So layers chain: a sequence {T, 1, B, H} is the next layer's input {1, T, B, H}.
+    This is how layers are chained: a sequence {T, 1, B, H} is the next layer's input {1, T, B, H}.
 
-    Raises InvalidArgumentError where the memory does not suffice. Source: PyDirectML's and DirectMLX's Reinterpret.
+    Raises InvalidArgumentError if the new tensor is larger than the memory. Source: PyDirectML's and DirectMLX's Reinterpret.
     """
     value = value_of("reinterpret", "input", input)
     desc = TensorDesc(new_type, value.desc.flags, new_size, new_strides, value.desc.total_tensor_size_in_bytes,
@@ -163,8 +166,8 @@ def gru(
 ) -> GRUOutputs:
     """A one-layer gated recurrent unit (PyDirectML's and DirectMLX's gru, DML_OPERATOR_GRU), gates in the order z r h.
 
-    T time steps, B rows, I inputs, H hidden units, D directions (2 for BIDIRECTIONAL, else 1); FLOAT32 or FLOAT16, all of one.
-    As in PyDirectML, activation_descs, direction and output_options must be given.
+    T time steps, B batch rows, I inputs, H hidden units, D directions (2 for BIDIRECTIONAL, else 1). All tensors are FLOAT32,
+    or all are FLOAT16. As in PyDirectML, activation_descs, direction and output_options must be given.
 
     Args:
         input, weight, recurrence: {1, T, B, I}, {1, D, 3H, I}, {1, D, 3H, H}.
@@ -172,8 +175,9 @@ def gru(
         sequence_lengths: UINT32 {1, 1, 1, B}, 0 to T; None for T.
         activation_descs: f and g for each direction, the forward one first.
         linear_before_reset: whether the candidate's recurrent part is computed before the reset gate is applied.
+        output_options: which outputs to compute.
 
-    Raises InvalidArgumentError naming the field of DML_GRU_OPERATOR_DESC, what was found and what is allowed.
+    Raises InvalidArgumentError, which names the field of DML_GRU_OPERATOR_DESC, what was found and what is allowed.
     """
     inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
               "HiddenInitTensor": hidden_init, "SequenceLengthsTensor": sequence_lengths}
@@ -196,19 +200,19 @@ def lstm(
     couple_input_forget: bool = False,
     output_options: OutputOptions | None = None,
 ) -> LSTMOutputs:
-    """A one-layer long short-term memory (DML_OPERATOR_LSTM) in the manner of `gru`, gates in the order i o f c.
+    """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c. Types and letters are those of `gru`.
 
     Args:
         input, weight, recurrence: {1, T, B, I}, {1, D, 4H, I}, {1, D, 4H, H}.
         bias: {1, 1, D, 8H}. hidden_init, cell_mem_init: {1, D, B, H}. None for 0.
         sequence_lengths: UINT32 {1, 1, 1, B}, 0 to T; None for T.
-        peephole: {1, 1, D, 3H}, i o f; None for none.
+        peephole: {1, 1, D, 3H}, gates i o f; None for no peepholes.
         activation_descs: f, g and h for each direction, the forward one first.
-        clip_threshold: bound on what goes into f and g, or None.
+        clip_threshold: the inputs of f and g are clipped to -clip_threshold ... clip_threshold; None for no clipping.
         couple_input_forget: whether the forget gate is 1 - the input gate.
-        output_options: Single has both last states, Both all three outputs.
+        output_options: Single means both last states, Both all three outputs.
 
-    Raises InvalidArgumentError naming the field of DML_LSTM_OPERATOR_DESC, what was found and what is allowed.
+    Raises InvalidArgumentError, which names the field of DML_LSTM_OPERATOR_DESC, what was found and what is allowed.
     """
     inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
               "HiddenInitTensor": hidden_init, "CellMemInitTensor": cell_mem_init, "SequenceLengthsTensor": sequence_lengths,
@@ -229,10 +233,12 @@ def rnn(
     direction: RecurrentNetworkDirection | None = None,
     output_options: OutputOptions | None = None,
 ) -> RNNOutputs:
-    """A one-layer simple recurrent network (DML_OPERATOR_RNN) in the manner of `gru`, with one gate: weight {1, D, H, I},
-    recurrence {1, D, H, H}, bias {1, 1, D, 2H}; activation_descs: f for each direction.
+    """A one-layer simple recurrent network (DML_OPERATOR_RNN).
 
-    Raises InvalidArgumentError naming the field of DML_RNN_OPERATOR_DESC, what was found and what is allowed.
+    The arguments are those of `gru`, with one gate: weight {1, D, H, I}, recurrence {1, D, H, H}, bias {1, 1, D, 2H};
+    activation_descs: f for each direction.
+
+    Raises InvalidArgumentError, which names the field of DML_RNN_OPERATOR_DESC, what was found and what is allowed.
     """
     inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
               "HiddenInitTensor": hidden_init, "SequenceLengthsTensor": sequence_lengths}
@@ -245,7 +251,7 @@ _FLOATS = {element.data_type: element.itemsize for element in element_types.IN_D
 def _recurrent(cell: Cell, inputs: Mapping[str, Expression | None], activation_descs: Sequence[FusedActivation],
                direction: RecurrentNetworkDirection | None, output_options: OutputOptions | None,
                attributes: Mapping[str, Any]) -> list[Expression]:
-    """All outputs of a cell, in order. inputs: by the descriptor's fields. attributes: fields of the cell's own."""
+    """The expressions of a cell's outputs, in order. inputs: by descriptor field. attributes: the cell's own fields."""
     call = cell.kernel
     wanted = _WANTED[check_type(call, "output_options", output_options, OutputOptions)]
     builder = value_of(call, "InputTensor", inputs["InputTensor"]).builder
@@ -264,7 +270,7 @@ def _recurrent(cell: Cell, inputs: Mapping[str, Expression | None], activation_d
 
 def _outputs(cell: Cell, inputs: Mapping[str, TensorDesc], direction: RecurrentNetworkDirection | None,
              wanted: Sequence[bool]) -> dict[str, TensorDesc]:
-    """The outputs that are wanted, packed and in the input's type, as DirectMLX has them."""
+    """The descriptions of the wanted outputs: packed and of the input's type, as in DirectMLX."""
     x, r = (check_tensor(cell.desc.__name__, field, inputs[field].buffer_desc, _FLOATS, (4,)).sizes
             for field in ("InputTensor", "RecurrenceTensor"))
     directions = 2 if direction == RecurrentNetworkDirection.BIDIRECTIONAL else 1
@@ -274,7 +280,7 @@ def _outputs(cell: Cell, inputs: Mapping[str, TensorDesc], direction: RecurrentN
 
 
 def _activation(row: Activation) -> Callable[..., Expression]:
-    """activation_relu and its like: a row of the table of activations as a function, with the descriptor's defaults."""
+    """The function of a row of the table of activations, such as activation_relu. Its defaults are the descriptor's."""
     name = row.operator_type.name.lower()
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(field.lower(), kind, default=getattr(row.desc, field)) for field in row.fields]
@@ -291,7 +297,7 @@ def _activation(row: Activation) -> Callable[..., Expression]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"{row.desc.__name__} on each element of a FLOAT32 or FLOAT16 tensor of 1 to 8 dimensions.\n\n"
-                        "Raises InvalidArgumentError for another type and for parameters that it cannot take.")
+                        "Raises InvalidArgumentError for another type and for parameters that are not allowed.")
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 

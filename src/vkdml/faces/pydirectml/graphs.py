@@ -1,6 +1,7 @@
 """PyDirectML's graphs: expressions, the models built of them, and the device that computes them.
 
-`pydirectml` has the operators. Names, arguments and defaults are those of Python/src/module.cpp of microsoft/DirectML.
+The package's __init__ has the operators. Names, arguments and defaults are those of Python/src/module.cpp of
+microsoft/DirectML.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
-from ...runtime.network import Network, Step
+from ...runtime.network import Network, Node
 from ...runtime.operator import Device as VulkanDevice
 from ...spec.checks import integers
 from ...spec.descs import DML_EXECUTION_FLAGS
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Value:
-    """What an expression stands for: a value of its builder's graph, by name, and how it is seen."""
+    """A value in the graph of a builder, by name, with the description that an expression has of it."""
 
     builder: GraphBuilder
     name: str
@@ -31,15 +32,16 @@ class Value:
 
 
 class Expression:
-    """A tensor in a graph, made by `input_tensor` and the operators. Made directly it is empty, which is what an operator
-    returns for an output that was not asked for. Source: PyDirectML's and DirectMLX's Expression.
+    """A tensor in a graph. `input_tensor` and the operators make it. Source: PyDirectML's and DirectMLX's Expression.
+
+    Expression() is empty. Operators return empty ones for outputs that were not asked for.
     """
 
     def __init__(self) -> None:
         self.value: Value | None = None
 
     def get_output_desc(self) -> TensorDesc:
-        """Raises InvalidArgumentError if the expression is empty."""
+        """The tensor's description. Raises InvalidArgumentError if the expression is empty."""
         return value_of("get_output_desc", "expression", self).desc
 
 
@@ -50,7 +52,7 @@ def express(value: Value) -> Expression:
 
 
 def value_of(call: str, argument: str, expression: object, builder: GraphBuilder | None = None) -> Value:
-    """An expression's value. builder: whose it has to be."""
+    """An expression's value. Refuses an empty expression and, if a builder is given, one of another builder."""
     value = check_type(call, argument, expression, Expression).value
     if value is None:
         raise InvalidArgumentError(call, argument, "an empty Expression", "one that an operator or input_tensor made")
@@ -66,7 +68,7 @@ def check_type(call: str, argument: str, value: object, allowed: type[T]) -> T:
 
 
 def check_list(call: str, argument: str, values: Any, allowed: type) -> Sequence[Any]:
-    """A list, or tuple, of what the caller will check to be of the allowed type."""
+    """The values, which must be a list or tuple. allowed: the type of its items, for the message; they are not checked."""
     if not isinstance(values, list | tuple):
         raise InvalidArgumentError(call, argument, type(values).__name__, f"a list of {allowed.__name__}")
     return values
@@ -75,10 +77,12 @@ def check_list(call: str, argument: str, values: Any, allowed: type) -> Sequence
 class Binding:
     """Data for an input. Source: PyDirectML's Binding.
 
-    expr: of input_tensor. data: an array, or what becomes one, of any shape, copied as it is now: as many elements as lie in
-    the tensor's memory, in that order. They are converted to the tensor's type (PyDirectML: to float32 always).
+    expr: what input_tensor returned.
+    data: an array of any shape, or what np.asarray makes one of. It holds the elements of the tensor's memory, in its order.
+        They are copied now and converted to the tensor's type (PyDirectML always converts to float32).
 
-    Raises InvalidArgumentError for another number of elements, and what is no number, or not whole where the type is.
+    Raises InvalidArgumentError for a wrong number of elements, for data that are no numbers, and for numbers that a tensor of
+    integers cannot hold.
     """
 
     def __init__(self, expr: Expression, data: Any) -> None:
@@ -87,13 +91,14 @@ class Binding:
 
 
 class Device:
-    """A Vulkan device in PyDirectML's words.
+    """A Vulkan device with the interface of PyDirectML's Device.
 
-    use_gpu: True for vkdml's default device, which is a CPU driver where there is no GPU, as DirectML then takes WARP; False
-    for a CPU driver. use_debug_layer: has no effect of its own; VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation in the
-    environment is what switches on Vulkan's.
+    use_gpu: True for vkdml's default device. Without a GPU that is a CPU driver, just as DirectML falls back to WARP. False for
+        a CPU driver.
+    use_debug_layer: has no effect. VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation in the environment turns Vulkan's
+        validation layer on.
 
-    Raises DriverError when there is no such device. Source: PyDirectML's Device.
+    Raises DriverError if there is no such device.
     """
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
@@ -105,14 +110,16 @@ class Device:
         return f"dml.Device on {'GPU' if self._use_gpu else 'CPU'}"
 
     def compute(self, model: Model, bindings: Sequence[Binding | None], outputs: Sequence[Expression]) -> list[TensorData]:
-        """Initialize and execute a model with the data bound now. Weights that have not changed stay packed.
+        """Initialize and execute a model. Weights that have not changed since the last call stay packed.
 
-        bindings: one for each input that the model needs, in any order; others of the builder's inputs, and None, are left out.
-        outputs: any of those that the model was built for. Returns their data, in that order, in their descs' types, sizes
-        and strides.
+        bindings: one for each input that the model needs, in any order. None, and the builder's other inputs, are ignored.
+        outputs: any of the outputs that the model was built for.
 
-        Raises InvalidArgumentError for a model of another device, inputs that are missing, bound twice or not the
-        builder's, outputs that were not built, and sequence lengths above T. DriverError: the driver failed.
+        Returns the outputs' data, in that order, with the types, sizes and strides of their TensorDescs.
+
+        Raises InvalidArgumentError for a model of another device; for inputs that are missing, bound twice or of another
+        builder; for outputs that the model was not built for; for sequence lengths above T. Raises DriverError if the driver
+        failed.
         """
         check_type("compute", "model", model, Model)
         if model.device != self.device:
@@ -129,17 +136,18 @@ def _cpu_driver() -> int:
 
 
 class GraphBuilder:
-    """Where expressions come together until they are built. Source: PyDirectML's GraphBuilder, DirectMLX's Graph."""
+    """A graph of expressions, to build models of. Source: PyDirectML's GraphBuilder, DirectMLX's Graph."""
 
     def __init__(self, device: Device) -> None:
         self.device = check_type("GraphBuilder", "device", device, Device).device
         self.inputs: set[str] = set()
-        self._steps: list[Step] = []
+        self._steps: list[Node] = []
 
     def build(self, flags: DML_EXECUTION_FLAGS, outputs: Sequence[Expression]) -> Model:
-        """Compile what the outputs need. The flags are hints that change nothing here: sums are always float32.
+        """Compile the operators that the outputs need. The flags have no effect: sums are always computed in float32.
 
-        Raises InvalidArgumentError for no outputs, an input as an output, and what the device cannot hold.
+        Raises InvalidArgumentError for an empty list of outputs, for an input as an output, and for operators that the device
+        cannot hold.
         """
         check_type("build", "flags", flags, DML_EXECUTION_FLAGS)
         names = []
@@ -155,21 +163,21 @@ class GraphBuilder:
         (checked,) = integers("input_tensor", "input_index", (index,), 0)
         name = f"input {checked}"
         if name in self.inputs:
-            raise InvalidArgumentError("input_tensor", "input_index", f"{index} again", "an index for each input")
+            raise InvalidArgumentError("input_tensor", "input_index", f"{index}, which another input has", "a different index")
         self.inputs.add(name)
         return express(Value(self, name, desc))
 
     def add_operator(self, desc: Any, inputs: Mapping[str, Value], outputs: Mapping[str, TensorDesc]) -> dict[str, Expression]:
-        """The outputs' expressions of a DirectML operator descriptor. inputs, outputs: by the descriptor's fields."""
+        """Add an operator. Returns the expressions of its outputs. inputs, outputs: by descriptor field."""
         values = {field: Value(self, f"{field} {len(self._steps)}", output) for field, output in outputs.items()}
         names = {field: value.name for field, value in {**inputs, **values}.items()}
-        self._steps.append(Step(self.device.create_operator(desc), names))
+        self._steps.append(Node(self.device.create_operator(desc), names))
         return {field: express(value) for field, value in values.items()}
 
-    def _needed(self, outputs: Sequence[str]) -> list[Step]:
-        """The steps from which the outputs come, in their order."""
+    def _needed(self, outputs: Sequence[str]) -> list[Node]:
+        """The steps that the outputs depend on, in order."""
         needed = set(outputs)
-        steps: list[Step] = []
+        steps: list[Node] = []
         for step in reversed(self._steps):
             if not needed.isdisjoint(step.names[field] for field in step.operator.problem.outputs if field in step.names):
                 needed.update(step.names.values())
@@ -180,7 +188,7 @@ class GraphBuilder:
 class Model:
     """A compiled graph, made by GraphBuilder.build. Source: PyDirectML's Model."""
 
-    def __init__(self, builder: GraphBuilder, steps: Sequence[Step], outputs: Sequence[str]) -> None:
+    def __init__(self, builder: GraphBuilder, steps: Sequence[Node], outputs: Sequence[str]) -> None:
         self.device = builder.device
         self._builder = builder
         self._inputs = builder.inputs.intersection(name for step in steps for name in step.names.values())
@@ -210,7 +218,7 @@ class Model:
                 raise InvalidArgumentError("compute", f"bindings[{i}]", f"{name} of another GraphBuilder or of an operator",
                                            "an input of the model's GraphBuilder")
             if name in values:
-                raise InvalidArgumentError("compute", f"bindings[{i}]", f"{name} again", "one binding for an input")
+                raise InvalidArgumentError("compute", f"bindings[{i}]", f"a second one for {name}", "one for each input")
             values[name] = binding.memory
         if missing := sorted(self._inputs.difference(values)):
             raise InvalidArgumentError("compute", "bindings", "none for " + ", ".join(missing), "one for each input")

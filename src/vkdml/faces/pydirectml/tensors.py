@@ -1,4 +1,4 @@
-"""PyDirectML's tensors: their descriptions, and the data that go in and come out.
+"""PyDirectML's tensors: their descriptions, and their data.
 
 Source: TensorDesc, TensorPolicy and TensorData in Python/src/module.cpp and model.h, and Libraries/DirectMLX.h, of
 microsoft/DirectML.
@@ -17,12 +17,13 @@ from ...errors import InvalidArgumentError
 from ...spec.checks import check_tensor, integers
 from ...spec.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
 
-Dimensions = list  # what sizes and strides are; any other sequence of whole numbers is taken too
+Dimensions = list  # the type of sizes and strides; arguments may be any sequence of whole numbers
 
 
 class TensorPolicy:
-    """The strides that a TensorDesc gives to its sizes: one of two, `default` (packed) and `interleaved_channel` (dimension 1
-    lies innermost: sizes NCHW, memory NHWC). Source: DirectMLX's TensorPolicy.
+    """The strides of a TensorDesc, given its sizes. Source: DirectMLX's TensorPolicy.
+
+    There are two: `default` is packed; `interleaved_channel` has dimension 1 innermost (sizes NCHW, memory NHWC).
     """
 
     default: ClassVar[TensorPolicy]
@@ -68,26 +69,26 @@ def _resolve(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dtype(data_type: DML_TENSOR_DATA_TYPE) -> np.dtype:
-    return np.dtype(data_type.name.lower())  # both spell them alike
+    return np.dtype(data_type.name.lower())  # DirectML's names are numpy's, in capitals
 
 
 _ITEMSIZES = {data_type: _dtype(data_type).itemsize for data_type in DML_TENSOR_DATA_TYPE if data_type.name != "UNKNOWN"}
 
 
 class TensorDesc:
-    """A tensor's type, flags, sizes (1 to 8 dimensions) and memory layout. Source: PyDirectML's TensorDesc; called as one of
+    """A tensor's type, flags, sizes (1 to 8 dimensions) and memory layout. Source: PyDirectML's TensorDesc. Its overloads:
 
         TensorDesc(data_type, sizes, tensor_policy=TensorPolicy.default)
         TensorDesc(data_type, flags, sizes, tensor_policy=TensorPolicy.default)
         TensorDesc(data_type, sizes, strides)
         TensorDesc(data_type, flags, sizes, strides, total_tensor_size_in_bytes, guaranteed_base_offset_alignment)
 
-    data_type is any but UNKNOWN; operators take FLOAT32 and FLOAT16, and UINT32 for sequence lengths. Strides count elements;
-    None is packed. OWNED_BY_DML says of an input that it is bound when a model is initialized, which Device.compute does at
-    each call: it changes nothing.
+    data_type may be any but UNKNOWN; operators take FLOAT32 and FLOAT16, and UINT32 for sequence lengths. Strides count
+    elements; None is packed. OWNED_BY_DML means that an input is bound when a model is initialized. It has no effect here,
+    because Device.compute initializes at each call.
 
-    Raises InvalidArgumentError for arguments that fit none of these, and for sizes, strides and a total size that do not go
-    together.
+    Raises InvalidArgumentError for arguments that fit no overload, and for sizes, strides and a total size that contradict
+    each other.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +96,7 @@ class TensorDesc:
         sizes = integers("pydirectml", "TensorDesc.sizes", given["sizes"], 1)
         policy = given.get("tensor_policy", TensorPolicy.default)
         self._flags = given.get("flags", DML_TENSOR_FLAGS.NONE)
-        # without the flags, as recurrent operators refuse OWNED_BY_DML: it is for the graph around them
+        # Without the flags: OWNED_BY_DML is meant for the graph; recurrent operators refuse it.
         self.buffer_desc = DML_BUFFER_TENSOR_DESC(
             DataType=given["data_type"], Sizes=sizes, Strides=given["strides"] if "strides" in given else policy.strides(sizes),
             TotalTensorSizeInBytes=given.get("total_tensor_size_in_bytes"),
@@ -131,9 +132,12 @@ class TensorDesc:
         return f"dml.TensorDesc of type {self.data_type.value} and shape [{sizes}] with flags {self.flags.value}"
 
     def to_memory(self, call: str, data: Any) -> np.ndarray:
-        """A read-only copy of data as the tensor's memory: its type, flat, from the first element to the last or to the end of
-        the total size. Floats are converted by force, as PyDirectML does; what whole numbers cannot hold is refused. But
-        float32 data for a tensor of 32-bit integers are their bits: with PyDirectML, integers.view(float32) is the only way.
+        """A read-only, flat copy of data in the tensor's type, as the tensor's memory. Data end at the last element, or at the
+        end of the total size.
+
+        Data for a tensor of floats are converted, with rounding, as PyDirectML does. Data that a tensor of integers cannot hold
+        are refused. But float32 data for a tensor of 32-bit integers are taken as their bits: PyDirectML accepts float32 only,
+        so that scripts pass integers.view(float32).
         """
         dtype = _dtype(self.data_type)
         try:
@@ -148,23 +152,23 @@ class TensorDesc:
         if array.size not in counts:
             raise InvalidArgumentError(call, "data", f"{array.size} elements", f"{' or '.join(map(str, counts))}, for {self!r}")
         with np.errstate(invalid="ignore", over="ignore"):
-            memory = array.reshape(-1).astype(dtype)  # no view of another array, so that nobody can write to it
+            memory = array.reshape(-1).astype(dtype)  # always a copy, so that nobody else can write to it
         if dtype.kind in "iu" and not np.array_equal(memory, array.reshape(-1)):
             raise InvalidArgumentError(call, "data", f"{array.dtype} that {dtype} cannot hold", f"whole numbers of {dtype}")
         memory.flags.writeable = False
         return memory
 
     def from_memory(self, memory: np.ndarray) -> TensorData:
-        """The tensor in its sizes and strides, over its memory in bytes."""
+        """A view of the tensor's memory, given as bytes, in its type, sizes and strides."""
         dtype = _dtype(self.data_type)
         elements = memory[:self._tensor.size_of_elements * dtype.itemsize].view(dtype)
         return self._tensor.view(elements).view(TensorData)
 
 
 class TensorData(np.ndarray):
-    """What Device.compute returns: an array of the tensor's type, sizes and strides. TensorData(data) copies data as float32.
+    """The result of Device.compute: an array of the tensor's type, sizes and strides. TensorData(data) copies data as float32.
 
-    Source: PyDirectML's TensorData, whose outputs are float32 always.
+    Source: PyDirectML's TensorData, which is always float32.
     """
 
     def __new__(cls, data: Any) -> TensorData:

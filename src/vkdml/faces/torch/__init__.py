@@ -1,6 +1,7 @@
 """PyTorch's recurrent modules on a Vulkan device, for inference. Needs the extra `torch`: pip install 'vkdml[torch]'.
 
-`convert` replaces the modules of a model by twins. Layers and directions hand tensors to each other on the device.
+`convert` replaces the recurrent modules of a model by twins that run on the device. Tensors between the layers of a module stay
+on the device.
 
 Sources: torch.nn.GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell.
 """

@@ -1,9 +1,8 @@
-"""Twins of PyTorch's modules: their arguments and results, and what they refuse."""
+"""Twins of PyTorch's recurrent modules: `convert`, and the checks and conversions of their arguments and results."""
 
 from __future__ import annotations
 
 import copy
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,14 +12,15 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ...errors import InvalidArgumentError
-from ...runtime.network import Shared
+from ...runtime.fork import Lock
+from ...runtime.network import NetworkCache
 from ...runtime.operator import Device
 from ...runtime.recent import Recent
 from ...spec.element_types import ElementType
 from ..functional import open_device
 from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
 
-_STACKS_KEPT = 8  # of each module: for so many combinations of T and B
+_STACKS_KEPT = 8  # for each module: one for each of the last combinations of T and B
 
 Module = TypeVar("Module", bound=nn.Module)
 States = tuple[Tensor, ...]
@@ -29,21 +29,22 @@ States = tuple[Tensor, ...]
 def convert(module: Module, device: Device | int | str | None = None, *, inplace: bool = False) -> Module:
     """Replace every GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell of a module by a twin that runs on a Vulkan device.
 
-    A twin is a subclass with the same parameters, arguments, results and state_dict. It takes float32, float16, bfloat16 and
-    float64 tensors on the CPU, and PackedSequences; it runs in eval mode and without autograd only. Parameters are packed
-    once, and again when they have changed.
+    A twin is a subclass of the module's class, with the same parameters, arguments, results and state_dict. It takes tensors
+    on the CPU, or PackedSequences of them, of float32, float16, bfloat16 or float64. It runs only in eval mode and without
+    autograd. Parameters are packed at the first call, and again when they have changed.
 
     Args:
-        module: a model, or one such module.
-        device: a Device, or what Device() takes.
-        inplace: change the module itself; by default a deep copy, and the module stays as it is.
+        module: a recurrent module, or a model that contains some.
+        device: a Device, or an argument of Device().
+        inplace: change the module itself; by default a deep copy is changed.
 
     Returns:
         The module with twins.
 
     Raises:
-        InvalidArgumentError: a subclass of a module that has a twin; the message names it. The twins' calls raise it in
-            training mode, when autograd would record, and for tensors of other shapes, types or devices.
+        InvalidArgumentError: a module is scripted or traced, or of a subclass of a class that has a twin; the message names it.
+            Calls of twins raise it in training mode, when autograd would record, and for tensors of wrong shapes, types or
+            devices.
         DriverError: no device, or the driver failed.
     """
     if not isinstance(module, nn.Module):
@@ -65,6 +66,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 
 
 class _Twin(nn.Module):
+    """vulkan_device: the index of the device."""
+
     vulkan_device: int
 
     def extra_repr(self) -> str:
@@ -73,7 +76,7 @@ class _Twin(nn.Module):
     @torch.compiler.disable
     def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None = None
              ) -> tuple[Tensor, States]:
-        """y [T, B, D H] and the last states [layers D, B, H], of input [T, B, I]. lengths: [B]."""
+        """input: [T, B, I]. lengths: [B]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
         name = type(self).__name__
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)}
         element = self._check_tensors(tensors, {key: tensor for layer in layers for key, tensor in layer.named_parameters()})
@@ -85,13 +88,13 @@ class _Twin(nn.Module):
         with compiled.lock:
             compiled.parameters.update(layers)
             stack = compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
-                layers, shape, open_device(name, self.vulkan_device), compiled.shared))
+                layers, shape, open_device(name, self.vulkan_device), compiled.cache))
             y, last = stack.run(name, compiled.parameters, to_numpy(input), [to_numpy(state) for state in states],
                                 None if lengths is None else lengths.numpy())
         return to_torch(y), tuple(map(to_torch, last))
 
     def _states(self, hx: Any, count: int) -> States:
-        """The initial states that a caller gives, count of them or none."""
+        """The initial states in hx: as many as count, or none."""
         states = () if hx is None else (hx,) if isinstance(hx, Tensor) else tuple(hx)
         if states and (len(states) != count or not all(isinstance(state, Tensor) for state in states)):
             found = ", ".join(type(state).__name__ for state in states)
@@ -99,7 +102,7 @@ class _Twin(nn.Module):
         return states
 
     def _check_tensors(self, tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> ElementType:
-        """The type that all share. Refuses what is not inference on the CPU's tensors."""
+        """The element type that all share. Refuses training, tracing, autograd, and tensors that are not on the CPU."""
         name = type(self).__name__
         if self.training:
             raise InvalidArgumentError(name, "training", True, "False: call .eval() first; twins are for inference")
@@ -126,13 +129,13 @@ class _Twin(nn.Module):
 
 
 class _Compiled:
-    """What a twin's calls made for the next ones. Beside the twin, so that it can be copied and saved."""
+    """What a twin's calls have compiled and packed. Not an attribute of the twin, so that twins can be copied and saved."""
 
     def __init__(self) -> None:
         self.parameters = Parameters()
-        self.shared = Shared()
+        self.cache = NetworkCache()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
-        self.lock = threading.RLock()
+        self.lock = Lock()
 
 
 _compiled: weakref.WeakKeyDictionary[_Twin, _Compiled] = weakref.WeakKeyDictionary()
@@ -159,7 +162,7 @@ class _Sequence(_Twin, nn.RNNBase):
         return y.squeeze(batch), tuple(state.squeeze(1) for state in last)
 
     def _forward_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
-        """The rows of a packed sequence are sorted by length."""
+        """The rows of a packed sequence are sorted by length; `order` is the permutation to that order, `back` its inverse."""
         data, batch_sizes, order, back = input
         states = _permuted(states, order)
         self._check_shapes(data, states, batch_sizes)
@@ -168,14 +171,14 @@ class _Sequence(_Twin, nn.RNNBase):
         return PackedSequence(pack_padded_sequence(y, lengths).data, batch_sizes, order, back), _permuted(last, back)
 
     def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
-        """By PyTorch's own checks."""
+        """Runs PyTorch's own checks."""
         try:
             if states:
                 self.check_forward_args(input, states if len(states) > 1 else states[0], batch_sizes)
             else:
                 self.check_input(input, batch_sizes)
         except (RuntimeError, ValueError) as error:
-            raise InvalidArgumentError(type(self).__name__, "input or hx", str(error), "what PyTorch takes") from None
+            raise InvalidArgumentError(type(self).__name__, "input or hx", str(error), "shapes that PyTorch accepts") from None
 
     def _layers(self) -> list[Layer]:
         suffixes = ["", "_reverse"] if self.bidirectional else [""]
@@ -210,7 +213,7 @@ class RNN(_Sequence, nn.RNN):
 
 
 class _Single(_Twin, nn.RNNCellBase):
-    """The cells: a sequence of one step."""
+    """GRUCell, LSTMCell and RNNCell: a sequence of one step."""
 
     def _forward(self, mode: str, input: Tensor, states: States) -> States:
         if not isinstance(input, Tensor):

@@ -1,4 +1,4 @@
-"""Layers of PyTorch's parameters as a network of operators."""
+"""A module's layers as a network of operators: parameters in DirectML's form, and the network for calls of one shape."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InvalidArgumentError
-from ...runtime.network import Network, Shared, Step
+from ...runtime.network import Network, NetworkCache, Node
 from ...runtime.operator import Device, Operator
-from ...runtime.pairs import RangeCheck
 from ...spec import cells, element_types
 from ...spec.cells import Cell
 from ...spec.checks import evaluate
@@ -28,13 +27,14 @@ from ...spec.descs import (
 )
 from ...spec.element_types import ElementType
 from ...spec.problem import from_desc
+from ..float64_range import RangeCheck
 
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How PyTorch's weights and attributes become a cell's. gates: the index in PyTorch's order of each of the cell's gates."""
+    """How a PyTorch module becomes a cell. gates: for each of the cell's gates, its index in PyTorch's order."""
 
     cell: Cell
     gates: tuple[int, ...]
@@ -56,7 +56,11 @@ _PROJECTION = Kind(cells.RNN, (0,), (DML_ACTIVATION_IDENTITY_OPERATOR_DESC(),))
 
 @dataclass(frozen=True)
 class Shape:
-    """What calls that share a network have in common. i, h: of the first layer's inputs and of all hidden states."""
+    """What calls must have in common to share a network.
+
+    t, b: time steps and batch rows. i: inputs of the first layer. h: hidden units of each layer. states, lengths: whether
+    initial states and sequence lengths are given.
+    """
 
     t: int
     b: int
@@ -68,10 +72,10 @@ class Shape:
 
 
 class Layer:
-    """The parameters of one layer, whose names end in a suffix for each direction.
+    """The parameters of one layer. suffixes: the ends of their names, one for each direction.
 
-    An LSTM's projection P is no part of DirectML's operator: that runs on the unprojected state m, with the recurrent weights
-    R P, and what it gives is multiplied by P afterwards.
+    DirectML's LSTM has no projection P (proj_size). So the operator runs with the unprojected state m and the recurrent weights
+    R P, and its results are multiplied by P afterwards: h = P m.
     """
 
     def __init__(self, kind: Kind, module: nn.Module, suffixes: Sequence[str]) -> None:
@@ -90,11 +94,11 @@ class Layer:
 
     @property
     def width(self) -> int:
-        """Numbers that a row's step has after this layer."""
+        """The size of the layer's output for one row and step."""
         return self.directions * (self.projected or self.parameters[1][0].shape[1])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Weights by DirectML field, and P of all directions together."""
+        """Weights by DirectML field; with a projection also P, block-diagonal with a block for each direction."""
         parts = [[to_numpy(tensor) for tensor in directions] for directions in self.parameters]
         projections = parts.pop() if self.projected else []
         if projections:
@@ -112,7 +116,7 @@ class Layer:
         return np.concatenate([gates[index] for index in self.kind.gates])
 
     def projections(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """P of each direction, and its inverse as far as it has one: both to multiply rows by, in float64."""
+        """For each direction, P and its pseudoinverse, both transposed to be multiplied from the right; in float64."""
         if not self.projected:
             return []
         matrices = [to_numpy(tensor).astype(np.float64) for tensor in self.parameters[-1]]
@@ -129,12 +133,12 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class Stack:
-    """Layers as one network, for calls of one shape."""
+    """The network of all layers, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, shared: Shared) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, cache: NetworkCache) -> None:
         self._shape = shape
         self._layers = len(layers)
-        steps: list[Step] = []
+        steps: list[Node] = []
         width = shape.i
         for k, layer in enumerate(layers):
             steps += self._layer(layer, k, width)
@@ -145,10 +149,13 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results, shared=shared)
+        self._network = Network(device, steps, self._results, cache=cache)
 
-    def _layer(self, layer: Layer, k: int, width: int) -> list[Step]:
-        """A recurrent step, with its sequences as PyTorch has them: the directions of a row side by side; and projections."""
+    def _layer(self, layer: Layer, k: int, width: int) -> list[Node]:
+        """A recurrent step and, if the layer has one, its projections of the sequence and of the last state.
+
+        Outputs are laid out as PyTorch has them: a row's directions side by side.
+        """
         shape, d = self._shape, layer.directions
         sizes = {"T": shape.t, "B": shape.b, "I": width, "H": shape.h, "D": d}
         states = (0, shape.h, d * shape.h, 1)
@@ -169,7 +176,7 @@ class Stack:
         return steps
 
     def _step(self, kind: Kind, sizes: Mapping[str, int], fields: Sequence[str], strides: Mapping[str, Sequence[int]],
-              names: Mapping[str, str]) -> Step:
+              names: Mapping[str, str]) -> Node:
         tensors = {field: DML_BUFFER_TENSOR_DESC(
             DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else self._shape.element.data_type,
             Sizes=[evaluate(formula, sizes) for formula in kind.cell.tensors[field]], Strides=strides.get(field))
@@ -177,11 +184,11 @@ class Stack:
         directions = (DML_RECURRENT_NETWORK_DIRECTION.FORWARD, DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL)
         desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
                               Direction=directions[sizes["D"] - 1])
-        return Step(Operator(from_desc(desc, None, self._shape.element)), names)
+        return Node(Operator(from_desc(desc, None, self._shape.element)), names)
 
     def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """y [T, B, D H] and each of the last states [layers D, B, H], of x [T, B, I]. name: the module's in errors."""
+        """x: [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each. name: the module, in errors."""
         values = parameters.arrays | {"y-1": np.ascontiguousarray(x)}
         for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
             for k, part in enumerate(np.split(state, self._layers)):
@@ -200,22 +207,23 @@ class Stack:
 
 
 def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """m of the given states h [D, B, P], such that P m is h."""
+    """The unprojected states m with P m = h, for states h [D, B, proj_size]. Refuses h for which there is no m."""
     states = []
     for state, (projection, inverse) in zip(h.astype(np.float64), projections):
         states.append(state @ inverse)
         if np.isfinite(state).all() and not np.allclose(states[-1] @ projection, state, atol=1e-6):
-            raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make", "none, or others")
+            raise InvalidArgumentError(name, "hx[0]", "states that weight_hr cannot make",
+                                       "None, or products of weight_hr with some state")
     return np.stack(states).astype(h.dtype)
 
 
 def _are_the_same(first: Tensor, second: Tensor) -> bool:
-    """torch.equal alone overlooks types."""
+    """torch.equal alone does not compare types."""
     return first.dtype is second.dtype and torch.equal(first, second)
 
 
 class Parameters:
-    """What a module's parameters hold, in the form that its stacks take."""
+    """The values of a module's parameters, in the form that its stacks take."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -223,7 +231,7 @@ class Parameters:
         self._seen: list[Tensor] = []
 
     def update(self, layers: Sequence[Layer]) -> None:
-        """Keep the arrays, which are read-only, unless a parameter has changed, in whatever way."""
+        """Makes new arrays if a parameter has changed in any way. The arrays are read-only."""
         parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
         if self._seen and all(map(_are_the_same, parameters, self._seen)):
             return

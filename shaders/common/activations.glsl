@@ -1,0 +1,85 @@
+// DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
+// NaN goes through all of them: a comparison with NaN is false, and that side keeps it.
+
+// exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, which not every driver's exp does.
+void exponentials(float x, out float e, out float e_minus_1)
+{
+    float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
+                   x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0))))))));
+    e = mix(exp(x), x, isnan(x));
+    e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
+}
+
+// log(1 + x), for 0 <= x <= 1
+float log_1_plus(float x)
+{
+    float small = x * (1.0 - x * (1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 4.0))));
+    return mix(log(1.0 + x), small, x < 0.01);
+}
+
+// 1 - erf(x), to a relative error of 1.2e-7 (Numerical Recipes' Chebyshev fit, which holds in the tail too)
+float complementary_error(float x)
+{
+    float z = abs(x), t = 1.0 / (1.0 + 0.5 * z);
+    float series = t * (1.00002368 + t * (0.37409196 + t * (0.09678418 + t * (-0.18628806 + t * (0.27886807 +
+                   t * (-1.13520398 + t * (1.48851587 + t * (-0.82215223 + t * 0.17087277))))))));
+    float e, unused;
+    exponentials(-z * z - 1.26551223 + series, e, unused);
+    return x < 0.0 ? 2.0 - t * e : t * e;
+}
+
+// Most compilers put every call in line before they know the id. So there is one exponential for all, no early return, and
+// mix() instead of branches.
+float activation(uint id, float a, float b, float x)
+{
+    bool is_tanh = id == TANH || id == SCALED_TANH, is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;
+    float y = x;  // what the exponential is of, up to a factor
+    if (id == CELU) y = x / a;
+    if (id == SOFTPLUS) y = a * x;
+    if (id == SCALED_TANH || id == PARAMETRIC_SOFTPLUS) y = b * x;
+    float e, e_minus_1;
+    exponentials(mix(mix(y, -abs(y), is_softplus || id == SIGMOID), -2.0 * abs(y), is_tanh), e, e_minus_1);
+
+    float result = x;  // IDENTITY's
+    if (id == SIGMOID) result = mix(1.0, e, y < 0.0) / (1.0 + e);
+    if (is_tanh) result = mix(-e_minus_1, e_minus_1, y < 0.0) / (2.0 + e_minus_1);
+    if (id == SCALED_TANH) result = a * result;
+    if (id == SOFTSIGN) result = x / (1.0 + abs(x));
+    if (is_softplus) result = mix(y, 0.0, y < 0.0) + log_1_plus(e);
+    if (id == SOFTPLUS) result = result / a;
+    if (id == PARAMETRIC_SOFTPLUS) result = a * result;
+    if (id == ELU || id == CELU || id == SCALED_ELU) result = mix(x, a * e_minus_1, x < 0.0);
+    if (id == SCALED_ELU) result = b * result;
+    if (id == LINEAR || id == HARD_SIGMOID) result = a * x + b;
+    if (id == HARD_SIGMOID) result = mix(mix(result, 1.0, result > 1.0), 0.0, result < 0.0);
+    if (id == LEAKY_RELU) result = mix(x, a * x, x < 0.0);
+    if (id == RELU) result = mix(x, 0.0, x < 0.0);
+    if (id == THRESHOLDED_RELU) result = mix(x, 0.0, x <= a);
+    if (id == SHRINK) result = mix(mix(mix(0.0, x, isnan(x)), x - a, x > b), x + a, x < -b);
+    if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
+    return result;
+}
+
+// The gates' activations f, g and h, of direction 0 and 1, and ONNX's `clip`
+DECLARE_PLACES
+layout(constant_id = 118) const uint HAS_CLIP = 0;
+layout(constant_id = 119) const uint CLIP = 0;  // bits of the bound
+const uint F = 0, G = 1, H = 2;
+
+float activate_place(uint place, float x)
+{
+    return activation(AT_PLACE(ACTIVATION, place), uintBitsToFloat(AT_PLACE(PARAM_A, place)),
+                      uintBitsToFloat(AT_PLACE(PARAM_B, place)), x);
+}
+
+float activate(uint which, float x)
+{
+    return DIRECTIONS == 1 || direction == 0 ? activate_place(which, x) : activate_place(which + 3, x);
+}
+
+float clip(float x)
+{
+    float bound = uintBitsToFloat(CLIP);
+    if (HAS_CLIP != 0) x = mix(mix(x, -bound, x < -bound), bound, bound < x);
+    return x;
+}

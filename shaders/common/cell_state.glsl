@@ -1,0 +1,21 @@
+// The LSTM's second state, c: where it starts and where its last value goes.
+STATE_TENSOR(INITIAL_C, 150)
+STATE_TENSOR(CELL_SINGLE, 154)
+layout(binding = 9) readonly buffer CellMemInit { uint initial_c[]; };
+layout(binding = 10) buffer OutputCellSingle { uint output_cell_single[]; };
+const uint CELL_SLOT = OWN_SLOT;
+
+void begin_cell(bool first, uint r, uint row, uint unit)
+{
+    if (!first) fetch_state(CELL_SLOT, r, unit);
+    else if (HAS_INITIAL_C != 0) store_state(CELL_SLOT, r, unit, LOAD_ELEMENT(initial_c, PLACE_OF(INITIAL_C, row, unit)));
+}
+
+void end_cell(bool last, uint r, uint row, uint unit)
+{
+    if (!last) keep_state(CELL_SLOT, r, unit);
+    else if (HAS_CELL_SINGLE != 0) {
+        real c = length_of(r) == 0 ? ZERO : load_state(CELL_SLOT, r, unit);
+        STORE_ELEMENT(output_cell_single, PLACE_OF(CELL_SINGLE, row, unit), c);
+    }
+}

@@ -1,0 +1,47 @@
+// Elements of tensors, and packed weights: float32, float16 or bfloat16, computed with as floats. Buffers are declared as uints:
+//   LOAD_ELEMENT(buffer, i), STORE_ELEMENT(buffer, i, value)   rounded once, to nearest
+// Two 16-bit elements share a word, and strides may put any two of a tensor into one. So each is stored by atomics that touch
+// its own bits only: no two invocations race, and gaps between elements keep what they hold.
+#define real float
+#define real4 vec4
+const uint REAL4_WORDS = 4;
+#define ZERO 0.0
+layout(constant_id = 45) const uint ELEMENT = 0;  // FLOAT32, FLOAT16 or BFLOAT16 (numbers.glsl)
+
+vec2 both_halves(uint word)
+{
+    return ELEMENT == FLOAT16 ? unpackHalf2x16(word) : vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xFFFF0000u));
+}
+
+// The 16 bits of a float, rounded to nearest even. By integers: packHalf2x16 may round otherwise, and one driver makes NaN of
+// infinity.
+uint half_of(float x)
+{
+    uint bits = floatBitsToUint(x);
+    if (ELEMENT == BFLOAT16) return isnan(x) ? 0x7FC0u : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    uint magnitude = bits & 0x7FFFFFFFu;
+    uint subnormal = uint(roundEven(abs(x) * 16777216.0));  // below 2^-14, in units of 2^-24
+    uint normal = magnitude - 0x38000000u;  // the exponent's other bias
+    normal = min((normal + 0xFFFu + ((normal >> 13) & 1u)) >> 13, 0x7C00u);
+    uint rounded = isnan(x) ? 0x7E00u : (magnitude < 0x38800000u ? subnormal : normal);
+    return (bits >> 16 & 0x8000u) | rounded;
+}
+
+float element_of(uint word, uint i) { return ELEMENT == FLOAT32 ? uintBitsToFloat(word) : both_halves(word)[i & 1]; }
+#define LOAD_ELEMENT(buffer, i) element_of(buffer[(i) >> uint(ELEMENT != FLOAT32)], i)
+#define STORE_ELEMENT(buffer, i, value) \
+    if (ELEMENT == FLOAT32) buffer[i] = floatBitsToUint(value); \
+    else { \
+        uint place = i, shift = (place & 1) * 16; \
+        atomicAnd(buffer[place >> 1], ~(0xFFFFu << shift)); \
+        atomicOr(buffer[place >> 1], half_of(value) << shift); \
+    }
+
+// A load of packed weights is 16 bytes: one vec4 along the columns of a unit's gate, or two of 16-bit elements.
+const uint VECS_PER_LOAD = ELEMENT == FLOAT32 ? 1 : 2;
+vec4 unpack_weights(uvec4 loaded, uint vec)
+{
+    if (ELEMENT == FLOAT32) return uintBitsToFloat(loaded);
+    uvec2 words = mix(loaded.zw, loaded.xy, bvec2(vec == 0));  // no branch: vec may vary
+    return vec4(both_halves(words.x), both_halves(words.y));
+}

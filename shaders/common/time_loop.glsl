@@ -1,0 +1,112 @@
+// What all time loops share: where a tile's state comes from, and where results go. SLOTS vectors of H numbers are the state
+// of a row: slots 0 and 1 hold h, of even and of odd steps. With two phases slot 0 is enough: h is only read in phase 0 and
+// only written in phase 1. OWN_SLOT is read only by the invocation that stored it; the cell names it and slot 1.
+layout(constant_id = 130) const uint SLOTS = 2;
+layout(constant_id = 132) const uint PHASES = 1;  // of a step
+layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // of weights for a row of h
+const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
+const uint OWN_SLOT = 2;
+// A tensor of one state a row, in DirectML's dimensions {1, D, B, H}: whether it is there, its strides, and where an element is
+#define STATE_TENSOR(name, id) layout(constant_id = id) const uint HAS_##name = 0; \
+    layout(constant_id = id + 1) const uint name##_STRIDE_D = 0; layout(constant_id = id + 2) const uint name##_STRIDE_B = 0; \
+    layout(constant_id = id + 3) const uint name##_STRIDE_H = 0;
+#define PLACE_OF(name, row, unit) (direction * name##_STRIDE_D + (row) * name##_STRIDE_B + (unit) * name##_STRIDE_H)
+STATE_TENSOR(INITIAL_H, 51)
+STATE_TENSOR(SINGLE, 55)
+STATE_TENSOR(SEQUENCE, 59)  // with one more dimension, T
+layout(constant_id = 63) const uint SEQUENCE_STRIDE_T = 0;
+layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
+layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
+layout(binding = 6) buffer OutputSequence { uint output_sequence[]; };
+layout(binding = 7) buffer OutputSingle { uint output_single[]; };
+
+uint direction, first_row;   // of this workgroup's tile
+uint first_unit, end_unit;   // of this workgroup
+uint source;                 // the slot that a phase multiplies
+real4 peephole;              // the weights of the unit in hand, a gate a component
+
+// A kernel defines: the batch's row that is row r of the tile, and its number of steps; of all rows, the most and the fewest
+uint row_of(uint r);
+uint length_of(uint r);
+void begin_tile(out uint steps, out uint shortest);
+// a row's state; between dispatches it is in a buffer: fetch and keep bring it from there and back, where it is elsewhere
+bool in_shared(uint slot);  // and so undefined in a new dispatch
+real load_state(uint slot, uint r, uint unit);
+void store_state(uint slot, uint r, uint unit, real value);
+void fetch_state(uint slot, uint r, uint unit);
+void keep_state(uint slot, uint r, uint unit);
+void store_output(uint i, real value);  // in output_sequence
+void phase_barrier();  // what a phase stored is seen by all who read it in the next
+bool has_phase(uint phase);  // whether this dispatch runs it
+// A cell defines: the new h of a unit, from the input's and the recurrent part of its gates; how a state of its own starts and ends
+real cell_phase(uint phase, uint r, uint unit, uint h_slot, real4 x, real4 recurrent);
+void begin_cell(bool first, uint r, uint row, uint unit);
+void end_cell(bool last, uint r, uint row, uint unit);
+
+uint h_slot(uint step) { return PHASES == 2 ? 0 : step & 1; }
+uint slot_at(uint step, uint r) { return h_slot(min(step, length_of(r))); }  // a finished row keeps its last h
+
+void store_sequence(uint time, uint r, uint unit, real h)
+{
+    if (HAS_SEQUENCE != 0) store_output(time * SEQUENCE_STRIDE_T + PLACE_OF(SEQUENCE, row_of(r), unit), h);
+}
+
+// The gate math of a phase, for one unit of a row
+void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recurrent)
+{
+    real h = cell_phase(phase, r, unit, h_slot(step), x, recurrent);
+    if (phase + 1 == PHASES) {
+        store_state(h_slot(step + 1), r, unit, h);
+        store_sequence(time_at(direction, step, length_of(r)), r, unit, h);
+    }
+}
+
+// The state before chunk.first_step, of the units [start, end); what pads HIDDEN is 0
+void begin_state(bool first, uint start, uint end)
+{
+    for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
+            [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot)
+                if (first || in_shared(slot)) store_state(slot, r, unit, ZERO);
+            uint row = row_of(r);
+            if (unit < HIDDEN && row < BATCH) {
+                if (!first) fetch_state(slot_at(chunk.first_step, r), r, unit);
+                else if (HAS_INITIAL_H != 0) store_state(0, r, unit, LOAD_ELEMENT(initial_h, PLACE_OF(INITIAL_H, row, unit)));
+                begin_cell(first, r, row, unit);
+            }
+        }
+    phase_barrier();
+}
+
+// Zeros at a time past some rows' lengths
+void clear_output(uint time)
+{
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r)
+            if (row_of(r) < BATCH && time >= length_of(r)) store_sequence(time, r, unit, ZERO);
+}
+
+// After the last step: the outputs that hold one state a row (0 for a row without steps), or what the next dispatch needs
+void end_state()
+{
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
+        ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
+            uint row = row_of(r);
+            if (row < BATCH) {
+                bool last = chunk.last_step == chunk.steps;
+                if (!last) keep_state(slot_at(chunk.last_step, r), r, unit);
+                else if (HAS_SINGLE != 0) {
+                    real h = length_of(r) == 0 ? ZERO : load_state(slot_at(chunk.steps, r), r, unit);
+                    STORE_ELEMENT(output_single, PLACE_OF(SINGLE, row, unit), h);
+                }
+                end_cell(last, r, row, unit);
+            }
+        }
+}
+
+void end_rows(uint shortest)
+{
+    if (HAS_SEQUENCE != 0 && HAS_LENGTHS != 0)
+        for (uint time = max(chunk.first_step, shortest); time < chunk.last_step; ++time) clear_output(time);
+    end_state();
+}

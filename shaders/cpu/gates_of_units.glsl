@@ -1,0 +1,8 @@
+// The input's part of the gates, as a projection left it for invocations that hold units (packed.glsl)
+layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
+
+vec4 load_gates(uint step, uint r, uint unit)
+{
+    uint row = min(row_of(r), BATCH - 1);
+    return uintBitsToFloat(gates[gates_place(gates_start(step - chunk.gates_step, direction, row), unit)]);
+}

@@ -1,0 +1,44 @@
+// The input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases (packed.glsl).
+// Invocations hold units. Workgroups: x units, PART_UNITS each, y tiles of ROWS samples, z directions.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "lanes.glsl"
+#include "input.glsl"
+#include "../common/samples.glsl"
+#include "packed.glsl"
+#include "tile_of_units.glsl"
+#include "multiply_input.glsl"
+#include "spread.glsl"
+layout(binding = 11) buffer Gates { uvec4 gates[]; };
+
+void multiply_tile(uint direction, uint tile)
+{
+    uint step, row, row_start[ROWS];
+    find_sample(tile * ROWS, step, row);
+    if (!is_sample(step, row)) return;
+
+    bool any_valid = false;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        any_valid = find_x(direction, step, row, x_start[r]) || any_valid;
+        row_start[r] = is_sample(step, row) ? gates_start(step, direction, row) : NOWHERE;
+        next_sample(step, row);
+    }
+    if (!any_valid) return;
+
+    uint unit = gl_WorkGroupID.x * WORKGROUP * UNITS_AT_ONCE + gl_LocalInvocationID.x;
+    vec4 sums[TILE];
+    set_input_bias(sums, direction, unit);
+    multiply_input(sums, direction, 0, GATES, unit);
+    ROW_LOOP for (uint i = 0; i < TILE; ++i) {
+        uint start = row_start[i % ROWS];
+        if (start != NOWHERE) gates[gates_place(start, unit + i / ROWS * WORKGROUP)] = floatBitsToUint(pick(sums, i));
+    }
+}
+
+void main()
+{
+    multiply_tile(gl_WorkGroupID.z, spread(gl_WorkGroupID.y, gl_NumWorkGroups.y));
+}

@@ -1,0 +1,40 @@
+// A tile's rows, the longest first: those that still run are the first ones.
+#define ACTIVE_ROWS (ROWS == 1 ? 1 : active_rows)
+uint active_rows;  // the first ones, which have the step in hand
+uint lengths_of_tile[ROWS];
+uint rows_of_tile[ROWS];
+uint row_of(uint r) { return HAS_LENGTHS != 0 ? rows_of_tile[r] : first_row + r; }
+
+uint length_of(uint r)
+{
+    if (HAS_LENGTHS != 0) return lengths_of_tile[r];
+    return BATCH % ROWS == 0 || first_row + r < BATCH ? chunk.steps : 0;
+}
+
+// steps: of the longest row; shortest: steps of the shortest, of those that are in the batch
+void sort_rows(out uint steps, out uint shortest)
+{
+    steps = shortest = chunk.steps;
+    ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
+        uint length = row_length(first_row + r);
+        uint place = r;
+        if (HAS_LENGTHS != 0) {
+            place = 0;
+            for (uint other = 0; other < ROWS; ++other) {
+                uint its = row_length(first_row + other);
+                if (its > length || (its == length && other < r)) ++place;
+            }
+            rows_of_tile[place] = first_row + r;
+            if (place == 0) steps = length;
+            if (first_row + r < BATCH) shortest = min(shortest, length);
+        }
+        lengths_of_tile[place] = length;
+    }
+    active_rows = min(ROWS, BATCH - first_row);
+}
+
+void drop_finished_rows(uint step)
+{
+    if (HAS_LENGTHS != 0)
+        while (active_rows > 0 && lengths_of_tile[active_rows - 1] <= step) --active_rows;
+}

@@ -1,0 +1,27 @@
+// An RNN in float64: the equations of cells/rnn.glsl, for pairs of floats.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#define ROW_LOOP [[dont_unroll]]
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "pairs.glsl"
+#include "elements.glsl"
+#include "../common/time_loop.glsl"
+#include "activations.glsl"
+
+uint first_gate(uint phase) { return 0; }
+uint end_gate(uint phase) { return 1; }
+uint source_slot(uint phase, uint h_slot) { return h_slot; }
+
+real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
+{
+    return activate(F, clip(add(component(x, 0), component(r, 0))));
+}
+
+void begin_cell(bool first, uint r, uint row, uint unit) {}
+void end_cell(bool last, uint r, uint row, uint unit) {}
+
+#include "state.glsl"
+#include "multiply_input.glsl"
+#include "step.glsl"
+#include "../common/parts.glsl"

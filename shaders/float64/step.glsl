@@ -1,0 +1,52 @@
+// A phase of a time step: each invocation computes a unit of the one row.
+layout(constant_id = 70) const uint FUSED = 0;  // whether the loop multiplies the input, instead of reading `gates`
+layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
+layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
+
+// Behind the recurrent weights: 0, the biases that must stay apart from the input's; 1, the peephole weights
+real4 hidden_extra(uint which, uint unit)
+{
+    return GET_REAL4(hidden_weights, DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit);
+}
+
+real4 input_part(uint phase, uint step, uint unit)
+{
+    if (FUSED != 0) {
+        uint x_start = x_start_of(direction, step, length_of(0), first_row);
+        return multiply_input(x_start, direction, first_gate(phase), end_gate(phase), unit);
+    }
+    return GET_REAL4(gates, (((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH + first_row) * UNITS + unit);
+}
+
+real4 multiply_hidden(uint phase, uint unit)
+{
+    real4 sums = hidden_extra(0, unit);
+    uint start = direction * HIDDEN_LOADS * GATES * UNITS + unit;
+    [[dont_unroll]] for (uint load = 0; load < HIDDEN_LOADS; ++load) {
+        real4 h = load_state_vec(source, load);
+        [[unroll]] for (uint gate = first_gate(phase); gate < end_gate(phase); ++gate)
+            add_dot(sums, gate, h, GET_REAL4(hidden_weights, start + (load * GATES + gate) * UNITS));
+    }
+    return sums;
+}
+
+void run_phase(uint phase, uint step)
+{
+    source = source_slot(phase, h_slot(step));
+    for (uint first = first_unit; first < end_unit; first += WORKGROUP) {
+        uint unit = first + gl_LocalInvocationID.x;
+        real4 x = input_part(phase, step, unit);
+        real4 recurrent = multiply_hidden(phase, unit);
+        if (unit < HIDDEN && step < length_of(0)) {
+            if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
+            finish_phase(phase, step, unit, 0, x, recurrent);
+        }
+    }
+    phase_barrier();
+}
+
+void run_step(uint step)
+{
+    for (uint phase = 0; phase < PHASES; ++phase)  // long code: in line once
+        if (has_phase(phase)) run_phase(phase, step);
+}

@@ -1,0 +1,15 @@
+// An RNN on a GPU: the schedules *stepped* and *persistent*, the input's part projected before.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#define ROW_LOOP [[unroll]]
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "../common/time_loop.glsl"
+#include "../common/activations.glsl"
+#include "../cells/rnn.glsl"
+#include "../common/rows.glsl"
+#include "state.glsl"
+#include "projected_input.glsl"
+#include "step.glsl"
+#include "../common/parts.glsl"

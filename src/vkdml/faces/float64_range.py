@@ -1,0 +1,37 @@
+"""The range of float64: each number is computed as a pair of float32 numbers, so it must fit a float32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..errors import InvalidArgumentError
+from ..spec.problem import MAX_FLOAT32
+
+_ALLOWED = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of float32 numbers"
+
+
+class RangeCheck:
+    """Refuses inputs out of range, and results of finite inputs that are not finite: something on the way was out of range.
+
+    name: the operator's in errors. names: what errors call the arrays and the results, by their keys. arrays: the inputs, of
+    any shapes.
+    """
+
+    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
+        self._name = name
+        self._names = names
+        self._is_finite = True
+        for key, array in arrays.items():
+            finite = np.isfinite(array)
+            self._is_finite = self._is_finite and bool(finite.all())
+            largest = np.abs(array, where=finite, out=np.zeros_like(array)).max()
+            if largest > MAX_FLOAT32:
+                raise InvalidArgumentError(name, names[key], largest, _ALLOWED)
+
+    def check_results(self, results: Mapping[str, np.ndarray]) -> None:
+        """results: by key. Raises InvalidArgumentError."""
+        for key, result in results.items():
+            if self._is_finite and not np.isfinite(result).all():
+                raise InvalidArgumentError(self._name, self._names[key], "numbers out of range on the way", _ALLOWED)

@@ -1,0 +1,52 @@
+"""Work that may give up, and what does it then instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .device import Buffer, Commands, Gpu
+
+Record = Callable[[Commands], None]
+
+
+class Fallback:
+    """Runs an attempt, and the fallback where the attempt gave up. Both do the same work.
+
+    attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
+    gave_up: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there to the
+    buffer's end are where workgroups meet; they must be 0 when an attempt starts. An attempt that ends leaves them so.
+    """
+
+    def __init__(self, gpu: Gpu, attempt: Record, gave_up: tuple[Buffer, int], fallback: Record) -> None:
+        self._gpu = gpu
+        self._buffer, self._word = gave_up
+        self._attempt = gpu.create_commands()
+        attempt(self._attempt)
+        self._attempt.readback(self._buffer)
+        self._clear = gpu.create_commands()
+        self._clear.upload(self._buffer)
+        self._record_fallback = fallback
+        self._fallback: Commands | None = None
+        self._is_clear = False
+
+    def execute(self) -> None:
+        if not self._is_clear:
+            self._clear_words()
+        self._is_clear = False  # stays so if the driver fails
+        self._attempt.execute()
+        if self._buffer.host(np.uint32)[self._word]:
+            self._clear_words()  # at once, as other attempts may use the buffer too
+            self._run_fallback()
+        self._is_clear = True
+
+    def _clear_words(self) -> None:
+        self._buffer.host(np.uint32)[self._word:] = 0
+        self._clear.execute()
+
+    def _run_fallback(self) -> None:
+        if self._fallback is None:
+            self._fallback = self._gpu.create_commands()
+            self._record_fallback(self._fallback)
+        self._fallback.execute()

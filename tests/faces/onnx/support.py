@@ -1,0 +1,62 @@
+"""What the tests of ONNX models share: models out of text, and their comparison with ONNX Runtime alone."""
+
+import numpy as np
+import onnxruntime
+from onnx import numpy_helper, parser
+
+from vkdml.onnx import InferenceSession
+
+T, B, I, H = 5, 2, 3, 4
+
+
+def weights(gates=3, directions=1, inputs=I, suffix=""):
+    """Of one node: W, R and B as initializers."""
+    rng = np.random.default_rng(len(suffix) + gates)
+    shapes = {"W": (directions, gates * H, inputs), "R": (directions, gates * H, H), "B": (directions, 2 * gates * H)}
+    return {name + suffix: (rng.standard_normal(shape) * 0.5).astype(np.float32) for name, shape in shapes.items()}
+
+
+def model(text, arrays=None, opset=17, **others):
+    """A model of ONNX's text for graphs, with initializers."""
+    parsed = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+    for name, array in (arrays or {}).items():
+        parsed.graph.initializer.append(numpy_helper.from_array(array, name))
+    return parsed
+
+
+def inputs_of(session, rng, sizes):
+    """Random arrays for all inputs; dynamic dimensions have the sizes of their names."""
+    dtypes = {"tensor(float)": np.float32, "tensor(int32)": np.int32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_,
+              "tensor(float16)": np.float16}
+    shapes = {arg.name: (dtypes[arg.type], [sizes.get(size, size) for size in arg.shape]) for arg in session.get_inputs()}
+    return {name: rng.standard_normal(shape).astype(dtype) for name, (dtype, shape) in shapes.items()}
+
+
+def check(proto, feeds=None, sizes=None, atol=1e-5, **given):
+    """Ours and ONNX Runtime's results on the same arrays, those in `given` and random ones. Our session, for more questions."""
+    ours, theirs = InferenceSession(proto.SerializeToString()), onnxruntime.InferenceSession(proto.SerializeToString())
+    for our_args, their_args in ((ours.get_inputs(), theirs.get_inputs()), (ours.get_outputs(), theirs.get_outputs())):
+        assert [(arg.name, arg.type) for arg in our_args] == [(arg.name, arg.type) for arg in their_args]
+        for our_arg, their_arg in zip(our_args, their_args, strict=True):  # each may know sizes that the other has not found out
+            both = list(zip(our_arg.shape, their_arg.shape, strict=True))
+            assert all(ours == theirs for ours, theirs in both if isinstance(ours, int) and isinstance(theirs, int)), both
+    feed = inputs_of(ours, np.random.default_rng(0), sizes or {"T": T, "B": B}) | given
+    for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=atol)
+    return ours
+
+
+def kinds(session):
+    return [type(step).__name__ for step in session._program._steps]
+
+
+STACK = """g (float[T,B,3] x, int32[B] lengths) => (float[T,B,8] y, float[2,B,4] last) {
+    h0, n0 = GRU <hidden_size=4, direction="bidirectional", linear_before_reset=1> (x, W, R, B, lengths)
+    t0 = Transpose <perm=[0,2,1,3]> (h0)
+    shape = Constant <value_ints=[0,0,-1]> ()
+    x1 = Reshape (t0, shape)
+    h1, last = GRU <hidden_size=4, direction="bidirectional"> (x1, W1, R1, B1, lengths)
+    t1 = Transpose <perm=[0,2,1,3]> (h1)
+    y = Reshape (t1, shape) }"""
+
+GRU = "g (float[T,B,3] x) => (float[T,D,B,4] y) {{ y = {} (x, W, R, B) }}"

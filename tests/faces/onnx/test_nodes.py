@@ -1,0 +1,118 @@
+"""ONNX nodes: versions, attributes, inputs and outputs left out."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import vkdml
+from tests.support import ATOL, RTOL
+from vkdml.onnx import run_node
+from vkdml.spec import reference
+
+pytestmark = pytest.mark.device
+
+T, B, I, H = 4, 2, 3, 5
+rng = np.random.default_rng(0)
+X, W, R, BIAS = ((rng.standard_normal(shape) * 0.4).astype(np.float32)
+                 for shape in ((T, B, I), (1, 3 * H, I), (1, 3 * H, H), (1, 6 * H)))
+H0 = rng.standard_normal((1, B, H)).astype(np.float32)
+
+
+def gru_node(inputs=("X", "W", "R"), outputs=("Y", "Y_h"), **attributes):
+    return helper.make_node("GRU", inputs, outputs, hidden_size=H, **attributes)
+
+
+@pytest.mark.parametrize("opset", [1, 3, 7, 14, 22, None])
+def test_versions(opset):
+    results = run_node(gru_node(), [X, W, R], opset_version=opset)
+    for result, expected in zip(results, reference.gru(X, W, R), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize(("attribute", "value", "since", "until"), [
+    ("linear_before_reset", 1, 3, 99), ("layout", 1, 14, 99), ("output_sequence", 1, 1, 6),
+])
+@pytest.mark.parametrize("opset", [1, 3, 6, 7, 13, 14, 22])
+def test_attributes_by_version(attribute, value, since, until, opset):
+    node = gru_node(**{attribute: value})
+    x = X.transpose(1, 0, 2) if attribute == "layout" else X
+    if since <= opset <= until:
+        known = {} if attribute == "output_sequence" else {attribute: value}
+        results = run_node(node, [x, W, R], opset_version=opset)
+        np.testing.assert_allclose(results.Y, reference.gru(x, W, R, **known)[0], rtol=RTOL, atol=ATOL)
+    else:
+        with pytest.raises(vkdml.InvalidArgumentError, match=f"attribute {attribute}: found one that operator version"):
+            run_node(node, [x, W, R], opset_version=opset)
+
+
+def test_all_attributes():
+    attributes = {"direction": "reverse", "activations": ["HardSigmoid", "ScaledTanh"], "activation_alpha": [0.3, 0.9],
+                  "activation_beta": [0.4, 0.8], "clip": 0.7, "linear_before_reset": 1}
+    results = run_node(gru_node(**attributes), [X, W, R])
+    np.testing.assert_allclose(results.Y, reference.gru(X, W, R, **attributes)[0], rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("outputs", [["Y"], ["", "Y_h"], ["Y", ""], ["Y", "Y_h"]])
+def test_outputs_left_out(outputs):
+    results = run_node(gru_node(outputs=outputs), [X, W, R])
+    assert results._fields == tuple(filter(None, outputs))
+    expected = dict(zip(["Y", "Y_h"], reference.gru(X, W, R), strict=True))
+    for name in results._fields:
+        np.testing.assert_allclose(getattr(results, name), expected[name], rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("given", [[X, W, R, None, None, H0], [X, W, R, H0], {"X": X, "W": W, "R": R, "h": H0}])
+def test_inputs_left_out(given):
+    results = run_node(gru_node(["X", "W", "R", "", "", "h"]), given)
+    np.testing.assert_allclose(results.Y, reference.gru(X, W, R, initial_h=H0)[0], rtol=RTOL, atol=ATOL)
+
+
+def test_all_inputs():
+    lengths = np.array([4, 2], np.int32)
+    results = run_node(gru_node(["X", "W", "R", "B", "l", "h"]), [X, W, R, BIAS, lengths, H0])
+    expected = reference.gru(X, W, R, BIAS, sequence_lens=lengths, initial_h=H0)[0]
+    np.testing.assert_allclose(results.Y, expected, rtol=RTOL, atol=ATOL)
+
+
+def test_empty_lists_are_absent_attributes():
+    node = gru_node()
+    node.attribute.append(onnx.AttributeProto(name="activation_alpha", type=onnx.AttributeProto.FLOATS))
+    run_node(node, [X, W, R])
+
+
+@pytest.mark.parametrize("where", [None, "CPU", "CUDA:0", 0, "default"])
+def test_device(where, device):
+    chosen = device if where == "default" else where
+    run_node(gru_node(), [X, W, R], device=chosen)
+
+
+@pytest.mark.parametrize(("node", "inputs", "message"), [
+    (helper.make_node("MatMul", ["a", "b"], ["c"]), [X, W], "MatMul node: op_type: found :MatMul; expected one of GRU"),
+    (helper.make_node("GRU", ["X", "W", "R"], ["Y"], domain="com.microsoft"), [X, W, R], "found com.microsoft:GRU"),
+    (helper.make_node("GRU", ["X", "W", "R"], ["Y"], name="g", hidden_size=4), [X, W, R], "GRU node 'g': hidden_size: found 4; expected 5"),
+    (gru_node(swish=1), [X, W, R], "attribute swish: found one that operator version 22 does not have; expected one of activations"),
+    (gru_node(), [X, W], "inputs: found 2 arrays; expected 3"),
+    (gru_node(), {"X": X, "W": W}, "inputs: found none named 'R'"),
+    (gru_node(["X", "W", "R", "", "", "", ""]), [X] * 7, "input: found 7 inputs; expected at most 6"),
+    (gru_node(outputs=["", ""]), [X, W, R], "output: found"),
+    (gru_node(outputs=["Y", "Y_h", "Y_c"]), [X, W, R], "output: found"),
+    (gru_node(), [X, W.astype(np.float64), R], "W: found float64; expected float32"),
+    (gru_node(["X", "W", "R", "", "l"]), [X, W, R, None, np.array([4, 2])], "sequence_lens: found int64; expected int32"),
+    (None, [X, W, R], "run_node: node: found NoneType"),
+    (gru_node(), None, "inputs: found NoneType"),
+    (gru_node(), [X.tolist(), W, R], "X: found list; expected float32"),
+    (gru_node(direction=b"\xff"), [X, W, R], "attribute direction: found"),
+    (gru_node(), [X.astype(np.int8), W, R], "X: found int8; expected float32 or float16 or bfloat16 or float64"),
+    (gru_node(direction="up"), [X, W, R], "direction: found 'up'"),
+    (gru_node(["X", "", "R"]), [X, None, R], "W: found None"),
+])
+def test_wrong_nodes(node, inputs, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        run_node(node, inputs)
+
+
+@pytest.mark.parametrize("opset", [0, "7"])
+def test_wrong_opset(opset):
+    with pytest.raises(vkdml.InvalidArgumentError, match="opset_version: found"):
+        run_node(gru_node(), [X, W, R], opset_version=opset)

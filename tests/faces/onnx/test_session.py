@@ -1,0 +1,181 @@
+"""Whole ONNX models through onnxruntime's calls, compared with ONNX Runtime alone."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import vkdml
+from tests.faces.onnx.support import GRU, STACK, B, H, I, T, check, inputs_of, kinds, model, weights
+from vkdml.onnx import InferenceSession
+
+pytestmark = pytest.mark.device
+
+
+@pytest.mark.parametrize("sizes", [(5, 2), (1, 1), (9, 3)])
+def test_a_stack_with_lengths_and_dynamic_shapes(sizes):
+    t, b = sizes
+    session = check(model(STACK, weights(directions=2) | weights(directions=2, inputs=2 * H, suffix="1")),
+                    sizes={"T": t, "B": b}, lengths=np.arange(b, dtype=np.int32) % t + 1)
+    assert kinds(session) == ["RecurrentStep", "Piece", "RecurrentStep", "Piece"]  # shapes and weights are no piece
+    assert session.get_inputs()[0].shape == ["T", "B", 3]
+    assert session.get_outputs()[1].shape == [2, "B", 4]
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9, 11, 13, 14, 16, 21, 22])
+@pytest.mark.parametrize(("op", "gates"), [("GRU", 3), ("LSTM", 4), ("RNN", 1)])
+def test_opsets(op, gates, opset):
+    text = f"g (float[T,B,3] x) => (float[T,D,B,4] z) {{ a = Tanh(x) y = {op} <hidden_size=4> (a, W, R, B) z = Neg(y) }}"
+    check(model(text, weights(gates), opset))
+
+
+def test_functions():
+    parsed = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
+        g (float[T,B,3] x) => (float[T,D,B,4] y) { y = mine.layer (x, W, R) }
+        <opset_import: ["" : 17], domain: "mine">
+        layer (p, q, r) => (z) { a = Tanh(p) z = GRU <hidden_size=4> (a, q, r) }""")
+    for name in ("W", "R"):
+        parsed.graph.initializer.append(numpy_helper.from_array(weights()[name], name))
+    assert kinds(check(parsed)) == ["Piece", "RecurrentStep"]
+
+
+def test_defaults_and_opsets_of_functions():
+    parsed = parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "mine" : 1]>
+        g (float[T,B,3] x, bool c) => (float[T,D,B,4] y) {
+            y = If (c) < then_branch = t () => (float[T,D,B,4] p) { p = mine.outer (x, W, R) },
+                         else_branch = e () => (float[T,D,B,4] q) { q = mine.layer <lbr=0> (x, W, R) } > }
+        <opset_import: ["" : 17], domain: "mine"> layer <lbr:int=1> (p, q, r) => (z) {
+            z = GRU <hidden_size=4, linear_before_reset:int=@lbr> (p, q, r) }
+        <opset_import: ["" : 17, "mine" : 1], domain: "mine"> outer (p, q, r) => (z) {
+            a = LeakyRelu <alpha=0.5> (p) z = mine.layer (a, q, r) }""")
+    for name in ("W", "R"):
+        parsed.graph.initializer.append(numpy_helper.from_array(weights()[name], name))
+    for condition in (True, False):
+        check(parsed, c=np.array(condition))
+
+
+def test_float16():
+    """ONNX Runtime has no GRU in float16 on all machines: its float32 model on the same numbers."""
+    text = "g ({0}[T,B,3] x) => ({0}[T,D,B,4] y) {{ a = Tanh(x) h = GRU <hidden_size=4> (a, W, R, B) y = Neg(h) }}"
+    halves = {name: array.astype(np.float16) for name, array in weights().items()}
+    x = np.random.default_rng(0).standard_normal((T, B, I)).astype(np.float16)
+    result = InferenceSession(model(text.format("float16"), halves)).run(None, {"x": x})[0]
+    wide = model(text.format("float"), {name: array.astype(np.float32) for name, array in halves.items()})
+    expected = onnxruntime.InferenceSession(wide.SerializeToString()).run(None, {"x": x.astype(np.float32)})[0]
+    assert result.dtype == np.float16
+    np.testing.assert_allclose(result.astype(np.float32), expected, atol=2e-3)
+
+
+def test_constants_and_inputs_as_outputs():
+    text = "g (float[T,B,3] x) => (float[T,B,3] x, float[1,12,3] W, float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }"
+    feed = {"x": np.ones((T, B, I), np.float32)}
+    results = InferenceSession(model(text, weights())).run(None, feed)
+    np.testing.assert_array_equal(results[0], feed["x"])
+    np.testing.assert_array_equal(results[1], weights()["W"])
+    for result in results:
+        result[...] = 0  # the caller's own
+    assert feed["x"].all()
+
+
+def test_the_model_may_change_after_loading():
+    proto = model(GRU.format("GRU <hidden_size=4>"), weights())
+    session = InferenceSession(proto)
+    proto.graph.node[0].input[0] = "nothing"
+    session.run(None, {"x": np.ones((T, B, I), np.float32)})
+
+
+def test_from_a_file_with_external_data(tmp_path):
+    proto = model(STACK, weights(directions=2) | weights(directions=2, inputs=2 * H, suffix="1"))
+    expected = onnxruntime.InferenceSession(proto.SerializeToString())
+    onnx.save(proto, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0)
+    session = InferenceSession(tmp_path / "model.onnx")
+    feed = inputs_of(session, np.random.default_rng(0), {"T": T, "B": B}) | {"lengths": np.array([5, 2], np.int32)}
+    for output in ("last", "y"):
+        np.testing.assert_allclose(session.run([output], feed)[0], expected.run([output], feed)[0], atol=1e-5)
+    for path in tmp_path.iterdir():
+        if path.name != "model.onnx":
+            path.unlink()
+    with pytest.raises(vkdml.InvalidArgumentError, match="path_or_bytes: .*model.onnx"):
+        InferenceSession(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("schedule", ["sequence", "stepped", "persistent"])
+def test_shapes_in_turn(schedule):
+    """Networks of other lengths use the same buffers, one after the other."""
+    proto = model(STACK, weights(directions=2) | weights(directions=2, inputs=2 * H, suffix="1"))
+    ours = InferenceSession(proto, options=vkdml.Options(schedule=schedule))
+    theirs = onnxruntime.InferenceSession(proto.SerializeToString())
+    rng = np.random.default_rng(0)
+    for t, b in [(9, 2), (12, 2), (5, 2), (9, 2), (40, 1), (3, 5), (12, 2), (64, 1), (40, 1), (9, 2)]:
+        feed = inputs_of(ours, rng, {"T": t, "B": b}) | {"lengths": rng.integers(1, t + 1, b).astype(np.int32)}
+        for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            np.testing.assert_allclose(result, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_like_lengths_share_kernels(monkeypatch):
+    session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
+    theirs = onnxruntime.InferenceSession(
+        model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()).SerializeToString())
+    for t in (42, 36, 40):
+        feed = {"x": np.random.default_rng(t).standard_normal((t, 1, I)).astype(np.float32)}
+        np.testing.assert_allclose(session.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
+        monkeypatch.setattr("vkdml.runtime.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (GRU.format('GRU <name="mine", hidden_size=4, activations=["Swish", "Tanh"]>'), "Swish"),
+    (GRU.format("GRU <hidden_size=4, wrong=1>"), "attribute wrong"),
+    (GRU.format("GRU <hidden_size=5>"), "hidden_size: found 5"),
+])
+def test_wrong_attributes(text, message):
+    """Named at load, or at the first run where shapes decide."""
+    proto = model(text.replace('name="mine", ', ""), weights())
+    proto.graph.node[-1].name = "mine"
+    with pytest.raises(vkdml.InvalidArgumentError, match=message) as error:
+        InferenceSession(proto).run(None, {"x": np.ones((T, B, I), np.float32)})
+    assert "GRU node 'mine'" in str(error.value)
+
+
+@pytest.mark.parametrize(("names", "feed", "message"), [
+    (None, {}, "input_feed: found nothing for 'x'; expected all of x, lengths"),
+    (None, {"x": 0, "lengths": 0, "z": 0}, "input_feed: found 'z'; expected one of x, lengths"),
+    ("y", {"x": 0, "lengths": 0}, "output_names: found 'y'; expected a list of names"),
+    (["nothing"], {"x": 0, "lengths": 0}, "output_names: found 'nothing'; expected one of y, last"),
+])
+def test_wrong_names(names, feed, message):
+    session = InferenceSession(model(STACK, weights(directions=2) | weights(directions=2, inputs=2 * H, suffix="1")))
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        session.run(names, feed)
+
+
+@pytest.mark.parametrize("source", ["/no/such.onnx", b"", b"no model", 3])
+def test_no_model(source):
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"path_or_bytes: .* an ONNX model"):
+        InferenceSession(source)
+
+
+def test_errors_of_a_run_leave_the_session_usable():
+    session = InferenceSession(model(GRU.format("GRU <hidden_size=4>"), weights()))
+    good = {"x": np.ones((T, B, I), np.float32)}
+    first = session.run(None, good)[0]
+    for wrong, message in ((np.ones((T, B, I + 1), np.float32), r"input_feed: x: found the shape \(5, 2, 4\); expected"),
+                           (np.ones((B, I), np.float32), "input_feed: x: found the shape"),
+                           (np.ones((T, B, I)), "input_feed: x: found float64; expected float32"),
+                           (np.ones((0, B, I), np.float32), "GRU node: X: found the shape")):
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            session.run(None, {"x": wrong})
+    with pytest.raises(vkdml.InvalidArgumentError, match="input_feed: found list; expected a dictionary"):
+        session.run(None, [good["x"]])
+    np.testing.assert_array_equal(session.run(None, good)[0], first)
+
+
+def test_types_and_shapes_of_inputs_and_outputs():
+    """Of an input that no piece takes, and of an output whose type the model does not tell."""
+    node = helper.make_node("GRU", ["x", "W", "R"], ["y"], hidden_size=H)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["T", None, I])],
+                              [helper.make_empty_tensor_value_info("y")],
+                              [numpy_helper.from_array(weights()[name], name) for name in ("W", "R")])
+    session = InferenceSession(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    assert session.get_inputs()[0].shape == ["T", None, I]
+    assert (session.get_outputs()[0].type, session.get_outputs()[0].shape) == ("tensor(float)", ["T", 1, None, H])

@@ -1,0 +1,76 @@
+"""What goes from step to step of a program, and what its steps keep."""
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+from tests.faces.onnx.support import B, H, I, T, check, model, weights
+from vkdml.faces.onnx import steps
+from vkdml.onnx import InferenceSession
+
+pytestmark = pytest.mark.device
+
+
+def test_weights_that_are_computed_or_fed():
+    text = """g (float[T,B,3] x, float[1,12,4] r, float scale) => (float[T,D,B,4] y, float[1,12,3] w) {
+        w = Mul (W, scale)
+        y = GRU <hidden_size=4> (x, w, r, B) }"""
+    session = check(model(text, weights()), scale=np.array(0.5, np.float32))
+    feed = {"x": np.ones((T, B, I), np.float32), "r": np.zeros((1, 3 * H, H), np.float32)}
+    runs = [session.run(["y"], feed | {"scale": np.array(scale, np.float32)})[0] for scale in (0, 1, 0)]
+    np.testing.assert_array_equal(runs[0], runs[2])
+    assert np.abs(runs[0] - runs[1]).max() > 0.01
+
+
+def test_sequences_cross_pieces():
+    text = """g (float[T,B,3] x) => (float[T,D,B,4] y) {
+        s = SequenceConstruct(x, x)
+        a = Tanh(x)
+        y0 = GRU <hidden_size=4> (a, W, R, B)
+        m = ReduceMean <axes=[1]> (y0)
+        k = Constant <value_int=1> ()
+        back = SequenceAt(s, k)
+        l = ReduceMean <axes=[2], keepdims=1> (back)
+        axis = Constant <value_ints=[1]> ()
+        l2 = Unsqueeze(l, axis)
+        y = Add(y0, l2) }"""
+    check(model(text, weights()))
+
+
+def test_maps_cross_pieces():
+    text = """g (float[2,2,3] x) => (seq(map(int64,float)) z, float[2,1,2,4] y) {
+        y = GRU <hidden_size=4> (x, W, R)
+        shape = Constant <value_ints=[2,8]> ()
+        flat = Reshape (y, shape)
+        z = ai.onnx.ml.ZipMap <classlabels_int64s=[0,1,2,3,4,5,6,7]> (flat) }"""
+    proto = model(text, weights())
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    session = InferenceSession(proto)
+    assert session.get_outputs()[0].type == "seq(map(int64,tensor(float)))"
+    rows, y = session.run(None, {"x": np.ones((2, 2, I), np.float32)})
+    np.testing.assert_array_equal([list(row.values()) for row in rows], y.reshape(2, 8))
+
+
+def test_bfloat16_between_pieces():
+    """onnxruntime hands out no bfloat16 arrays; what goes between pieces is cast there."""
+    text = """g (float[T,B,3] x) => (float[T,D,B,4] y) {
+        a = Cast <to=16> (x)
+        h = GRU <hidden_size=4> (a, W, R, B)
+        y = Cast <to=1> (h) }"""
+    few = {name: array.astype(ml_dtypes.bfloat16) for name, array in weights().items()}
+    x = np.random.default_rng(0).standard_normal((T, B, I)).astype(ml_dtypes.bfloat16).astype(np.float32)
+    result = InferenceSession(model(text, few, 22)).run(None, {"x": x})[0]
+    wide = model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R, B) }",
+                 {name: array.astype(np.float32) for name, array in few.items()})
+    expected = onnxruntime.InferenceSession(wide.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(result, expected, atol=1e-2)
+
+
+def test_what_was_compiled_is_bounded():
+    session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
+    for t in range(1, 12):
+        session.run(None, {"x": np.ones((t, 1, I), np.float32)})
+    sessions = session._program._steps[0]._node._sessions
+    assert (len(sessions._sessions), len(sessions._cache)) == (steps._SESSIONS_KEPT, 1)

@@ -1,0 +1,275 @@
+"""PyDirectML's functions: its scripts run with another import, and what they compute is the reference's."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import vkdml
+import vkdml.pydirectml as dml
+from tests.faces.pydirectml.support import (
+    BACKWARD,
+    BIDIRECTIONAL,
+    CELLS,
+    DIRECTIONS,
+    FLOAT16,
+    FLOAT32,
+    FORWARD,
+    SIGMOID,
+    TANH,
+    UINT32,
+    B,
+    H,
+    I,
+    T,
+    arrays_of,
+    close,
+    numbers,
+    refer,
+    wrong,
+)
+from vkdml.spec import activations, element_types, reference
+
+SCRIPT = """
+import pydirectml as dml
+import numpy as np
+
+device = dml.Device(True, True)
+builder = dml.GraphBuilder(device)
+
+data_type = dml.TensorDataType.FLOAT32
+flags = dml.TensorFlags.OWNED_BY_DML
+input_bindings = []
+
+def append_input_tensor(builder: dml.GraphBuilder, input_bindings: list, input_tensor: dml.TensorDesc, array):
+    tensor = dml.input_tensor(builder, len(input_bindings), input_tensor)
+    if array is None:
+        input_bindings.append(dml.Binding(tensor, np.zeros(tensor.get_output_desc().sizes)))
+    else:
+        input_bindings.append(dml.Binding(tensor, array))
+    return tensor
+
+input = dml.input_tensor(builder, 0, dml.TensorDesc(data_type, [1, T, B, I]))
+input_bindings.append(dml.Binding(input, x))
+weight = append_input_tensor(builder, input_bindings, dml.TensorDesc(data_type, flags, [1, 2, 3 * H, I]), w)
+recurrence = append_input_tensor(builder, input_bindings, dml.TensorDesc(data_type, flags, (1, 2, 3 * H, H)), r)
+bias = append_input_tensor(builder, input_bindings, dml.TensorDesc(data_type, flags, [1, 1, 2, 6 * H]), b)
+hidden = append_input_tensor(builder, input_bindings, dml.TensorDesc(data_type=data_type, sizes=[1, 2, B, H]), None)
+lengths = append_input_tensor(builder, input_bindings, dml.TensorDesc(dml.TensorDataType.UINT32, [1, 1, 1, B]), sequence_lens)
+
+f = dml.FusedActivation(dml.OperatorType.ACTIVATION_SIGMOID)
+g = dml.FusedActivation(activation = dml.OperatorType.ACTIVATION_SCALED_TANH, param_1 = 0.9, param_2 = 0.7)
+gru = dml.gru(input, weight, recurrence, bias = bias, hidden_init = hidden, sequence_lengths = lengths,
+              activation_descs = [f, g, f, g], direction = dml.RecurrentNetworkDirection.BIDIRECTIONAL,
+              linear_before_reset = linear, output_options = dml.OutputOptions.Both)
+relu = dml.activation_relu(gru.sequence)
+
+op = builder.build(dml.ExecutionFlags.NONE, [relu, gru.single])
+output_data = device.compute(op, input_bindings, [relu, gru.single])
+output_tensor = np.array(output_data[0], np.float32)
+last = np.array(output_data[1], np.float32)
+"""
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("lengths_as", [np.int64, np.float32])
+@pytest.mark.parametrize("linear", [0, 1])
+def test_a_script_with_only_its_import_changed(linear, lengths_as):
+    """PyDirectML itself takes lengths as float32 bits only."""
+    given = {"x": numbers(T, B, I), "w": numbers(2, 3 * H, I), "r": numbers(2, 3 * H, H), "b": numbers(2, 6 * H),
+             "sequence_lens": np.array([T, 0, 2])}
+    run = {"T": T, "B": B, "I": I, "H": H, "linear": linear, **given}
+    if lengths_as is np.float32:
+        run["sequence_lens"] = given["sequence_lens"].astype(np.uint32).view(np.float32)
+    exec(SCRIPT.replace("import pydirectml as dml", "import vkdml.pydirectml as dml"), run)
+    scaled = {"activation_alpha": [0.9, 0.9], "activation_beta": [0.7, 0.7]}
+    y, y_h = reference.gru(**given, direction="bidirectional", linear_before_reset=bool(linear),
+                           activations=["Sigmoid", "ScaledTanh"] * 2, **scaled)
+    assert type(run["output_tensor"]) is np.ndarray
+    close(run["output_tensor"], np.maximum(y, 0))
+    close(run["last"], y_h[None])
+
+
+@pytest.mark.parametrize(("direction", "options"), list(zip(DIRECTIONS, reversed(dml.OutputOptions))))
+@pytest.mark.parametrize("cell", CELLS)
+def test_directions_and_output_options(graph, cell, direction, options):
+    d = 2 if direction == BIDIRECTIONAL else 1
+    arrays = arrays_of(cell, d)
+    _, fused, names = CELLS[cell]
+    outputs = getattr(dml, cell)(**graph.inputs(arrays), activation_descs=fused * d, direction=direction, output_options=options)
+    attributes = {"linear_before_reset": True} if cell == "gru" else {}  # PyDirectML's default
+    expected = dict(zip(names, refer(cell, arrays, direction=DIRECTIONS[direction], **attributes), strict=True))
+    wanted = {dml.OutputOptions.Both: names, dml.OutputOptions.Sequence: names[:1], dml.OutputOptions.Single: names[1:]}[options]
+    for name in names:
+        if name not in wanted:
+            with pytest.raises(vkdml.InvalidArgumentError, match="found an empty Expression"):
+                getattr(outputs, name).get_output_desc()
+    expressions = [getattr(outputs, name) for name in wanted]
+    for name, expression, result in zip(wanted, expressions, graph.compute(*expressions), strict=True):
+        sizes = (T if name == "sequence" else 1, d, B, H)
+        assert expression.get_output_desc().sizes == list(sizes)
+        assert isinstance(result, dml.TensorData)
+        close(result, expected[name].reshape(sizes))
+
+
+def test_without_what_is_optional_and_all_by_position(graph):
+    for cell, (_, fused, _) in CELLS.items():
+        arrays = {argument: arrays_of(cell)[argument] for argument in ("input", "weight", "recurrence")}
+        own = {"gru": [0], "lstm": [0.25, True], "rnn": []}[cell]
+        left_out = [None] * (5 if cell == "lstm" else 3)
+        outputs = getattr(dml, cell)(*graph.inputs(arrays).values(), *left_out, fused, BACKWARD, *own, dml.OutputOptions.Both)
+        attributes = {"clip": 0.25, "input_forget": True} if cell == "lstm" else {}
+        close(graph.compute(outputs.sequence)[0], refer(cell, arrays, direction="reverse", **attributes)[0])
+
+
+def test_signatures_are_pydirectml_s():
+    assert list(inspect.signature(dml.gru).parameters) == [
+        "input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths", "activation_descs", "direction",
+        "linear_before_reset", "output_options"]
+    assert inspect.signature(dml.gru).parameters["linear_before_reset"].default == 1
+    for function, names in {dml.input_tensor: "scope input_index tensor_desc", dml.FusedActivation: "activation param_1 param_2",
+                            dml.reinterpret: "input new_type new_size new_strides", dml.Binding: "expr data",
+                            dml.activation_linear: "input alpha beta", dml.GRUOutputs: "sequence single",
+                            dml.Device: "use_gpu use_debug_layer", dml.activation_tanh: "input"}.items():
+        assert list(inspect.signature(function).parameters) == names.split()
+    outputs = dml.GRUOutputs(dml.Expression(), dml.Expression())
+    outputs.single = outputs.sequence
+    assert list(map(int, dml.OutputOptions)) == [0, 1, 2]
+    assert (dml.FLOAT16, dml.OWNED_BY_DML, dml.BIDIRECTIONAL, dml.ACTIVATION_ELU, dml.DISABLE_META_COMMANDS) == (
+        FLOAT16, dml.TensorFlags.OWNED_BY_DML, BIDIRECTIONAL, dml.OperatorType.ACTIVATION_ELU,
+        dml.ExecutionFlags.DISABLE_META_COMMANDS)
+
+
+# FusedActivation's parameters are the structure's fields in DirectML.h's order
+FUSED = {"HARD_SIGMOID": {"Alpha": 0.4, "Beta": 0.3}, "SHRINK": {"Bias": 0.1, "Threshold": 0.2}, "ELU": {"Alpha": 0.7},
+         "SCALED_ELU": {"Alpha": 1.2, "Gamma": 0.8}, "PARAMETRIC_SOFTPLUS": {"Alpha": 0.6, "Beta": 1.3},
+         "SOFTPLUS": {"Steepness": 1.5}, "LINEAR": {"Alpha": 0.7, "Beta": 0.2}, "LEAKY_RELU": {}, "IDENTITY": {}}
+
+
+@pytest.mark.parametrize(("name", "parameters"), FUSED.items())
+def test_fused_activations(graph, name, parameters):
+    arrays = {argument: arrays_of("rnn")[argument] for argument in ("input", "weight", "recurrence")}
+    fused = dml.FusedActivation(getattr(dml, f"ACTIVATION_{name}"), *parameters.values())
+    outputs = dml.rnn(**graph.inputs(arrays), activation_descs=(fused,), direction=FORWARD,
+                      output_options=dml.OutputOptions.Sequence)
+    parameters = parameters or {"LEAKY_RELU": {"Alpha": 0}}.get(name, {})  # not given is 0 there, whatever DirectMLX's defaults
+    desc = getattr(vkdml, f"DML_ACTIVATION_{name}_OPERATOR_DESC")(**parameters)
+    close(graph.compute(outputs.sequence)[0], refer("rnn", arrays, activations=[desc])[0])
+
+
+def test_activations_of_pydirectml(graph):
+    x = numbers(2, 3, 4)
+    formulas = {
+        dml.activation_relu: lambda x: np.maximum(x, 0), dml.activation_sigmoid: lambda x: 1 / (1 + np.exp(-x)),
+        dml.activation_identity: lambda x: x, dml.activation_tanh: np.tanh,
+        (lambda x: dml.activation_linear(x, 2, -3)): lambda x: 2 * x - 3,
+        (lambda x: dml.activation_linear(x, beta=0.5, alpha=-1)): lambda x: 0.5 - x,
+    }
+    given = graph.input(x)
+    for result, formula in zip(graph.compute(*(function(given) for function in formulas)), formulas.values()):
+        close(result, formula(x.astype(np.float64))[None])
+
+
+def test_all_activations_with_their_defaults_and_parameters(graph):
+    given, expected = graph.input(numbers(40)), []
+    expressions = []
+    for desc, row in activations.BY_DESC.items():
+        function = getattr(dml, row.operator_type.name.lower())
+        assert function.__name__ in dml.__all__
+        for parameters in ({}, {field: 0.75 + i for i, field in enumerate(row.fields)}, dict.fromkeys(row.fields[1:], 0.6)):
+            expressions.append(function(given, **{field.lower(): value for field, value in parameters.items()}))
+            fused = activations.parametrize("", "", desc(**parameters), element_types.FLOAT32)
+            expected.append(fused(numbers(40).astype(np.float64)))
+    for result, wanted in zip(graph.compute(*expressions), expected, strict=True):
+        close(result[0, 0, 0], wanted)
+
+
+def test_float16(graph):
+    arrays = arrays_of("gru", 2)
+    outputs = dml.gru(**graph.inputs(arrays, data_type=FLOAT16), activation_descs=[SIGMOID, TANH] * 2, direction=BIDIRECTIONAL,
+                      output_options=dml.OutputOptions.Both)
+    rounded = {name: array if array.dtype.kind == "i" else array.astype(np.float16) for name, array in arrays.items()}
+    expected = refer("gru", rounded, direction="bidirectional", linear_before_reset=True)
+    results = graph.compute(dml.activation_relu(outputs.sequence), outputs.single)
+    close(results[0], np.maximum(expected[0], 0), "float16")
+    close(results[1], expected[1][None], "float16")
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"input": None}, "gru: InputTensor: found NoneType; expected Expression"),
+    ({"weight": dml.Expression()}, "gru: WeightTensor: found an empty Expression"),
+    ({"recurrence": None}, "gru: RecurrenceTensor: found NoneType"),
+    ({"bias": 3}, "gru: BiasTensor: found int"),
+    ({"output_options": None}, "gru: output_options: found NoneType; expected OutputOptions"),
+    ({"output_options": 1}, "gru: output_options: found int; expected OutputOptions"),
+    ({"direction": None}, "DML_GRU_OPERATOR_DESC: Direction: found None"),
+    ({"direction": BIDIRECTIONAL}, "DML_GRU_OPERATOR_DESC: WeightTensor.Sizes: found"),
+    ({"activation_descs": ()}, "DML_GRU_OPERATOR_DESC: ActivationDescs: found 0"),
+    ({"activation_descs": TANH}, "gru: activation_descs: found FusedActivation; expected a list of FusedActivation"),
+    ({"activation_descs": [SIGMOID, "TANH"]}, r"gru: activation_descs\[1\]: found str; expected FusedActivation"),
+    ({"activation_descs": [SIGMOID, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTMAX)]},
+     r"ActivationDescs\[1\].Type: found ACTIVATION_SOFTMAX"),
+    ({"activation_descs": [SIGMOID, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTPLUS)]},
+     r"ActivationDescs\[1\].Steepness: found 0; expected a number other than 0"),
+    ({"linear_before_reset": 3}, "LinearBeforeReset: found 3"),
+])
+def test_wrong_arguments_of_gru(graph, changes, message):
+    arrays = {argument: arrays_of("gru")[argument] for argument in ("input", "weight", "recurrence")}
+    arguments = {**graph.inputs(arrays), "activation_descs": [SIGMOID, TANH], "direction": FORWARD,
+                 "output_options": dml.OutputOptions.Both}
+    wrong(lambda: dml.gru(**(arguments | changes)), message)
+
+
+def test_wrong_tensors_of_gru(graph):
+    def gru(**descs):
+        sizes = {"input": [1, T, B, I], "weight": [1, 1, 3 * H, I], "recurrence": [1, 1, 3 * H, H]}
+        descs = {name: dml.TensorDesc(FLOAT32, size) for name, size in sizes.items()} | descs
+        builder = dml.GraphBuilder(graph.device)
+        inputs = {name: dml.input_tensor(builder, i, desc) for i, (name, desc) in enumerate(descs.items())}
+        return dml.gru(**inputs, activation_descs=[SIGMOID, TANH], direction=FORWARD, output_options=dml.OutputOptions.Both)
+
+    gru()
+    wrong(lambda: gru(input=dml.TensorDesc(FLOAT32, [T, B, I])), "GRU_OPERATOR_DESC: InputTensor.DimensionCount: found 3")
+    wrong(lambda: gru(recurrence=dml.TensorDesc(FLOAT32, [15])), "GRU_OPERATOR_DESC: RecurrenceTensor.DimensionCount: found 1")
+    wrong(lambda: gru(input=dml.TensorDesc(UINT32, [1, T, B, I])), "InputTensor.DataType: found UINT32")
+    wrong(lambda: gru(weight=dml.TensorDesc(FLOAT16, [1, 1, 3 * H, I])), "WeightTensor.DataType: found FLOAT16")
+    wrong(lambda: gru(bias=dml.TensorDesc(FLOAT32, [1, 1, 1, H])), "BiasTensor.Sizes: found")
+    wrong(lambda: gru(sequence_lengths=dml.TensorDesc(FLOAT32, [1, 1, 1, B])), "SequenceLengthsTensor.DataType: found FLOAT32")
+
+
+def test_wrong_parameters_of_activations(graph):
+    x = graph.input(numbers(3))
+    wrong(lambda: dml.activation_relu(None), "activation_relu: input: found NoneType; expected Expression")
+    wrong(lambda: dml.activation_celu(x, 0), "Alpha: found 0; expected a number other than 0")
+    wrong(lambda: dml.activation_elu(x, alpha="a"), "Alpha: found 'a'; expected a number")
+    wrong(lambda: dml.activation_tanh(dml.input_tensor(graph.builder, 5, dml.TensorDesc(UINT32, [1]))), "DataType: found UINT32")
+    wrong(lambda: dml.FusedActivation("RELU"), "FusedActivation: activation: found str; expected DML_OPERATOR_TYPE")
+    with pytest.raises(TypeError, match="gamma"):
+        dml.activation_elu(x, gamma=1)
+
+
+# PyDirectML's functions that are not here
+ABSENT = """convolution up_sample_2d add subtract multiply divide padding mean_variance_normalization slice value_scale_2d
+    batch_normalization local_response_normalization gemm average_pooling max_pooling activation_soft_max join gather""".split()
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_operators_that_are_absent_say_so_when_called(graph, name):
+    function = getattr(dml, name)
+    wrong(lambda: function(graph.input(numbers(3)), axis=1), f"{name}: operator: found one that vkdml does not have", name)
+
+
+def test_arithmetic_is_absent(graph):
+    x = graph.input(numbers(3))
+    for action, name in {(lambda: x + x): "add", (lambda: 1 + x): "add", (lambda: x - 2.0): "subtract", (lambda: 1 - x): "subtract",
+                         (lambda: x * x): "multiply", (lambda: 2 * x): "multiply", (lambda: x / x): "divide", (lambda: 1 / x): "divide",
+                         (lambda: x % x): "modulus", (lambda: -x): "negate"}.items():
+        wrong(action, f"{name}: operator: found one that vkdml does not have", name)
+    with pytest.raises(vkdml.InvalidArgumentError, match="add: operator"):
+        x += x
+
+
+@pytest.mark.parametrize("name", ["ConvolutionMode", "MatrixTransform", "Size2D", "MaxPoolingOutputs", "no_such_thing"])
+def test_other_names_are_absent(name):
+    with pytest.raises(AttributeError, match=f"vkdml.pydirectml has no '{name}': of PyDirectML, it has what recurrent networks need"):
+        getattr(dml, name)

@@ -1,0 +1,35 @@
+"""What the tests of PyTorch's twins share: their comparison with PyTorch."""
+
+import torch
+from torch import nn
+
+import vkdml.torch as vt
+
+T, B, I, H = 5, 3, 7, 6
+
+SEQUENCES = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
+
+TOLERANCES = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-12}
+
+
+def flat(result):
+    """The tensors of nested tuples."""
+    return [result] if isinstance(result, torch.Tensor) else [] if result is None else [t for part in result for t in flat(part)]
+
+
+def check(module, *arguments, atol=1e-5):
+    """Converted and not, on the same arguments. The twin."""
+    twin = vt.convert(module.eval())
+    results, expected = flat(twin(*arguments)), flat(module(*arguments))
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected):
+        torch.testing.assert_close(result, wanted, atol=atol, rtol=atol)
+    return twin
+
+
+def states(module, batch=B, dtype=torch.float32):
+    """Initial states as the module takes them."""
+    d = 2 if module.bidirectional else 1
+    sizes = [module.proj_size or module.hidden_size] + [module.hidden_size] * isinstance(module, nn.LSTM)
+    made = tuple(torch.randn(module.num_layers * d, batch, size, dtype=dtype) for size in sizes)
+    return made if isinstance(module, nn.LSTM) else made[0]

@@ -1,0 +1,232 @@
+"""Twins of PyTorch's modules, compared with PyTorch."""
+
+import copy
+import io
+import itertools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
+
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+
+import vkdml
+import vkdml.torch as vt
+from tests.faces.torch.support import SEQUENCES, B, H, I, T, check, states
+from vkdml.faces.torch import modules
+
+pytestmark = pytest.mark.device
+
+CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
+
+GRID = list(itertools.product(SEQUENCES, (1, 3), (False, True), (False, True), (False, True)))
+
+
+@pytest.mark.parametrize(("kind", "layers", "bidirectional", "batch_first", "bias"), GRID)
+def test_grid(kind, layers, bidirectional, batch_first, bias):
+    module = SEQUENCES[kind](I, H, layers, bidirectional=bidirectional, batch_first=batch_first, bias=bias, dropout=0.5 * (layers > 1))
+    x = torch.randn((B, T, I) if batch_first else (T, B, I))
+    twin = check(module, x)
+    check(module, x, states(module))
+    assert (type(twin).__name__, isinstance(twin, SEQUENCES[kind])) == (kind, True)
+    assert repr(twin) == repr(module).removesuffix(")") + f", vulkan_device={twin.vulkan_device})"
+
+
+@pytest.mark.parametrize(("kind", "bias"), list(itertools.product(CELLS, (False, True))))
+def test_cells(kind, bias):
+    module = CELLS[kind](I, H, bias=bias)
+    h = torch.randn(B, H)
+    hx = (h, torch.randn(B, H)) if kind == "LSTMCell" else h
+    check(module, torch.randn(B, I))
+    check(module, torch.randn(B, I), hx)
+    check(module, torch.randn(I), tuple(state[0] for state in hx) if kind == "LSTMCell" else h[0])
+
+
+@pytest.mark.parametrize("cell", [nn.RNN, nn.RNNCell])
+def test_relu(cell):
+    check(cell(I, H, nonlinearity="relu"), torch.randn(B, I))
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_unbatched(kind, batch_first):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True, batch_first=batch_first)
+    hx = states(module, 1)
+    hx = tuple(state[:, 0] for state in hx) if kind == "LSTM" else hx[:, 0]
+    check(module, torch.randn(T, I))
+    check(module, torch.randn(T, I), hx)
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_packed_sequences(kind, is_sorted):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True)
+    lengths = [5, 3, 1] if is_sorted else [1, 5, 3]
+    packed = pack_sequence([torch.randn(length, I) for length in lengths], enforce_sorted=is_sorted)
+    twin = check(module, packed)
+    check(module, packed, states(module))
+    result = twin(packed)[0]
+    assert isinstance(result, PackedSequence)
+    padded, got = pad_packed_sequence(result)
+    assert (got.tolist(), tuple(padded.shape)) == (lengths, (5, 3, 2 * H))
+
+
+def test_packed_with_batch_first():
+    module = nn.GRU(I, H, batch_first=True)
+    check(module, pack_padded_sequence(torch.randn(B, T, I), torch.tensor([5, 4, 2]), batch_first=True))
+
+
+def test_views():
+    module = nn.GRU(I, H)
+    check(module, torch.randn(B, I, T).permute(2, 0, 1))
+    check(module, torch.randn(T, B, 2 * I)[..., ::2], torch.randn(H, B, 1).permute(2, 1, 0))
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, I)
+        self.encoders = nn.ModuleList([nn.LSTM(I, H, batch_first=True, bidirectional=True), nn.GRU(2 * H, H, batch_first=True)])
+        self.head = nn.Sequential(nn.Linear(H, 4), nn.LogSoftmax(-1))
+        self.cell = nn.GRUCell(4, 4)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for encoder in self.encoders:
+            x, _ = encoder(x)
+        return self.cell(self.head(x)[:, -1])
+
+
+def test_a_model_with_other_modules():
+    model = Tagger()
+    twin = check(model, torch.randint(0, 10, (B, T)))
+    assert [type(m) for m in model.encoders] == [nn.LSTM, nn.GRU]  # it stays as it was
+    assert [type(m) for m in (*twin.encoders, twin.cell)] == [vt.LSTM, vt.GRU, vt.GRUCell]
+    assert list(twin.state_dict()) == list(model.state_dict())
+    assert vt.convert(model, inplace=True) is model
+    assert type(model.cell) is vt.GRUCell
+
+
+def test_state_dicts_and_copies():
+    """Loading, deep copies and saved modules have what they should, not what was packed before."""
+    twin = vt.convert(nn.GRU(I, H).eval())
+    x = torch.randn(T, B, I)
+    twin(x)
+    other = nn.GRU(I, H).eval()
+    twin.load_state_dict(other.state_dict())
+    torch.testing.assert_close(twin(x)[0], other(x)[0], atol=1e-5, rtol=1e-5)
+    file = io.BytesIO()
+    torch.save(twin, file)
+    file.seek(0)
+    for again in (copy.deepcopy(twin), torch.load(file, weights_only=False)):
+        torch.testing.assert_close(again(x)[0], other(x)[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("change", [
+    lambda module: module.weight_hh_l0.mul_(0.5),
+    lambda module: module.bias_ih_l0.data.fill_(0.3),
+    lambda module: setattr(module, "weight_ih_l0", nn.Parameter(torch.randn(3 * H, I))),
+])
+def test_changed_parameters_are_seen(change):
+    twin = vt.convert(nn.GRU(I, H).eval())
+    x = torch.randn(T, B, I)
+    twin(x)
+    change(twin)
+    expected = nn.GRU(I, H).eval()
+    expected.load_state_dict(twin.state_dict())
+    torch.testing.assert_close(twin(x)[0], expected(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_networks_are_bounded():
+    twin = vt.convert(nn.RNN(1, 1).eval())
+    for t in range(1, 12):
+        twin(torch.randn(t, 1, 1))
+    compiled = modules._compiled[twin]
+    assert (len(compiled.stacks), len(compiled.cache)) == (modules._STACKS_KEPT, 1)
+
+
+class Mine(nn.GRU):
+    pass
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
+    (lambda: vt.convert(3), "convert: module: found int"),
+    (lambda: vt.convert(nn.Sequential(torch.jit.script(nn.GRU(I, H)))), "convert: 0: found a scripted or traced module"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(np.zeros((T, B, I))), "GRU: input: found ndarray; expected a Tensor or a PackedSequence"),
+    (lambda: vt.convert(nn.GRUCell(I, H).eval())(None), "GRUCell: input: found NoneType; expected a Tensor"),
+    (lambda: vt.convert(nn.GRU(I, H))(torch.randn(T, B, I)), "GRU: training: found True; expected False: call .eval"),
+    (lambda: vt.convert(nn.GRUCell(I, H))(torch.randn(B, I)), "GRUCell: training"),
+    (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I).double()), "GRUCell: input: found torch.float64; expected torch.float32"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I), torch.randn(1, B, H).double()), r"GRU: hx\[0\]: found torch.float64"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(I)), "GRU: input: found 1 dimensions"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(0, B, I)), "GRU: input: found the shape .0, 3, 7."),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I).to_sparse()), "GRU: input: found a Tensor, torch.sparse_coo"),
+    (lambda: vt.convert(nn.GRU(I, H).eval().to(torch.float8_e5m2))(torch.zeros(T, B, I).to(torch.float8_e5m2)),
+     "GRU: parameters: found torch.float8_e5m2; expected one of torch.float32"),
+    (lambda: vt.convert(nn.GRU(I, H).eval().to("meta"))(torch.randn(T, B, I)), "GRU: weight_ih_l0: found a tensor on meta"),
+    (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
+     r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
+    (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H),)), "LSTMCell: hx: found Tensor; expected 2 Tensors"),
+    (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I + 1)), r"GRUCell: input: found the shape \(3, 8\)"),
+])
+def test_what_is_refused(call, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((torch.zeros(T, B, I + 1),), "LSTM: input or hx: found .*must be equal to input_size.*; expected shapes that PyTorch accepts"),
+    ((torch.zeros(T, B, I).double(),), "LSTM: input or hx: found .*dtype"),
+    ((torch.zeros(T, B, I), (torch.zeros(1, B, H), torch.zeros(1, B + 1, H))), r"LSTM: input or hx: found Expected hidden\[1\] size"),
+    ((torch.zeros(T, B, I), torch.zeros(1, B, H)), "LSTM: hx: found Tensor; expected 2 Tensors"),
+    ((torch.zeros(T, B, I), (torch.zeros(1, B, H),) * 3), "LSTM: hx: found Tensor, Tensor, Tensor; expected 2 Tensors"),
+    ((torch.zeros(T, B, I), (torch.zeros(1, B, H), None)), "LSTM: hx: found Tensor, NoneType; expected 2 Tensors"),
+])
+def test_wrong_shapes_and_states_leave_a_twin_usable(arguments, message):
+    module = nn.LSTM(I, H).eval()
+    twin = vt.convert(module)
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        twin(*arguments)
+    x = torch.randn(T, B, I)
+    torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("grad_of", ["parameters", "input"])
+def test_autograd_is_refused(grad_of):
+    twin = vt.convert(nn.GRU(I, H).eval()).requires_grad_(grad_of == "parameters")
+    x = torch.randn(T, B, I, requires_grad=grad_of == "input")
+    with torch.enable_grad(), pytest.raises(vkdml.InvalidArgumentError, match="autograd: found enabled; expected torch.inference_mode"):
+        twin(x)
+    twin.requires_grad_(False)
+    with torch.inference_mode():
+        twin(x)
+    with torch.enable_grad():
+        twin(x.detach())
+
+
+def test_tracing_is_refused():
+    """The device's work would not be in what is traced."""
+    twin = vt.convert(nn.Sequential(nn.Linear(I, I), nn.GRU(I, H)).eval())
+    with pytest.raises(vkdml.InvalidArgumentError, match="GRU: torch.jit.trace: found tracing; expected none: trace or export"):
+        torch.jit.trace(twin, torch.randn(T, B, I))
+
+
+def test_compiled_models():
+    """torch.compile leaves twins as they are."""
+    module = nn.Sequential(nn.GRU(I, H)).eval()
+    compiled = torch.compile(vt.convert(module), backend="eager")
+    x = torch.randn(T, B, I)
+    torch.testing.assert_close(compiled(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_parametrized_weights():
+    twin = vt.convert(nn.GRU(I, H, bias=False).eval())
+    for name in ("weight_ih_l0", "weight_hh_l0"):
+        nn.utils.parametrizations.weight_norm(twin, name)
+    module = nn.GRU(I, H, bias=False).eval()
+    module.weight_ih_l0[...], module.weight_hh_l0[...] = twin.weight_ih_l0, twin.weight_hh_l0
+    x = torch.randn(T, B, I)
+    torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)

@@ -1,0 +1,90 @@
+"""Layers of PyTorch's parameters: their types, projections, and the way from layer to layer."""
+
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
+
+from torch import nn
+
+import vkdml
+import vkdml.torch as vt
+from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
+
+pytestmark = pytest.mark.device
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES), ids=str)
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_types(kind, dtype):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True).to(dtype)
+    check(module, torch.randn(T, B, I, dtype=dtype), states(module, dtype=dtype), atol=TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize("first", list(TOLERANCES), ids=str)
+@pytest.mark.parametrize("second", list(TOLERANCES), ids=str)
+def test_types_in_turn(first, second):
+    """Of weights that all types hold exactly, so that they are equal as numbers."""
+    twin = vt.convert(nn.GRU(I, H).eval().bfloat16().half().float())
+    for dtype in (first, second, first):
+        twin.to(dtype)
+        x = torch.randn(T, B, I, dtype=dtype)
+        module = nn.GRU(I, H).eval().to(dtype)
+        module.load_state_dict(twin.state_dict())
+        torch.testing.assert_close(twin(x)[0], module(x)[0], atol=TOLERANCES[dtype], rtol=TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize(("bidirectional", "batch_first", "layers"), list(itertools.product((False, True), (False, True), (1, 2))))
+def test_projections(bidirectional, batch_first, layers):
+    module = nn.LSTM(I, H, layers, proj_size=4, bidirectional=bidirectional, batch_first=batch_first)
+    x = torch.randn((B, T, I) if batch_first else (T, B, I))
+    check(module, x)
+    check(module, x, states(module))
+
+
+def test_a_state_that_no_projection_makes_is_refused():
+    module = nn.LSTM(I, H, proj_size=4).eval()
+    module.weight_hr_l0[0] = 0
+    twin = check(module, torch.randn(T, B, I))
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"LSTM: hx\[0\]: found states that weight_hr cannot make"):
+        twin(torch.randn(T, B, I), states(module))
+
+
+def test_nan_goes_through_projections():
+    module = nn.LSTM(I, H, proj_size=4).eval()
+    hx = states(module)
+    hx[0][0, 1, 2] = float("nan")
+    y = vt.convert(module)(torch.randn(T, B, I), hx)[0]
+    assert y.isnan().any(2).tolist() == [[False, True, False]] * T
+
+
+def test_layers_chain_on_the_device(monkeypatch):
+    """One execution, with one upload of x and no trip of what is between the layers."""
+    twin = vt.convert(nn.GRU(I, H, 3).eval())
+    x = torch.randn(T, B, I)
+    twin(x)
+    calls = []
+    execute = vkdml.CommandRecorder.execute
+    monkeypatch.setattr(vkdml.CommandRecorder, "execute", lambda self: (calls.append(self), execute(self)))
+    written = []
+    write = vkdml.Buffer.write
+    monkeypatch.setattr(vkdml.Buffer, "write", lambda self, array: (written.append(array.shape), write(self, array)))
+    twin(x)
+    assert (len(calls), written) == (1, [(T * B * I,)])
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_like_lengths_share_kernels(monkeypatch, batch_first):
+    module = nn.GRU(I, H, 2, bidirectional=True, batch_first=batch_first).eval()
+    twin = vt.convert(module)
+    for t in (60, 50, 56):
+        x = torch.randn((1, t, I) if batch_first else (t, 1, I))
+        torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+        monkeypatch.setattr("vkdml.runtime.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
+
+
+def test_float64_out_of_range_is_refused():
+    twin = vt.convert(nn.GRU(I, H).double().eval())
+    with pytest.raises(vkdml.InvalidArgumentError, match="float64 is computed in pairs"):
+        twin(torch.full((T, B, I), 1e300, dtype=torch.float64))
