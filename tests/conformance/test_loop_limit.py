@@ -1,0 +1,83 @@
+"""Some drivers end all loops of an invocation, silently, after so many iterations together. Dispatches that come as near to that
+as planning/iterations.py lets them are computed right: its bound is not too small, for any kernel.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
+from vkdml.planning import iterations, profiles
+from vkdml.planning.candidates import Planner
+from vkdml.planning.options import Options
+from vkdml.spec import cells, element_types
+
+LIMIT = 65_535
+LANES = Options(schedule="sequence", lanes=True, row_lanes=False, resident=False)
+PLAIN = Options(schedule="sequence", lanes=False)
+# T, B, I and H with which a kernel comes near it, and the options that choose the kernel
+LOOPS = {
+    "lanes": ((400, 1, 16, 100), replace(LANES, fused=True)),
+    "lanes, rows": ((120, 16, 8, 100), replace(LANES, rows=16, units_at_once=2, fused=False)),
+    "lanes, unrolled": ((3, 1, 5, 2000), replace(LANES, units_at_once=1, fused=True)),
+    "rows": ((60, 30, 8, 100), Options(schedule="sequence", row_lanes=True, rows=32)),
+    "rows, blocks": ((6, 8, 8, 400), Options(schedule="sequence", row_lanes=True, rows=8)),
+    "resident": ((8000, 1, 3, 20), Options(schedule="sequence", resident=True, units_at_once=1)),
+    "resident, rows": ((1500, 9, 3, 40), Options(schedule="sequence", resident=True, rows=9, units_at_once=2)),
+    "plain": ((1500, 1, 128, 100), replace(PLAIN, fused=False)),
+    "plain, rows": ((2000, 8, 8, 100), replace(PLAIN, rows=8, fused=True)),
+    "plain, in a buffer": ((1500, 2, 8, 100), replace(PLAIN, shared_state=False, workgroup=8, rows=2)),
+    "persistent": ((1500, 1, 8, 64), Options(schedule="persistent", lanes=True, row_lanes=False, resident=False, parts=2)),
+}
+FLOAT64_LOOPS = {
+    "float64": ((300, 1, 16, 90), Options(schedule="sequence", fused=False)),
+    "float64, fused": ((100, 2, 16, 90), Options(schedule="sequence", fused=True)),
+}
+PROJECTIONS = {
+    "lanes": ((2, 16, 190_000, 8), replace(LANES, fused=False, projection_row_lanes=False)),
+    "rows": ((4, 8, 8_900, 8), replace(LANES, fused=False, projection_row_lanes=True)),
+    "rows by tile": ((3, 30, 9_200, 8), Options(schedule="sequence", row_lanes=True, rows=32)),
+    "plain": ((2, 3, 250_000, 8), replace(PLAIN, fused=False)),
+    "float64": ((2, 3, 5_300, 8), Options(schedule="sequence", fused=False)),
+}
+
+
+@pytest.fixture
+def without_margin(device, monkeypatch):
+    """The device, with dispatches up to the driver's very limit."""
+    usual = profiles.profile(device.info)
+    if usual.most_iterations == 2**31:
+        pytest.skip("the driver ends no loops")
+    monkeypatch.setattr(profiles, "PROFILES", {"without a margin": replace(usual, most_iterations=LIMIT)})
+    return device
+
+
+def run(device, name, cell, shape, options, lengths):
+    """The tiling that ran, its results checked. lengths: of all steps, but for one row's; or none."""
+    element = element_types.FLOAT64 if "float64" in name else element_types.FLOAT32
+    desc = make_desc(cell, *shape, data_type=element.data_type, **({} if lengths else {"SequenceLengthsTensor": None}))
+    arrays = random_arrays(desc, np.random.default_rng(7), element)
+    if lengths:
+        arrays["SequenceLengthsTensor"][...] = shape[0]
+        arrays["SequenceLengthsTensor"][..., shape[1] // 2] -= 1
+    case = Case(desc, None, arrays, element)
+    check(case, run_on_device(device, case, options))
+    return Planner(case.problem, device.info, options).best()
+
+
+@pytest.mark.family("each kernel's time loop with each cell")
+@pytest.mark.parametrize("lengths", [False, True], ids=["whole", "ragged"])
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+@pytest.mark.parametrize("name", LOOPS | FLOAT64_LOOPS)
+def test_time_loop(without_margin, name, cell, lengths):
+    tiling = run(without_margin, name, cell, *(LOOPS | FLOAT64_LOOPS)[name], lengths)
+    assert 0.5 * LIMIT < iterations.of_loop(tiling, tiling.loop.chunk_steps) <= LIMIT
+
+
+@pytest.mark.family("each kernel's projection")
+@pytest.mark.parametrize("lengths", [False, True], ids=["whole", "ragged"])
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_projection(without_margin, name, lengths):
+    tiling = run(without_margin, name, cells.GRU, *PROJECTIONS[name], lengths)
+    assert 0.9 * LIMIT < iterations.of_projection(tiling.projection) <= LIMIT
