@@ -11,7 +11,7 @@ from vkdml.faces import functional
 from vkdml.onnx import prepare, run_node, supports_device
 from vkdml.runtime import pairs
 from vkdml.runtime.recent import Recent
-from vkdml.spec import arguments, element_types, problem, reference
+from vkdml.spec import arguments, cells, element_types, problem, reference
 
 pytestmark = pytest.mark.device
 
@@ -157,7 +157,7 @@ def test_views(name, view):
     given = arrays(name)
     given["x"] = make(given["x"])
     given["w"] = np.ascontiguousarray(given["w"].transpose(0, 2, 1)).transpose(0, 2, 1)
-    converted = arguments.convert("gru", vkdml.cells.GRU, {"InputTensor": given["x"], "WeightTensor": given["w"], "RecurrenceTensor": given["r"]})[0]
+    converted = arguments.convert("gru", cells.GRU, {"InputTensor": given["x"], "WeightTensor": given["w"], "RecurrenceTensor": given["r"]})[0]
     assert np.shares_memory(converted["InputTensor"], given["x"]) == as_it_lies
     assert np.shares_memory(converted["WeightTensor"], given["w"])
     check(vkdml.gru(**given), reference.gru(**given), name)
