@@ -1,7 +1,7 @@
 """The compiled shaders that ship inside the package, and their specialization.
 
 Specialization constants are made constants here, in the SPIR-V, and not by the driver: some drivers optimize a shader before
-they specialize it. SwiftShader does, and then unrolls no loop and keeps every array in memory: a quarter of the speed. And
+they specialize it. Such a driver unrolls no loop and keeps every array in memory: a quarter of the speed. And
 drivers put functions in line before they drop what is never run: so branches by constants go here too.
 """
 
