@@ -2,6 +2,7 @@
 // iterations.
 #version 450
 
+layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(local_size_x_id = 0) in;
 layout(std430, binding = 0) writeonly buffer Results { vec4 results[]; };
 layout(push_constant) uniform Push { uint iterations; uint factor; };

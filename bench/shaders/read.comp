@@ -2,6 +2,7 @@
 // the sum, but keeps a compiler from moving the loads out of the loop.
 #version 450
 
+layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(local_size_x_id = 0) in;
 layout(std430, binding = 0) readonly buffer Data { uvec4 data[]; };
 layout(std430, binding = 1) writeonly buffer Results { uvec4 results[]; };
