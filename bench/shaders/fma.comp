@@ -19,5 +19,5 @@ void main() {
             for (uint i = 0; i < CHAINS; ++i) chains[i] = chains[i] * multiplier + step;
     vec4 sum = vec4(0);
     for (uint i = 0; i < CHAINS; ++i) sum += chains[i];
-    results[gl_GlobalInvocationID.x] = sum;
+    results[gl_WorkGroupID.x * WORKGROUP + gl_LocalInvocationID.x] = sum;
 }

@@ -15,9 +15,9 @@ void main() {
     uvec4 sums[LOADS];
     for (uint i = 0; i < LOADS; ++i) sums[i] = uvec4(0);
     for (uint repetition = 0; repetition < repetitions; ++repetition)
-        for (uint at = gl_LocalInvocationID.x; at < part; at += LOADS * gl_WorkGroupSize.x)
+        for (uint at = gl_LocalInvocationID.x; at < part; at += LOADS * WORKGROUP)
             for (uint i = 0; i < LOADS; ++i)
-                sums[i] += data[begin + ((at + i * gl_WorkGroupSize.x + repetition) & (part - 1))];
+                sums[i] += data[begin + ((at + i * WORKGROUP + repetition) & (part - 1))];
     uvec4 sum = uvec4(0);
     for (uint i = 0; i < LOADS; ++i) sum += sums[i];
     results[gl_GlobalInvocationID.x] = sum;
