@@ -1,5 +1,7 @@
 """Dispatches have what their kernels declare: by names, so that nothing is bound or pushed in the wrong place."""
 
+from itertools import product
+
 import pytest
 
 from tests.planning.devices import CPU, GPU, make_problem
@@ -14,14 +16,17 @@ from vkdml.spec import cells, element_types
 PUSH = ["first_step", "last_step", "phase", "gates_step", "steps"]
 
 
-@pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("info", [CPU, GPU], ids=lambda info: info.name)
-def test_kernels_find_their_constants(info, name, cell, element):
-    planned = plan(make_problem(9, 7, 10, 21, cell=cell, element=element), info, options_on(info, name, element))
-    for dispatch in planned.initialize + planned.execute + planned.fallback:
-        assert set(load(dispatch.kernel).constant_ids) <= set(dispatch.constants)
+def test_kernels_find_what_they_declare(info, name):
+    for cell, element in product(CELLS, element_types.ALL):
+        planned = plan(make_problem(9, 7, 10, 21, cell=cell, element=element), info, options_on(info, name, element))
+        for dispatch in {dispatch.kernel: dispatch for dispatch in planned.initialize + planned.execute + planned.fallback}.values():
+            declared = load(dispatch.kernel).interface
+            assert set(declared.constant_ids) <= set(dispatch.constants)
+            assert set(declared.push) <= set(dispatch.push)
+            blocks = set().union(*declared.bindings.values())
+            assert set(dispatch.buffers) <= blocks
 
 
 @pytest.mark.parametrize(("info", "element", "options", "kernels"), [

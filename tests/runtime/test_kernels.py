@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.test_schedule import CPU
-from tests.support import CELLS, SCHEDULES, make_desc
+from tests.planning.devices import CPU
+from tests.support import CELLS, SCHEDULES, make_desc, options_on
 from tools import compile_shaders
 from vkdml.planning.plan import plan as make_plan
 from vkdml.runtime import kernels
@@ -111,7 +111,7 @@ def test_specialize_leaves_no_choice_by_a_constant(name):
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_specialized_kernels_are_valid(cell, schedule, tmp_path):
     info = replace(CPU, max_storage_buffers=16)
-    plan = make_plan(from_desc(make_desc(cell, 20, 4, 20, 33)), info, replace(SCHEDULES[schedule], workgroup=None))
+    plan = make_plan(from_desc(make_desc(cell, 20, 4, 20, 33)), info, options_on(info, schedule))
     for place, dispatch in enumerate(plan.initialize + plan.execute[:3] + plan.fallback[:3]):
         path = tmp_path / f"{place}.spv"
         path.write_bytes(kernels.load(dispatch.kernel).specialize(dispatch.constants))
