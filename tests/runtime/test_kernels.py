@@ -107,6 +107,7 @@ def test_specialize_leaves_no_choice_by_a_constant(name):
 
 
 @pytest.mark.skipif(shutil.which("spirv-val") is None, reason="needs spirv-val (on Debian: spirv-tools)")
+@pytest.mark.family("each cell in each schedule")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_specialized_kernels_are_valid(cell, schedule, tmp_path):
