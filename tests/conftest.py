@@ -19,6 +19,12 @@ def pytest_configure(config):
         config.pluginmanager.register(recording.Reporter(path))
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Modules that are marked as a whole are not even imported where their tests are not wanted: some import for seconds."""
+    unwanted = "not device" in config.option.markexpr and collection_path.suffix == ".py"
+    return True if unwanted and "\npytestmark = pytest.mark.device\n" in collection_path.read_text() else None
+
+
 def pytest_pycollect_makeitem(collector, name):
     """An empty list is no test; None leaves it to pytest."""
     return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
