@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,46 +21,43 @@ from bench.adapters.ours import Layer, make_desc
 from bench.cases import CASES, Case
 from bench.ceilings import timed
 from bench.runner import settle
-from vkdml.planning import costs, schedule
+from vkdml.planning.candidates import Planner
+from vkdml.planning.forced import forcing
 from vkdml.planning.tiling import Tiling
 from vkdml.spec.problem import from_desc
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
+FORCED = ("schedule", "fused", "rows", "units_at_once", "lanes", "row_lanes", "resident", "projection_row_lanes", "parts")
 _FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 
 def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
     """The tilings with the model's seconds, its choice first."""
-    problem = from_desc(make_desc(case, "float32"))
-    expected = [(tiling, costs.seconds(problem, device.info, tiling)) for tiling in schedule.tilings(problem, device.info)]
+    planner = Planner(from_desc(make_desc(case, "float32")), device.info)
+    expected = [(tiling, planner.costs.seconds(tiling)) for tiling in planner.tilings()]
     expected.sort(key=lambda pair: pair[1])
     return [pair for pair in expected if pair[1] <= WORTH_TRYING * expected[0][1]]
 
 
 def forced(tiling: Tiling) -> vkdml.Options:
-    """The options that leave the schedule no other choice."""
-    names = {field.name for field in fields(Tiling)} & {"schedule", "parts", "fused", "rows", "units_at_once", "row_lanes",
-                                                        "resident", "projection_row_lanes"}
-    return vkdml.Options(lanes=tiling.lanes > 1, **{name: getattr(tiling, name) for name in names})
+    """The options that leave the planner no other choice."""
+    return forcing(tiling, *FORCED)
 
 
 def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, Any]]:
     """A row for each candidate, the model's choice first."""
     tried = candidates(case, device)
-    chosen, *others = [forced(tiling) for tiling, _ in tried]
-    # The choice runs as it does unforced: a persistent plan times its fallback too, and takes the faster
-    layers = [Layer(device, case, case.arrays(), "float32", options) for options in (replace(chosen, schedule=None), *others)]
+    tried_options = [forced(tiling) for tiling, _ in tried]
+    layers = [Layer(device, case, case.arrays(), "float32", options) for options in tried_options]
     for layer in layers:
         layer.zeros()
         layer.execute()
         settle(layer.execute)
     rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
-    return [{"case": case.name, "schedule": tiling.schedule, "fused": tiling.fused, "rows": tiling.rows,
-             "units at once": tiling.units_at_once, "row lanes": tiling.row_lanes, "resident": tiling.resident,
-             "projection's row lanes": tiling.projection_row_lanes,
-             "parts": tiling.parts, "model ms": seconds * 1e3, "ms": median(times) * 1e3}
-            for (tiling, seconds), times in zip(tried, zip(*rounds))]
+    return [{"case": case.name, **{name.replace("_", " "): getattr(options, name) for name in FORCED},
+             "model ms": seconds * 1e3, "ms": median(times) * 1e3}
+            for (_, seconds), options, times in zip(tried, tried_options, zip(*rounds))]
 
 
 def main() -> int:

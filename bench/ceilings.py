@@ -1,6 +1,6 @@
 """Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls.
 
-It uses kp and shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
+It uses shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import kp
 import numpy as np
 
+from vkdml.planning.dispatches import Dispatch
+from vkdml.runtime.device import Buffer, Commands, Kernel, open_device
+from vkdml.runtime.kernels import of_spirv
 from vkdml.runtime.vulkan import enumerate_devices
 
 SHADERS = Path(__file__).parent / "shaders"
@@ -26,10 +29,11 @@ GROUPS = (1, 64, 4096)
 READ_GROUPS = (16, 64, 256, 1024)
 MIB = 2**20
 BUFFERS = (MIB // 4, MIB, 4 * MIB, 16 * MIB)
-MOST_ITERATIONS = 16_000  # llvmpipe silently ends loops after 65,535
+MOST_ITERATIONS = 16_000  # one driver silently ends loops after 65,535
 LONG_ENOUGH = 0.02  # seconds
 SAMPLES = 5
 DISPATCHES = 200
+CALLS = 100
 VEC4 = 16  # bytes
 
 
@@ -38,9 +42,9 @@ class Library:
 
     def __init__(self, device: int) -> None:
         info = next(info for info in enumerate_devices() if info.index == device)
-        self._manager = kp.Manager(device)
+        self._gpu = open_device(info)
         self._workgroups = sorted({info.subgroup_size, min(128, info.max_workgroup_invocations)})
-        self.description = {"version": "kp 0.9.0", "device": info.name}
+        self.description = {"version": f"kp {version('kp')}", "device": info.name}
 
     def measure(self) -> dict[str, Any]:
         return {
@@ -55,68 +59,59 @@ class Library:
         return max(self._fma(*sizes) for sizes in product(CHAINS, self._workgroups, GROUPS)) / 1e9
 
     def _fma(self, chains: int, workgroup: int, groups: int) -> float:
-        results = self._manager.tensor_t(np.zeros(4 * workgroup * groups, np.float32))
-        algorithm = self._manager.algorithm([results], compile_shader("fma", CHAINS=chains), [groups, 1, 1],
-                                            np.array([workgroup], np.uint32), np.zeros(2, np.uint32))
+        results = Buffer(self._gpu, VEC4 * workgroup * groups)
+        kernel = self._kernel(compile_shader("fma", CHAINS=chains), workgroup, groups, {"Results": results})
         factor = int(np.float32(1).view(np.uint32))
-        iterations, seconds = lengthen(lambda count: self._seconds(algorithm, [count, factor]))
+        iterations, seconds = lengthen(lambda count: self._seconds(kernel, {"iterations": count, "factor": factor}))
         steps = iterations * FMA_ROUNDS * np.arange(1, 5)
         expected = chains * steps + sum(range(chains))
-        if not (self._download(results).reshape(-1, 4) == expected).all():
+        if not (results.download((workgroup * groups, 4)) == expected).all():
             raise RuntimeError(f"the driver did not run all of {iterations} iterations of multiply-adds")
         return 2 * 4 * chains * FMA_ROUNDS * iterations * workgroup * groups / seconds
 
     def _read_rate(self, size: int, groups: Iterable[int]) -> float:
         """GB/s: the best of all sizes and numbers of workgroups tried."""
         words = np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32)
-        data = self._manager.tensor_t(words)
-        self._run([kp.OpTensorSyncDevice([data])])
+        data = Buffer(self._gpu, size)
+        data.upload(words)
         sums = words.reshape(-1, 4).sum(axis=0, dtype=np.uint32)
         sizes = [(workgroup, count) for workgroup, count in product(self._workgroups, groups)
                  if size // VEC4 // count >= workgroup * READ_LOADS]
         return max(self._read(data, sums, size // VEC4, *pair) for pair in sizes) / 1e9
 
-    def _read(self, data: Any, sums: np.ndarray, loads: int, workgroup: int, groups: int) -> float:
-        results = self._manager.tensor_t(np.zeros(4 * workgroup * groups, np.uint32))
+    def _read(self, data: Buffer, sums: np.ndarray, loads: int, workgroup: int, groups: int) -> float:
+        results = Buffer(self._gpu, VEC4 * workgroup * groups)
         part = loads // groups
-        algorithm = self._manager.algorithm([data, results], compile_shader("read"), [groups, 1, 1],
-                                            np.array([workgroup], np.uint32), np.zeros(2, np.uint32))
+        kernel = self._kernel(compile_shader("read"), workgroup, groups, {"Data": data, "Results": results})
         most = MOST_ITERATIONS * workgroup * READ_LOADS // part
-        repetitions, seconds = lengthen(lambda count: self._seconds(algorithm, [count, part]), most)
-        found = self._download(results).reshape(-1, 4).sum(axis=0, dtype=np.uint32)
+        repetitions, seconds = lengthen(lambda count: self._seconds(kernel, {"repetitions": count, "part": part}), most)
+        found = results.download((workgroup * groups, 4), np.uint32).sum(axis=0, dtype=np.uint32)
         if not (found == sums * np.uint32(repetitions)).all():
             raise RuntimeError(f"the driver did not run all of {repetitions} repetitions of reads")
         return loads * VEC4 * repetitions / seconds
 
     def _call_costs(self) -> dict[str, float]:
         """Microseconds of a submission, and of one more dispatch in it."""
-        results = self._manager.tensor_t(np.zeros(4, np.uint32))
-        algorithm = self._manager.algorithm([results], compile_shader("empty"), [1, 1, 1])
-        one, many = ([kp.OpAlgoDispatch(algorithm)] * count for count in (1, 1 + DISPATCHES))
-        submission, all_of_them = self._repeated(one), self._repeated(many)
+        kernel = self._kernel(compile_shader("empty"), 1, 1, {"Results": Buffer(self._gpu, VEC4)}, writes=())
+        submission, all_of_them = (median(timed(self._record(kernel, {}, count).execute) for _ in range(CALLS))
+                                   for count in (1, 1 + DISPATCHES))
         return {"submission_us": submission * 1e6, "dispatch_us": (all_of_them - submission) / DISPATCHES * 1e6}
 
-    def _repeated(self, operations: Sequence[Any], times: int = 100) -> float:
-        sequence = self._record(operations)
-        return median(timed(sequence.eval) for _ in range(times))
+    def _kernel(self, spirv: bytes, workgroup: int, groups: int, buffers: dict[str, Buffer],
+                writes: tuple[str, ...] = ("Results",)) -> Kernel:
+        dispatch = Dispatch("ceiling", {"WORKGROUP": workgroup}, {name: name for name in buffers}, writes, (groups, 1, 1))
+        return self._gpu.create_kernel(dispatch, buffers, of_spirv("ceiling", spirv))
 
-    def _seconds(self, algorithm: Any, push: Sequence[int]) -> float:
+    def _seconds(self, kernel: Kernel, push: dict[str, int]) -> float:
         """The shortest of some samples, because a ceiling is what is possible."""
-        sequence = self._record([kp.OpAlgoDispatch(algorithm, np.array(push, np.uint32))])
-        return min(timed(sequence.eval) for _ in range(SAMPLES))
+        commands = self._record(kernel, push)
+        return min(timed(commands.execute) for _ in range(SAMPLES))
 
-    def _record(self, operations: Sequence[Any]) -> Any:
-        sequence = self._manager.sequence()
-        for operation in operations:
-            sequence.record(operation)
-        return sequence
-
-    def _run(self, operations: Sequence[Any]) -> None:
-        self._record(operations).eval()
-
-    def _download(self, tensor: Any) -> np.ndarray:
-        self._run([kp.OpTensorSyncLocal([tensor])])
-        return np.array(tensor.data())
+    def _record(self, kernel: Kernel, push: dict[str, int], times: int = 1) -> Commands:
+        commands = self._gpu.create_commands()
+        for _ in range(times):
+            commands.dispatch(kernel, push)
+        return commands
 
 
 def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:

@@ -19,6 +19,12 @@ def pytest_configure(config):
         config.pluginmanager.register(recording.Reporter(path))
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Modules that are marked as a whole are not even imported where their tests are not wanted: some import for seconds."""
+    unwanted = "not device" in config.option.markexpr and collection_path.suffix == ".py"
+    return True if unwanted and "\npytestmark = pytest.mark.device\n" in collection_path.read_text() else None
+
+
 def pytest_pycollect_makeitem(collector, name):
     """An empty list is no test; None leaves it to pytest."""
     return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
@@ -43,10 +49,10 @@ def typical(members, first):
     """
     if first is not None:
         return set(members[:first])
-    places = [member.callspec.indices for member in members]
-    counts = {name: max(place[name] for place in places) + 1 for name in places[0]}
-    diagonal = [{name: step % count for name, count in counts.items()} for step in range(max(counts.values()))]
-    return {member for member, place in zip(members, places) if place in diagonal}
+    values = {name: list({id(member.callspec.params[name]): None for member in members}) for name in members[0].callspec.params}
+    steps = range(max(map(len, values.values())))
+    diagonal = {tuple(ids[step % len(ids)] for ids in values.values()) for step in steps}
+    return {member for member in members if tuple(id(member.callspec.params[name]) for name in values) in diagonal}
 
 
 def pytest_runtest_setup():

@@ -33,11 +33,13 @@ INCLUDES = {"cells": {"cells", "common"}, "common": {"common"}, "gpu": {"gpu", "
 WITHOUT_CONDITIONALS = ("gpu", "common")
 GUARD = re.compile(r"\s*#ifndef (\w+)\n#define \1\n(.*)#endif\s*$", re.DOTALL)
 NUMBER = r"-?(?:0x[0-9a-fA-F]+|\d+\.?\d*(?:e-?\d+)?)[uf]?[ \t]*"
-GLSL_NUMBER = re.compile(rf"^[ \t]*(?:const[ \t]+\w+[ \t]+(\w+)[ \t]*=[ \t]*{NUMBER};|#define[ \t]+(\w+)[ \t]+{NUMBER}$)", re.MULTILINE)
+GLSL_CONSTANTS = re.compile(r"^[ \t]*const[ \t]+\w+\b([^;]*);|^[ \t]*#define[ \t]([^\n]*)", re.MULTILINE)
+GLSL_NUMBER = re.compile(rf"(?:^|,)\s*(\w+)(?:\s*=|[ \t])\s*{NUMBER}\s*(?=,|$)")
 GENERATED = "shaders/common/numbers.glsl"
 
 UNREAD = {".git", ".venv", ".vulkan", "__pycache__", "build", "dist"}
-PATH = re.compile(r"(?<![\w/.:~$<}-])((?:(?:[\w.*-]|\{[\w,.-]*\})+/)*(?:[\w*-]|\{[\w,.-]*\})+\.(?:py|glsl|comp|md)"
+ANY = re.compile(r"\b(PATH|NAME|DIRECTORY|FILE)\b")  # stand for anything in a path
+PATH = re.compile(r"(?<![\w/.:~$<}-])((?:\.\./)*(?:(?:[\w.*-]|\{[\w,.-]*\})+/)*(?:[\w*-]|\{[\w,.-]*\})+\.(?:py|glsl|comp|md)"
                   r"|(?:src|shaders|tests|tools|bench|docs|examples)/(?:[\w.*-]|\{[\w,.-]*\}|/)*)(::\w+)?(?![\w/])")
 
 
@@ -250,11 +252,11 @@ def numbers_on_both_sides(root: Path) -> Iterator[str]:
     for path, text in shaders(root).items():
         if path == root / GENERATED:
             continue
-        for found in GLSL_NUMBER.finditer(text):
-            name = found[1] or found[2]
-            if name in ours:
-                yield (f"{place(root, path, line_of(text, found.start()))} writes {name} down, as {ours[name]} does: generate it into "
-                       f"{GENERATED}, or pass it as a specialization constant")
+        for found in GLSL_CONSTANTS.finditer(text):
+            for name in GLSL_NUMBER.findall(found[1] or found[2]):
+                if name in ours:
+                    yield (f"{place(root, path, line_of(text, found.start()))} writes {name} down, as {ours[name]} does: generate it "
+                           f"into {GENERATED}, or pass it as a specialization constant")
 
 
 def places_by_number(root: Path) -> Iterator[str]:
@@ -311,7 +313,9 @@ def missing_paths(root: Path) -> Iterator[str]:
         for line, text in prose(path):
             for found in PATH.finditer(text):
                 where = place(root, path, line + line_of(text, found.start()) - 1)
-                for name in spelled_out(found[1].rstrip("/.")):
+                for name in spelled_out(ANY.sub("*", found[1].rstrip("/."))):
+                    if name.startswith("../"):  # from where the file is
+                        name = os.path.normpath(path.parent.relative_to(root) / name)
                     matches = [end for end in ends if fnmatch(end, name)] if "*" in name else [name] if name in ends else []
                     if not matches and not name.startswith(generated):
                         yield f"{where} names {found[0]}, which is not there: write where it is now"

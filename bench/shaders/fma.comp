@@ -2,6 +2,7 @@
 // iterations.
 #version 450
 
+layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(local_size_x_id = 0) in;
 layout(std430, binding = 0) writeonly buffer Results { vec4 results[]; };
 layout(push_constant) uniform Push { uint iterations; uint factor; };
@@ -18,5 +19,5 @@ void main() {
             for (uint i = 0; i < CHAINS; ++i) chains[i] = chains[i] * multiplier + step;
     vec4 sum = vec4(0);
     for (uint i = 0; i < CHAINS; ++i) sum += chains[i];
-    results[gl_GlobalInvocationID.x] = sum;
+    results[gl_WorkGroupID.x * WORKGROUP + gl_LocalInvocationID.x] = sum;
 }

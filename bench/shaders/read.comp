@@ -2,6 +2,7 @@
 // the sum, but keeps a compiler from moving the loads out of the loop.
 #version 450
 
+layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(local_size_x_id = 0) in;
 layout(std430, binding = 0) readonly buffer Data { uvec4 data[]; };
 layout(std430, binding = 1) writeonly buffer Results { uvec4 results[]; };
@@ -14,9 +15,9 @@ void main() {
     uvec4 sums[LOADS];
     for (uint i = 0; i < LOADS; ++i) sums[i] = uvec4(0);
     for (uint repetition = 0; repetition < repetitions; ++repetition)
-        for (uint at = gl_LocalInvocationID.x; at < part; at += LOADS * gl_WorkGroupSize.x)
+        for (uint at = gl_LocalInvocationID.x; at < part; at += LOADS * WORKGROUP)
             for (uint i = 0; i < LOADS; ++i)
-                sums[i] += data[begin + ((at + i * gl_WorkGroupSize.x + repetition) & (part - 1))];
+                sums[i] += data[begin + ((at + i * WORKGROUP + repetition) & (part - 1))];
     uvec4 sum = uvec4(0);
     for (uint i = 0; i < LOADS; ++i) sum += sums[i];
     results[gl_GlobalInvocationID.x] = sum;

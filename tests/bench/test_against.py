@@ -37,6 +37,7 @@ def repository(tmp_path):
     return root
 
 
+@pytest.mark.device
 def test_a_commit_is_checked_out_compiled_measured_and_removed(repository):
     with against.checked_out(repository, "HEAD", {"VKDML_SCHEDULE": "sequence"}) as other:
         rows = [comparison.row() for comparison in against.compare([TINY], HERE, other, select_device(None).index, pairs=1)]
@@ -46,6 +47,7 @@ def test_a_commit_is_checked_out_compiled_measured_and_removed(repository):
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.device
 def test_variables_are_of_one_tree_only():
     """A schedule that does not exist is refused by the tree that is told to use it."""
     other = Tree("other", ROOT, {"VKDML_SCHEDULE": "fast"})
@@ -54,6 +56,7 @@ def test_variables_are_of_one_tree_only():
     assert "VKDML_SCHEDULE" not in HERE.environment
 
 
+@pytest.mark.device
 def test_a_worker_that_imports_another_tree_is_refused(tmp_path):
     [comparison] = against.first_results(TINY, [Tree("other", tmp_path), HERE], select_device(None).index, 1)
     assert f"which is not in {tmp_path}" in comparison.row()["error"]
@@ -80,6 +83,7 @@ def test_cases_are_chosen_by_patterns(capsys):
     assert "no case matches 'gru'" in capsys.readouterr().err
 
 
+@pytest.mark.device
 def test_the_table_the_json_and_the_exit_code(tmp_path, monkeypatch, capsys):
     @contextmanager
     def checked_out(repository, revision, variables):

@@ -96,7 +96,7 @@ LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "Swift
     (SMALLEST, PROBLEMS["float32"], Options(lanes=True), "options.lanes: found True; expected False with H"),
     (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 1, at most 128"),
     (LLVMPIPE, PROBLEMS["float32"], Options(workgroup=12), "options.workgroup: found 12; expected a multiple of 8, at most 1024"),
-], ids=str)
+], ids=lambda value: value if isinstance(value, str) else type(value).__name__)
 def test_refusals_name_the_option(info, problem, options, message):
     with pytest.raises(vkdml.InvalidArgumentError) as refusal:
         plan(problem, info, options)

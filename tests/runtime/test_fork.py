@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.device
+
 SECONDS = 100  # far more than any of it takes
 
 HEAD = """

@@ -36,6 +36,7 @@ def test_neighbours_are_one_ulp_apart(element):
     assert errors(neighbours, values, element) == (np.abs(neighbours.astype(float) - values.astype(float)).max(), 1.0)
 
 
+@pytest.mark.device
 def test_the_devices_are_listed():
     """In a process of its own, which imports vkdml by text."""
     assert vkdml.Device().info.name in [device["name"] for device in conformance.enumerate_devices()]

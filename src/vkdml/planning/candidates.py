@@ -114,7 +114,7 @@ class Planner:
         """The subgroup size where shuffles replace loads, else 1.
 
         Only CPU drivers gain: their workgroup is one whole subgroup, and loads are what they are slow at. A GPU reads shared
-        memory faster, and may run a subgroup with fewer invocations than it reports (Intel does).
+        memory faster, and may run a subgroup with fewer invocations than it reports.
         """
         possible = self.info.subgroup_shuffle and self.info.subgroup_size > 1 and not self.problem.element.pairs
         wanted = self.profile.prefers_shuffles if self.options.lanes is None else self.options.lanes

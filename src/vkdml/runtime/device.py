@@ -239,9 +239,13 @@ class Gpu:
         """With nothing recorded."""
         return Commands(self)
 
-    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer]) -> Kernel:
-        """A pipeline for a dispatch, and for those that differ from it in push constants only. buffers: by the plan's names."""
-        compiled = kernels.load(dispatch.kernel)
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer],
+                      compiled: CompiledKernel | None = None) -> Kernel:
+        """A pipeline for a dispatch, and for those that differ from it in push constants only.
+
+        buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name.
+        """
+        compiled = compiled or kernels.load(dispatch.kernel)
         spirv = compiled.specialize(dispatch.constants)
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
         algorithm = _make(lambda: self._manager.algorithm(

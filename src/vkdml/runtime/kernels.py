@@ -1,8 +1,8 @@
 """The compiled shaders that ship inside the package, and their specialization.
 
-Specialization constants are made constants here, in the SPIR-V, and not by the driver: some drivers optimize a shader before
-they specialize it. SwiftShader does, and then unrolls no loop and keeps every array in memory: a quarter of the speed. And
-drivers put functions in line before they drop what is never run: so branches by constants go here too.
+Specialization constants become plain constants here, in the SPIR-V, not in the driver. Some drivers optimize a shader before
+they specialize it; they unroll no loop then and keep every array in memory, which takes four times as long. And drivers put
+functions in line before they drop what is never run, so branches on constants go here too.
 """
 
 from __future__ import annotations
@@ -149,6 +149,10 @@ def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tu
 @cache
 def load(name: str) -> CompiledKernel:
     spirv = (resources.files("vkdml") / "spirv" / f"{name}.spv").read_bytes()
+    return of_spirv(name, spirv)
+
+
+def of_spirv(name: str, spirv: bytes) -> CompiledKernel:
     return CompiledKernel(name, spirv, _interface(spirv))
 
 

@@ -23,6 +23,7 @@ def test_a_stack_with_lengths_and_dynamic_shapes(sizes):
     assert session.get_outputs()[1].shape == [2, "B", 4]
 
 
+@pytest.mark.family("each operator in each opset")
 @pytest.mark.parametrize("opset", [7, 8, 9, 11, 13, 14, 16, 21, 22])
 @pytest.mark.parametrize(("op", "gates"), [("GRU", 3), ("LSTM", 4), ("RNN", 1)])
 def test_opsets(op, gates, opset):

@@ -24,6 +24,7 @@ CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
 GRID = list(itertools.product(SEQUENCES, (1, 3), (False, True), (False, True), (False, True)))
 
 
+@pytest.mark.family("all settings together")
 @pytest.mark.parametrize(("kind", "layers", "bidirectional", "batch_first", "bias"), GRID)
 def test_grid(kind, layers, bidirectional, batch_first, bias):
     module = SEQUENCES[kind](I, H, layers, bidirectional=bidirectional, batch_first=batch_first, bias=bias, dropout=0.5 * (layers > 1))

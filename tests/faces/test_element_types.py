@@ -1,33 +1,18 @@
 """Element types through the numpy functions and ONNX nodes, and views that need no copy."""
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
 import vkdml
-from tests.support import DTYPES, TOLERANCES, gru_desc, tensor
-from vkdml.onnx import prepare, run_node, supports_device
-from vkdml.runtime import float64
+from tests.faces.support import B, H, I, T, arrays, check
+from tests.support import DTYPES, gru_desc, tensor
+from vkdml.onnx import run_node
 from vkdml.spec import arguments, cells, element_types, problem, reference
 
 pytestmark = pytest.mark.device
 
-T, B, I, H = 5, 3, 7, 9
 NAMES = [element.name for element in element_types.ALL]
-
-
-def arrays(name, gates=3, d=1):
-    rng = np.random.default_rng(0)
-    shapes = {"x": (T, B, I), "w": (d, gates * H, I), "r": (d, gates * H, H), "b": (d, 2 * gates * H), "initial_h": (d, B, H)}
-    return {key: (rng.standard_normal(shape) * 0.4).astype(DTYPES[name]) for key, shape in shapes.items()}
-
-
-def check(results, expected, name):
-    rtol, atol = TOLERANCES[name]
-    for result, wanted in zip(results, expected, strict=True):
-        assert result.dtype == DTYPES[name]
-        np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,56 +53,6 @@ def test_16_bit_results_are_rounded_once():
     result, expected = vkdml.gru(**given)[0], reference.gru(**given)[0]
     half_a_unit = np.spacing(np.abs(expected).astype(np.float16)).astype(np.float64) / 2
     assert (np.abs(result.astype(np.float64) - expected) <= 1.01 * half_a_unit + 1e-6).all()
-
-
-@pytest.mark.parametrize(("name", "value"), [("x", 1e39), ("w", -1e300), ("initial_h", 4e38)])
-def test_float64_beyond_pairs_is_refused(name, value):
-    given = arrays("float64")
-    given[name][0, 0, 0] = value
-    argument = {"x": "X", "w": "W"}.get(name, name)
-    with pytest.raises(vkdml.InvalidArgumentError, match=f"gru: {argument}: found .*; expected numbers up to 3.4e\\+38"):
-        vkdml.gru(**given)
-
-
-def test_float64_overflow_on_the_way_is_told():
-    given = arrays("float64", 1) | {"activations": ["Relu"]}
-    given["x"] = np.abs(given["x"]) * 1e30
-    given["w"] = np.abs(given["w"]) * 1e30
-    with pytest.raises(vkdml.InvalidArgumentError, match="rnn: Y: found numbers out of range on the way"):
-        vkdml.rnn(**given)
-
-
-def test_float64_keeps_what_is_not_finite():
-    given = arrays("float64")
-    given["x"][1, 1, 0] = np.nan
-    with np.errstate(invalid="ignore"):
-        check(vkdml.gru(**given), reference.gru(**given), "float64")
-
-
-def test_float64_small_numbers():
-    """Down to 1e-24 all digits; below, errors up to 1e-34, because a product's rest is below what a float32 can hold."""
-    given = {name: np.abs(array) for name, array in arrays("float64", 1).items()} | {"activations": ["Relu"]}
-    for scale, atol in ((1e-24, 0), (1e-30, 1e-34), (1e-36, 1e-34), (1e-300, 1e-34)):
-        scaled = given | {name: given[name] * scale for name in ("x", "b", "initial_h")}
-        for result, expected in zip(vkdml.rnn(**scaled), reference.rnn(**scaled), strict=True):
-            np.testing.assert_allclose(result, expected, rtol=1e-10, atol=atol)
-
-
-def test_a_device_that_cannot_do_float64_says_so(device, monkeypatch):
-    monkeypatch.setattr(float64, "is_accurate", lambda gpu: False)
-    float64.check_float64.cache_clear()
-    new = {"clip": 7.0}  # no other test's compiled operator
-    with pytest.raises(vkdml.DriverError, match="float64: .* does not keep the rounding of float32"):
-        vkdml.gru(**arrays("float64"), **new)
-    vkdml.gru(**arrays("float32"), **new)
-
-
-def test_the_trial_sees_float32_arithmetic(device, monkeypatch):
-    """Of a kernel whose results have only a float32's digits."""
-    assert float64.is_accurate(device._gpu)
-    read = vkdml.Buffer.read
-    monkeypatch.setattr(vkdml.Buffer, "read", lambda *arguments: read(*arguments).astype(np.float32).astype(np.float64))
-    assert not float64.is_accurate(device._gpu)
 
 
 @pytest.mark.parametrize("data_type", [vkdml.DML_TENSOR_DATA_TYPE.FLOAT64, vkdml.DML_TENSOR_DATA_TYPE.UNKNOWN])
@@ -165,29 +100,3 @@ def test_views(name, view):
 def test_views_of_lengths():
     given = arrays("float32") | {"sequence_lens": np.array([9, 5, 9, 0, 9, 3])[:0:-2]}
     check(vkdml.gru(**given), reference.gru(**given), "float32")
-
-
-def test_layers_of_recurrent_nodes():
-    """A model of two nodes."""
-    given = arrays("float32")
-    second = {name: array[:, :, :H] if name == "w" else array for name, array in arrays("float32", 4).items()}
-    second["w"] = second["r"]
-    nodes = [helper.make_node("GRU", ["X", "W", "R"], ["", "h"]), helper.make_node("LSTM", ["x2", "W2", "R2", "", "", "h"], ["Y"])]
-    shapes = {"X": given["x"], "R": given["r"], "x2": second["initial_h"].repeat(T, 0)}
-    graph = helper.make_graph(
-        nodes, "layers", [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, array.shape) for name, array in shapes.items()],
-        [helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, (T, 1, B, H))],
-        [onnx.numpy_helper.from_array(array, name) for name, array in (("W", given["w"]), ("W2", second["w"]), ("R2", second["r"]))])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)])
-    results = prepare(model).run(list(shapes.values()))
-    h = reference.gru(given["x"], given["w"], given["r"])[1]
-    expected = reference.lstm(shapes["x2"], second["w"], second["r"], initial_h=h.astype(np.float32))[0]
-    check(results, [expected], "float32")
-    with pytest.raises(vkdml.InvalidArgumentError, match="found 2 arrays; expected 3: X, R, x2"):
-        prepare(model).run([1, 2])
-
-
-def test_supports_device(device):
-    assert supports_device("CPU")
-    assert supports_device(device.info.name)
-    assert not supports_device("CUDA")
