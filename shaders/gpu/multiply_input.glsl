@@ -16,7 +16,8 @@ void multiply_input(out vec4 sums[ROWS], uint direction, uint first_gate, uint e
     vec4 bias = uintBitsToFloat(input_weights[DIRECTIONS * INPUT_LOADS * GATES * UNITS + direction * UNITS + unit]);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = bias;
     for (uint block = 0; block < INPUT_LOADS; block += INPUT_BLOCK)
-        [[unroll]] for (uint load = block; load < block + INPUT_BLOCK; ++load) {
+        [[unroll]] for (uint i = 0; i < INPUT_BLOCK; ++i) {  // drivers unroll loops that start at a constant
+            uint load = block + i;
             uvec4 loaded[GATES];
             [[unroll]] for (uint gate = first_gate; gate < end_gate; ++gate)
                 loaded[gate] = input_weights[start + (load * GATES + gate) * UNITS];

@@ -15,7 +15,8 @@ void multiply_hidden(inout vec4 sums[ROWS], uint phase, uint unit)
 {
     uint start = direction * HIDDEN_LOADS * GATES * UNITS + unit;
     for (uint block = 0; block < HIDDEN_LOADS; block += HIDDEN_BLOCK)
-        [[unroll]] for (uint load = block; load < block + HIDDEN_BLOCK; ++load) {
+        [[unroll]] for (uint i = 0; i < HIDDEN_BLOCK; ++i) {  // drivers unroll loops that start at a constant
+            uint load = block + i;
             uvec4 loaded[GATES];
             [[unroll]] for (uint gate = first_gate(phase); gate < end_gate(phase); ++gate)
                 loaded[gate] = hidden_weights[start + (load * GATES + gate) * UNITS];

@@ -32,14 +32,14 @@ LOOPS = {
 }
 FLOAT64_LOOPS = {
     "float64": ((300, 1, 16, 90), Options(schedule="sequence", fused=False)),
-    "float64, fused": ((100, 2, 16, 90), Options(schedule="sequence", fused=True)),
+    "float64, fused": ((200, 2, 16, 90), Options(schedule="sequence", fused=True)),
 }
 PROJECTIONS = {
-    "lanes": ((2, 16, 190_000, 8), replace(LANES, fused=False, projection_row_lanes=False)),
+    "lanes": ((2, 16, 220_000, 8), replace(LANES, fused=False, projection_row_lanes=False)),
     "rows": ((4, 8, 8_900, 8), replace(LANES, fused=False, projection_row_lanes=True)),
-    "rows by tile": ((3, 30, 9_200, 8), Options(schedule="sequence", row_lanes=True, rows=32)),
+    "rows by tile": ((3, 30, 8_800, 8), Options(schedule="sequence", row_lanes=True, rows=32)),
     "plain": ((2, 3, 250_000, 8), replace(PLAIN, fused=False)),
-    "float64": ((2, 3, 5_300, 8), Options(schedule="sequence", fused=False)),
+    "float64": ((2, 3, 12_000, 8), Options(schedule="sequence", fused=False)),
 }
 
 
@@ -56,7 +56,9 @@ def without_margin(device, monkeypatch):
 def run(device, name, cell, shape, options, lengths):
     """The tiling that ran, its results checked. lengths: of all steps, but for one row's; or none."""
     element = element_types.FLOAT64 if "float64" in name else element_types.FLOAT32
-    desc = make_desc(cell, *shape, data_type=element.data_type, **({} if lengths else {"SequenceLengthsTensor": None}))
+    # Without peepholes, with which a forget gate may stay at 1, and roundings grow over thousands of steps
+    left_out = {"PeepholeTensor"} & set(cell.tensors) | (set() if lengths else {"SequenceLengthsTensor"})
+    desc = make_desc(cell, *shape, data_type=element.data_type, **dict.fromkeys(left_out))
     arrays = random_arrays(desc, np.random.default_rng(7), element)
     if lengths:
         arrays["SequenceLengthsTensor"][...] = shape[0]

@@ -1,107 +1,169 @@
-"""A bound on the loop iterations of an invocation in one dispatch, never too small. Only a driver with a limit cares.
+"""A bound on the loop iterations of an invocation in one dispatch, never too small: some drivers end all loops after a limit.
 
-Only loops that drivers may leave as loops count. One costs an iteration more than it runs, for its last check.
+The loops are those of shaders/, but for the ones that drivers unroll.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div
 from .options import PERSISTENT
-from .profiles import FLOAT64, GPU, LANES, PRIVATE_ARRAYS, RESIDENT, ROWS
+from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
 from .tiling import ARRAY_COLUMNS, QUICK_SPINS, KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
-_FLOAT64_ACTIVATIONS = 160  # of the loops in all activations of a unit: the LSTM's five have most
+
+@dataclass(frozen=True)
+class Loops:
+    """Iterations of loops, one after the other.
+
+    masked: what they cost where none of a subgroup's invocations runs them. Drivers that mask go through the code all the same.
+    """
+
+    run: int = 0
+    masked: int = 0
+
+    def __add__(self, other: Loops) -> Loops:
+        return Loops(self.run + other.run, self.masked + other.masked)
+
+    def __rmul__(self, count: int) -> Loops:
+        return Loops(count * self.run, count * self.masked)
+
+
+_NONE = Loops()
+
+
+def _loop(times: int, body: Loops = _NONE) -> Loops:
+    """The check that ends it goes through the body once more, masked."""
+    return Loops(times * (1 + body.run) + 1 + body.masked, 1 + body.masked)
 
 
 def of_loop(tiling: Tiling, steps: int) -> int:
     """Of a dispatch of the time loop that runs so many steps."""
-    return _once(tiling.loop) + steps * _step(tiling)
+    return _once(tiling) + steps * _step(tiling).run
 
 
 def most_steps(tiling: Tiling, limit: int) -> int:
     """Time steps that a dispatch may run; below 1 where not even one is within the limit."""
-    return (limit - _once(tiling.loop)) // _step(tiling)
+    return (limit - _once(tiling)) // _step(tiling).run
 
 
 def of_projection(projection: ProjectionTiling) -> int:
     """Of a dispatch of the projection: each of its workgroups has one tile."""
-    searches = 0
-    if projection.skips_padding:  # for the first step of a tile, or for one of each row that an invocation holds
-        searches = (projection.rows_of_lane + 1 if projection.kernel == ROWS else 1) * (projection.problem.batch + 1)
-    found = projection.rows + 1 + searches
+    gates = len(projection.problem.cell.gates)
     if projection.kernel == ROWS:
-        stores = 0 if projection.by_tile else projection.group_units * (projection.rows_of_lane + 1)
-        return found + _rows_products(projection, projection.input, projection.group_units) + projection.input.blocks * stores
-    stores = projection.rows * projection.units_at_once + 1
-    return found + _products(projection, projection.input) + stores
+        stores = _NONE if projection.by_tile else _loop(projection.rows_of_lane)
+        products = _multiply_rows(projection, projection.input, projection.group_units, gates, stores, stores)
+    else:
+        products = _multiply(projection, projection.input, gates) + _loop(projection.rows * projection.units_at_once)
+    return (_find_samples(projection) + products).run
 
 
-def _once(loop: LoopTiling) -> int:
-    """What does not depend on the number of steps: the state's begin and end, the rows' order, waiting, resident weights."""
+def _find_samples(projection: ProjectionTiling) -> Loops:
+    """The steps of rows that are a tile's, which start where the ones before end; in the rows kernel each is looked for."""
+    batch, rows = projection.problem.batch, projection.rows
+    if not projection.skips_padding:
+        return _loop(rows)
+    return (projection.rows_of_lane + 1) * _loop(batch) if projection.kernel == ROWS else _loop(batch + rows)
+
+
+def _once(tiling: Tiling) -> int:
+    """What does not grow with the steps: the last checks of their loops too."""
+    loop = tiling.loop
     begun = loop.problem.hidden if loop.own_states else loop.part_units
     padding = loop.hidden.columns - loop.problem.hidden
-    order = (loop.rows + 2) ** 2
-    weights = loop.hidden.loads * (PRIVATE_ARRAYS + 2) + 1 if loop.kernel == RESIDENT else 0
-    return 2 * _rows_of_state(loop, begun + padding) + order + loop.spins + weights
+    loops = _loop(loop.rows, _loop(loop.rows)) + _loop(loop.rows)  # the rows' order, and finished ones dropped
+    loops += _state(loop, begun + padding) + _state(loop, loop.part_units)  # begin and end
+    if loop.kernel == RESIDENT:  # each load goes to one of the arrays
+        arrays = loop.hidden.columns // ARRAY_COLUMNS[RESIDENT]
+        loops += _loop(loop.hidden.loads, _loop(1) + (arrays - 1) * _loop(0))
+    return loops.run + loop.spins + _step(tiling).masked
 
 
-def _rows_of_state(loop: LoopTiling, units: int) -> int:
-    """Of a loop over units, and in it one over a tile's rows."""
-    return ceil_div(units, loop.workgroup) * (loop.rows + 2) + 1
+def _state(loop: LoopTiling, units: int) -> Loops:
+    """All rows of so many units."""
+    return _loop(ceil_div(units, loop.workgroup), _NONE if loop.kernel == GPU else _loop(loop.rows))
 
 
-def _step(tiling: Tiling) -> int:
+def _step(tiling: Tiling) -> Loops:
+    """An iteration of the loop over steps, and of the one that clears outputs past rows' lengths."""
     loop, problem = tiling.loop, tiling.problem
-    phase = _PHASES[loop.kernel](tiling)
-    meeting = QUICK_SPINS + 2 if loop.schedule == PERSISTENT else 0
-    cleared = _rows_of_state(loop, loop.part_units) if problem.has("SequenceLengthsTensor") else 0
-    return problem.loop.phases * (phase + meeting + 2) + cleared + 2
+    meeting = _loop(QUICK_SPINS) + _loop(0) if loop.schedule == PERSISTENT else _NONE  # slow spins have a bound of their own
+    phases = [_PHASES[loop.kernel](tiling, gates) + meeting for gates in _gates_of_phases(problem)]
+    step = sum(phases, Loops(1, 1)) + _loop(0)
+    if loop.kernel in (ROWS, FLOAT64):  # the phases are one piece of code
+        step += _loop(len(phases)) + Loops(phases[0].masked)
+    return step + Loops(1, 1) + _state(loop, loop.part_units) if problem.has("SequenceLengthsTensor") else step
 
 
-def _rows_phase(tiling: Tiling) -> int:
-    return _rows_products(tiling.loop, tiling.loop.hidden, tiling.loop.part_units)
+def _gates_of_phases(problem: Problem) -> list[int]:
+    """Gates that each phase multiplies: of two, the second has the last one."""
+    gates = len(problem.cell.gates)
+    return [gates] if problem.loop.phases == 1 else [gates - 1, 1]
 
 
-def _resident_phase(tiling: Tiling) -> int:
+def _rows_phase(tiling: Tiling, gates: int) -> Loops:
+    """A unit is finished after the last block, by code of the phase's own."""
+    loop, finish = tiling.loop, _loop(tiling.loop.rows_of_lane)
+    others = (tiling.problem.loop.phases - 1) * _loop(0, finish)
+    units = min(loop.part_units, loop.problem.hidden)
+    return _multiply_rows(loop, loop.hidden, units, gates, _loop(0, finish) + others, _loop(1, finish) + others)
+
+
+def _resident_phase(tiling: Tiling, gates: int) -> Loops:
     """Products are unrolled."""
-    return tiling.loop.rows * (tiling.loop.units_at_once + 2) + 1
+    return _loop(tiling.loop.rows, _loop(tiling.loop.units_at_once))
 
 
-def _lanes_phase(tiling: Tiling) -> int:
+def _lanes_phase(tiling: Tiling, gates: int) -> Loops:
+    """A tile is multiplied whole or, with lengths, its first half, by code of its own. Without, drivers may keep it."""
     loop = tiling.loop
-    return _turns(tiling, loop.units_at_once * (loop.rows + 1) + 1)
+    products = _multiply(loop, loop.hidden, gates)
+    whole = _loop(1, products) if tiling.problem.has("SequenceLengthsTensor") else products
+    products = whole + _loop(0, products)
+    if loop.units_at_once > 1:  # drivers unroll what makes large tiles ready, but not all of it
+        products += 2 * _loop(loop.units_at_once)
+    return _turns(tiling, gates, products + _loop(loop.units_at_once, _loop(loop.rows)))
 
 
-def _gpu_phase(tiling: Tiling) -> int:
+def _gpu_phase(tiling: Tiling, gates: int) -> Loops:
     """A tile's rows are unrolled."""
-    return _turns(tiling, 0)
+    return _turns(tiling, gates, _multiply(tiling.loop, tiling.loop.hidden, gates))
 
 
-def _float64_phase(tiling: Tiling) -> int:
-    return _turns(tiling, 3 + _FLOAT64_ACTIVATIONS)
+def _float64_phase(tiling: Tiling, gates: int) -> Loops:
+    """A cell's activations are one piece of code, of which each has an exponential, a logarithm and up to four divisions."""
+    activation = _loop(3) + _loop(4) + _loop(7) + 4 * _loop(2)
+    activations = _loop(len(tiling.problem.cell.gates) + 1, activation)
+    return _turns(tiling, gates, _multiply(tiling.loop, tiling.loop.hidden, gates) + activations)
 
 
 _PHASES = {ROWS: _rows_phase, RESIDENT: _resident_phase, LANES: _lanes_phase, GPU: _gpu_phase, FLOAT64: _float64_phase}
 
 
-def _turns(tiling: Tiling, finishes: int) -> int:
-    """Of a part's turns, each with its products and so many iterations to finish its units."""
+def _turns(tiling: Tiling, gates: int, turn: Loops) -> Loops:
+    """Of a part, each with the input's products where they are fused."""
     loop = tiling.loop
-    products = _products(loop, loop.hidden) + (0 if tiling.projection else _products(loop, tiling.input))
-    return loop.part_units // loop.turn_units * (products + finishes + 6)
+    fused = _NONE if tiling.projection else _multiply(loop, tiling.input, gates)
+    return _loop(loop.part_units // loop.turn_units, fused + turn)
 
 
-def _products(tiling: KernelTiling, layout: Layout) -> int:
-    """Of a tile's rows with the weights of the units that an invocation computes together."""
+def _multiply(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
+    """A tile's rows with the weights of the units that an invocation computes together."""
     if tiling.kernel == FLOAT64:
-        return layout.loads * (8 * len(tiling.problem.cell.gates) + 22) + 1
-    of_block = 1 if tiling.kernel == GPU or tiling.unrolled else 2 + tiling.block_loads
-    return layout.loads // tiling.block_loads * of_block + 1
+        return _loop(layout.loads, _loop(gates, _loop(4)))
+    is_unrolled = tiling.kernel == GPU or tiling.unrolled
+    block = _NONE if is_unrolled else Loops(tiling.block_loads, 1)  # a loop that checks after its body
+    return _loop(layout.loads // tiling.block_loads, block)
 
 
-def _rows_products(tiling: KernelTiling, layout: Layout, units: int) -> int:
-    """The same in the rows kernels, of so many units: the columns of each block, then its products, unit by unit."""
+def _multiply_rows(tiling: KernelTiling, layout: Layout, units: int, gates: int, unit: Loops, last: Loops) -> Loops:
+    """The same in the rows kernels: a block's columns are loaded, then multiplied with so many units.
+
+    unit, last: what follows a unit's products in all blocks but the last, and in that.
+    """
     columns = ARRAY_COLUMNS[ROWS]
-    of_load = layout.block_columns // columns * (tiling.rows_of_lane * (columns // 4 * 6 + 2) + 1)
-    of_unit = len(tiling.problem.cell.gates) + 4
-    return layout.blocks * (of_load + units * of_unit + 2) + units * (tiling.rows_of_lane + 2) + 1
+    load = layout.block_columns // columns * _loop(tiling.rows_of_lane, _loop(columns // 4, _loop(4)))
+    block, last_block = load + _loop(units, _loop(gates) + unit), load + _loop(units, _loop(gates) + last)
+    return _loop(layout.blocks, block) + Loops(last_block.run - block.run)
