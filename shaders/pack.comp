@@ -1,4 +1,5 @@
-// Packs one weight tensor and its share of the biases, once an initialization, for the kernels of float32, float16 and bfloat16.
+// Packs one weight tensor and its share of the biases, once an initialization, for the kernels of float32, float16 and
+// bfloat16.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/numbers.glsl"
@@ -11,7 +12,7 @@ uint word_of(float weights[LOAD_COLUMNS], uint word)
 {
     if (ELEMENT == FLOAT32) return floatBitsToUint(weights[word]);
     uint c = word * (VECS_PER_LOAD == 1 ? 0 : 2);
-    return half_of(weights[c]) | half_of(weights[c + 1]) << 16;
+    return sixteen_bits(weights[c]) | sixteen_bits(weights[c + 1]) << 16;
 }
 
 void store_load(uint i, float weights[LOAD_COLUMNS])

@@ -9,7 +9,7 @@ layout(constant_id = 140) const uint COUPLE_INPUT_FORGET = 0;
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 4; }
-uint source_slot(uint phase, uint h_slot) { return h_slot; }
+uint source_slot(uint phase, uint slot_of_h) { return slot_of_h; }
 
 float gate_input(uint gate, vec4 x, vec4 recurrent, float c)
 {
@@ -18,14 +18,14 @@ float gate_input(uint gate, vec4 x, vec4 recurrent, float c)
     return clip(sum);
 }
 
-float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 recurrent)
+float cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, vec4 x, vec4 recurrent)
 {
-    float c = load_state(CELL_SLOT, row, unit);
+    float c = load_state(CELL_SLOT, tile_row, unit);
     float i = activate(F, gate_input(0, x, recurrent, c));
     float f = 1.0 - i;
     if (COUPLE_INPUT_FORGET == 0) f = activate(F, gate_input(2, x, recurrent, c));
     c = f * c + i * activate(G, clip(x[3] + recurrent[3]));
     float o = activate(F, gate_input(1, x, recurrent, c));
-    store_state(CELL_SLOT, row, unit, c);
+    store_state(CELL_SLOT, tile_row, unit, c);
     return o * activate(H, c);
 }

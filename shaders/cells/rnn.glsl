@@ -2,9 +2,9 @@
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }
-uint source_slot(uint phase, uint h_slot) { return h_slot; }
+uint source_slot(uint phase, uint slot_of_h) { return slot_of_h; }
 
-float cell_phase(uint phase, uint row, uint unit, uint h_slot, vec4 x, vec4 recurrent)
+float cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, vec4 x, vec4 recurrent)
 {
     return activate(F, clip(x[0] + recurrent[0]));
 }

@@ -1,5 +1,5 @@
 // DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
-// NaN goes through all of them: a comparison with NaN is false, and that side keeps it.
+// NaN goes through all of them: a comparison with NaN is false, so comparisons are written such that false keeps x.
 
 // exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, which not every driver's exp does.
 void exponentials(float x, out float e, out float e_minus_1)
@@ -33,7 +33,7 @@ float complementary_error(float x)
 float activation(uint id, float a, float b, float x)
 {
     bool is_tanh = id == TANH || id == SCALED_TANH, is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;
-    float y = x;  // what the exponential is of, up to a factor
+    float y = x;  // the exponential's argument, before its sign and factor
     if (id == CELU) y = x / a;
     if (id == SOFTPLUS) y = a * x;
     if (id == SCALED_TANH || id == PARAMETRIC_SOFTPLUS) y = b * x;

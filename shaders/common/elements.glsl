@@ -1,21 +1,23 @@
-// Elements of tensors, and packed weights: float32, float16 or bfloat16, computed with as floats. Buffers are declared as uints:
+// Elements of tensors, and packed weights: float32, float16 or bfloat16, computed with as floats. Their buffers are uints:
 //   LOAD_ELEMENT(buffer, i), STORE_ELEMENT(buffer, i, value)   rounded once, to nearest
 // Two 16-bit elements share a word, and strides may put any two of a tensor into one. So each is stored by atomics that touch
 // its own bits only: no two invocations race, and gaps between elements keep what they hold.
+// The types of shared code: floats here, pairs of floats in float64/
 #define real float
 #define real4 vec4
 const uint REAL4_WORDS = 4;
 #define ZERO 0.0
 layout(constant_id = 45) const uint ELEMENT = 0;  // FLOAT32, FLOAT16 or BFLOAT16 (numbers.glsl)
 
-vec2 both_halves(uint word)
+// The two 16-bit elements of a word
+vec2 two_floats(uint word)
 {
     return ELEMENT == FLOAT16 ? unpackHalf2x16(word) : vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xFFFF0000u));
 }
 
-// The 16 bits of a float, rounded to nearest even. By integers: packHalf2x16 may round otherwise, and one driver makes NaN of
-// infinity.
-uint half_of(float x)
+// A float as a float16's or bfloat16's bits, rounded to nearest even. By integers: packHalf2x16 may round otherwise, and one
+// driver makes NaN of infinity.
+uint sixteen_bits(float x)
 {
     uint bits = floatBitsToUint(x);
     if (ELEMENT == BFLOAT16) return isnan(x) ? 0x7FC0u : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
@@ -27,15 +29,15 @@ uint half_of(float x)
     return (bits >> 16 & 0x8000u) | rounded;
 }
 
-float element_of(uint word, uint i) { return ELEMENT == FLOAT32 ? uintBitsToFloat(word) : both_halves(word)[i & 1]; }
+float element_of(uint word, uint i) { return ELEMENT == FLOAT32 ? uintBitsToFloat(word) : two_floats(word)[i & 1]; }
 #define LOAD_ELEMENT(buffer, i) element_of(buffer[(i) >> uint(ELEMENT != FLOAT32)], i)
-#define STORE_ELEMENT(buffer, i, value) \
+#define STORE_ELEMENT(buffer, i, value) { \
     if (ELEMENT == FLOAT32) buffer[i] = floatBitsToUint(value); \
     else { \
         uint place = i, shift = (place & 1) * 16; \
         atomicAnd(buffer[place >> 1], ~(0xFFFFu << shift)); \
-        atomicOr(buffer[place >> 1], half_of(value) << shift); \
-    }
+        atomicOr(buffer[place >> 1], sixteen_bits(value) << shift); \
+    } }
 
 // A load of packed weights is 16 bytes: one vec4 along the columns of a unit's gate, or two of 16-bit elements.
 const uint VECS_PER_LOAD = ELEMENT == FLOAT32 ? 1 : 2;
@@ -43,5 +45,5 @@ vec4 unpack_weights(uvec4 loaded, uint vec)
 {
     if (ELEMENT == FLOAT32) return uintBitsToFloat(loaded);
     uvec2 words = mix(loaded.zw, loaded.xy, bvec2(vec == 0));  // no branch: vec may vary
-    return vec4(both_halves(words.x), both_halves(words.y));
+    return vec4(two_floats(words.x), two_floats(words.y));
 }

@@ -6,7 +6,7 @@ const bool X_IN_VECS = INPUT_STRIDE_I == 1 && INPUTS % 4 == 0 && (INPUT_STRIDE_T
 vec4 aligned_x(uint place)
 {
     if (ELEMENT == FLOAT32) return uintBitsToFloat(x_uvecs[place / 4]);
-    return vec4(both_halves(x_words[place / 2]), both_halves(x_words[place / 2 + 1]));
+    return vec4(two_floats(x_words[place / 2]), two_floats(x_words[place / 2 + 1]));
 }
 
 vec4 strided_x(uint row_start, uint column)

@@ -1,8 +1,9 @@
 // Packs a weight tensor for the kernels: weights along the columns, units side by side, zero past COLUMNS and HIDDEN:
-//   [direction][unit / TOGETHER][load][gate][unit % TOGETHER], or, BY_UNITS, [direction][load / TOGETHER][unit][gate][load % TOGETHER];
-// then [direction][unit] biases, 4 numbers with a gate each, then, with PEEPHOLES, [direction][unit] peephole weights likewise.
-// Strides count elements. The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose recurrent bias
-// goes to the recurrent pack (IS_RECURRENT).
+//   [direction][unit / TOGETHER][load][gate][unit % TOGETHER],
+//   or, BY_UNITS, [direction][load / TOGETHER][unit][gate][load % TOGETHER];
+// then [direction][unit] biases, 4 numbers with a gate each, then, with PEEPHOLES, [direction][unit] peephole weights
+// likewise. Strides count elements. The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose
+// recurrent bias goes to the recurrent pack (IS_RECURRENT).
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(constant_id = 1) const uint DIRECTIONS = 1;
@@ -75,7 +76,8 @@ void pack_extra(uint i, bool is_bias, uint direction, uint unit)
         numbers[gate] = ZERO;
         if (unit < HIDDEN && is_bias && HAS_BIAS != 0 && gate < GATES) numbers[gate] = packed_bias(direction, unit, gate);
         if (unit < HIDDEN && !is_bias && gate < PEEPHOLES)
-            numbers[gate] = LOAD_ELEMENT(peephole, direction * PEEPHOLE_STRIDE_D + (gate * HIDDEN + unit) * PEEPHOLE_STRIDE_ROW);
+            numbers[gate] = LOAD_ELEMENT(peephole, direction * PEEPHOLE_STRIDE_D
+                                                   + (gate * HIDDEN + unit) * PEEPHOLE_STRIDE_ROW);
     }
     store_extra(i, numbers);
 }

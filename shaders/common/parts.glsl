@@ -1,8 +1,8 @@
-// All schedules in one kernel. PARTS workgroups share a tile's units:
+// For kernels that run in several schedules. PARTS workgroups share a tile's units:
 // - PARTS == 1, *sequence*: a workgroup runs all steps of the chunk by itself.
 // - SPINS > 0, *persistent*: the parts run all steps of the chunk and meet at a barrier of their own after each phase. Vulkan
 //   does not promise that they run at the same time, so waiting is bounded: a workgroup that waits too long sets a flag in the
-//   state's buffer and ends, as the others do when they see it or wait too long too. The host checks the flag.
+//   state's buffer and ends; the others then wait too long as well, or see the flag when they begin. The host checks the flag.
 // - SPINS == 0, *stepped*: a dispatch is one phase of one step; one more before them makes the state. But where there is one
 //   step of one phase, each part makes the whole state for itself (OWN_STATES), and there is one dispatch.
 // Workgroups: x tiles, y directions, z parts.
@@ -19,14 +19,16 @@ bool gave_up = false;
 uint flag, tile_words, arrivals, spins;  // flag, tile_words: places in barrier_words
 shared uint shared_arrivals;
 
-// False if a dispatch before this one gave up
+// False if a workgroup gave up, in this dispatch or one before. One invocation looks, so that all of its workgroup go one way.
 bool begin_barrier(uint tile)
 {
     if (SPINS == 0) return true;
     flag = gl_NumWorkGroups.x * gl_NumWorkGroups.y * TILE_VECS * REAL4_WORDS;
     tile_words = flag + 1 + tile * 2;
     arrivals = spins = 0;
-    return atomicOr(barrier_words[flag], 0) == 0;
+    if (gl_LocalInvocationID.x == 0) shared_arrivals = atomicOr(barrier_words[flag], 0);
+    state_barrier();
+    return shared_arrivals == 0;
 }
 
 void parts_barrier()

@@ -14,12 +14,12 @@ layout(constant_id = 66) const uint PART_UNITS = 1;  // units of a workgroup
 const uint TILES = (BATCH + ROWS - 1) / ROWS;        // of the batch
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
-// A dispatch runs the steps [first_step, last_step), or, stepped, one phase of one step. `gates` starts with gates_step.
-// steps is T.
+// A dispatch runs the steps [first_step, last_step), or, stepped, one phase of one step; with last_step = 0 it only makes the
+// state. `gates` starts with gates_step. steps is T.
 layout(push_constant) uniform Chunk { uint first_step; uint last_step; uint phase; uint gates_step; uint steps; } chunk;
 layout(binding = 4) readonly buffer SequenceLengths { uint lengths[]; };
 
-// Rows past the batch have no steps. The host refuses lengths above T that it sees; what a device wrote is bounded here.
+// Rows past the batch have no steps. The host checks the lengths that it wrote; those that a device wrote are bounded here.
 uint row_length(uint row)
 {
     if (row >= BATCH) return 0;

@@ -1,6 +1,6 @@
 // What all time loops share: where a tile's state comes from, and where results go. SLOTS vectors of H numbers are the state
-// of a row: slots 0 and 1 hold h, of even and of odd steps. With two phases slot 0 is enough: h is only read in phase 0 and
-// only written in phase 1. OWN_SLOT is read only by the invocation that stored it; the cell names it and slot 1.
+// of a row: slots 0 and 1 hold h, of even and of odd steps. With two phases slot 0 is enough: in the phase that writes h, an
+// invocation reads its own unit's only, and slot 1 is the cell's. So is OWN_SLOT, read only by the invocation that stored it.
 layout(constant_id = 130) const uint SLOTS = 2;
 layout(constant_id = 132) const uint PHASES = 1;  // of a step
 layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // of weights for a row of h
@@ -22,24 +22,30 @@ layout(binding = 7) buffer OutputSingle { uint output_single[]; };
 
 uint direction, first_row;   // of this workgroup's tile
 uint first_unit, end_unit;   // of this workgroup
-uint source;                 // the slot that a phase multiplies
-real4 peephole;              // the weights of the unit in hand, a gate a component
+uint source;                 // the slot that R multiplies in this phase
+real4 peephole;              // the current unit's weights; component g is gate g's
 
-// A kernel defines: the batch's row that is row r of the tile, and its number of steps; of all rows, the most and the fewest
+// rows.glsl or another file defines: which row of the batch is row r of the tile, and its number of steps; before the loop, the
+// steps of the longest row, and of the shortest that is in the batch
 uint row_of(uint r);
 uint length_of(uint r);
 void begin_tile(out uint steps, out uint shortest);
-// a row's state; between dispatches it is in a buffer: fetch and keep bring it from there and back, where it is elsewhere
-bool in_shared(uint slot);  // and so undefined in a new dispatch
+// A kernel defines where state is kept. fetch_state copies it from the buffer to where it is during a dispatch, keep_state
+// back.
+bool in_shared(uint slot);  // shared memory is undefined when a dispatch begins
 real load_state(uint slot, uint r, uint unit);
 void store_state(uint slot, uint r, uint unit, real value);
 void fetch_state(uint slot, uint r, uint unit);
 void keep_state(uint slot, uint r, uint unit);
 void store_output(uint i, real value);  // in output_sequence
-void phase_barrier();  // what a phase stored is seen by all who read it in the next
-bool has_phase(uint phase);  // whether this dispatch runs it
-// A cell defines: the new h of a unit, from the input's and the recurrent part of its gates; how a state of its own starts and ends
-real cell_phase(uint phase, uint r, uint unit, uint h_slot, real4 x, real4 recurrent);
+void run_step(uint step);               // all phases that has_phase, by finish_phase for each unit of each row
+// gpu/sequence.glsl or parts.glsl defines main, and: what a phase stored is seen by all who read it in the next; whether this
+// dispatch runs a phase
+void phase_barrier();
+bool has_phase(uint phase);
+// A cell defines the gate math: the new h of a unit, from the input's part x and the recurrent part of its gates; how a state
+// of its own starts and ends; and which slot R multiplies, for which gates (source_slot, first_gate, end_gate)
+real cell_phase(uint phase, uint r, uint unit, uint slot_of_h, real4 x, real4 recurrent);
 void begin_cell(bool first, uint r, uint row, uint unit);
 void end_cell(bool last, uint r, uint row, uint unit);
 
@@ -52,7 +58,7 @@ void store_sequence(uint time, uint r, uint unit, real h)
 }
 
 // The gate math of a phase, for one unit of a row
-void finish_phase(uint phase, uint step, uint unit, uint r, real4 x, real4 recurrent)
+void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recurrent)
 {
     real h = cell_phase(phase, r, unit, h_slot(step), x, recurrent);
     if (phase + 1 == PHASES) {

@@ -7,8 +7,8 @@
 //   DOT_LOADS                 loads of weights for a vector, a multiple of what LANES vec4s take
 //   DOT_VECTOR(row, vec)      the vector's vec4, the same in all invocations that ask for the same
 // Each weight is loaded once and used for all rows; a subgroup loads LANES different vec4s of a vector at once and passes them
-// round. llvmpipe wants the loop over a block's loads to stay a loop: unrolled, its code leaves the first-level cache and compiles
-// slowly. SwiftShader wants it unrolled (IN_LINE), and row by row: then it keeps a row's sums in registers.
+// round. llvmpipe wants the loop over a block's loads to stay a loop: unrolled, its code leaves the first-level cache and
+// compiles slowly. SwiftShader wants it unrolled (IN_LINE), and row by row: then it keeps a row's sums in registers.
 #define EACH_UNIT [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
 #define EACH_GATE [[unroll]] for (uint gate = first_gate; gate < end_gate; ++gate)
 #define EACH_VEC [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec)

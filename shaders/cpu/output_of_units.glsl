@@ -6,7 +6,7 @@ const bool WHOLE_WORDS = ELEMENT != FLOAT32 && SEQUENCE_STRIDE_H == 1 && HIDDEN 
 void store_output(uint i, float value)
 {
     if (WHOLE_WORDS) {
-        uint word = half_of(value);
+        uint word = sixteen_bits(value);
         word |= subgroupShuffle(word, LANE ^ 1) << 16;
         if (LANE % 2 == 0) output_sequence[whole(i) / 2] = word;
         return;

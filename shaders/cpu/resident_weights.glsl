@@ -1,8 +1,8 @@
 // Recurrent weights that stay in private memory for a whole dispatch: a workgroup holds all units of its part, an invocation
-// UNITS_AT_ONCE of them, and each loads its weights once. All that touches them is unrolled and indexes their arrays by constants:
-// so a weight is read as any operand is, where a load from a buffer takes some fifty instructions, and the code compiles in a
-// third of the time that it takes where a variable is an index anywhere. There are several arrays because llvmpipe's coroutine
-// pass looks at every pair of uses of each.
+// UNITS_AT_ONCE of them, and each loads its weights once. All that touches them is unrolled and indexes their arrays by
+// constants: so a weight is read as any operand is, where a load from a buffer takes some fifty instructions, and the code
+// compiles in a third of the time that it takes where a variable is an index anywhere. There are several arrays because
+// llvmpipe's coroutine pass looks at every pair of uses of each.
 layout(constant_id = 46) const uint ARRAY_COLUMNS = 32;  // of one array
 const uint HIDDEN_COLUMNS = HIDDEN_VECS * 4;  // whole arrays
 

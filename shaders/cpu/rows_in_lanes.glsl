@@ -1,8 +1,8 @@
-// Products for tiles of many rows: a subgroup's invocations hold rows, not units. Row v * LANES + LANE of the tile is vector v of
-// its invocation, of up to four. A block of BLOCK_COLUMNS columns of all rows lies in private arrays that are indexed by constants
-// alone, as all that multiplies it is unrolled: so it is read as any operand is, and only weights are loaded, once for all rows.
-// There are several arrays because llvmpipe's coroutine pass looks at every pair of uses of each.
-// Define before including: BLOCK_VECTOR(v, vec), vec4 number vec of vector v's row, and BLOCK_WEIGHTS, a buffer.
+// Products for tiles of many rows: a subgroup's invocations hold rows, not units. Row v * LANES + LANE of the tile is vector v
+// of its invocation, of up to four. A block of BLOCK_COLUMNS columns of all rows lies in private arrays that are indexed by
+// constants alone, as all that multiplies it is unrolled: so it is read as any operand is, and only weights are loaded, once
+// for all rows. There are several arrays because llvmpipe's coroutine pass looks at every pair of uses of each. Define before
+// including: BLOCK_VECTOR(v, vec), vec4 number vec of vector v's row, and BLOCK_WEIGHTS, a buffer.
 const uint VECTORS = ROWS / LANES;
 layout(constant_id = 42) const uint BLOCK_COLUMNS = 16;
 layout(constant_id = 46) const uint ARRAY_COLUMNS = 16;  // of one array

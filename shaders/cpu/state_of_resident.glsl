@@ -1,6 +1,6 @@
-// A tile's state where weights are resident. What others read is in shared memory, where the tile's rows fit (SHARED_STATE), else
-// in a buffer. OWN_SLOT is never in shared memory: its place is better used for more rows. With one row, what only the invocation
-// itself reads, its last h and its OWN_SLOT, stays in private memory: an invocation's units are always the same.
+// A tile's state where weights are resident. What others read is in shared memory, where the tile's rows fit (SHARED_STATE),
+// else in a buffer. OWN_SLOT is never in shared memory: its place is better used for more rows. With one row, what only the
+// invocation itself reads, its last h and its OWN_SLOT, stays in private memory: an invocation's units are always the same.
 layout(constant_id = 131) const uint SHARED_STATE = 0;
 layout(constant_id = 133) const uint SHARED_SLOTS = 1;
 layout(binding = 8) coherent buffer State { vec4 state_vecs[]; };
@@ -11,7 +11,11 @@ shared vec4 shared_state[IN_SHARED ? SHARED_SLOTS * ROWS * HIDDEN_VECS : 1];
 uint tile_state;  // where the tile's state starts in the buffer, in vec4s
 
 uint state_vec(uint slot, uint row, uint vec) { return (slot * ROWS + row) * HIDDEN_VECS + vec; }
-uint place_in_buffer(uint slot, uint row, uint unit) { return whole((tile_state + state_vec(slot, row, unit / 4)) * 4 + unit % 4); }
+uint place_in_buffer(uint slot, uint row, uint unit)
+{
+    return whole((tile_state + state_vec(slot, row, unit / 4)) * 4 + unit % 4);
+}
+
 bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // drivers see that h_slot has not that bit
 
 const bool KEEPS_OWN = ROWS == 1;

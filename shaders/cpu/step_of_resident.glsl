@@ -18,7 +18,7 @@ void run_phase(uint phase, uint step)
             uint unit = unit_of(u);
             if (UNITS == HIDDEN || unit < HIDDEN) {
                 if (HAS_PEEPHOLE != 0) peephole = of_unit(resident_peepholes, u);
-                finish_phase(phase, step, unit, r, load_gates(step, r, unit), of_unit(sums, u));
+                finish_phase(phase, step, r, unit, load_gates(step, r, unit), of_unit(sums, u));
             }
         }
     }

@@ -1,13 +1,13 @@
-// A phase of a time step, for invocations that hold rows (rows_in_lanes.glsl). A block of h is multiplied with the weights of all
-// units before the next one is loaded.
+// A phase of a time step, for invocations that hold rows (rows_in_lanes.glsl). A block of h is multiplied with the weights of
+// all units before the next one is loaded.
 layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 #define BLOCK_VECTOR(v, vec) load_state_vec(source, (v) * LANES + LANE, vec)
 #define BLOCK_WEIGHTS hidden_weights
 #include "rows_in_lanes.glsl"
 const uint BLOCKS = HIDDEN_LOADS / BLOCK_LOADS;
 
-// Behind the tile's slots: what the blocks so far came to, for each gate of a unit a vec4 of each invocation, where it waits for
-// the next block
+// Behind the tile's slots: what the blocks so far came to, for each gate of a unit a vec4 of each invocation, where it waits
+// for the next block
 uint sums_place(uint unit, uint gate)
 {
     return whole(tile_state + SLOTS * ROWS * HIDDEN_VECS + (unit * GATES + gate) * LANES + LANE);
@@ -34,7 +34,8 @@ void finish_unit(uint phase, uint step, uint unit, vec4 sums[GATES])
     [[unroll]] for (uint gate = 0; gate < GATES; ++gate) {
         x_vectors[gate] = vec4(0.0);
         if (gate >= first_gate(phase) && gate < end_gate(phase))
-            x_vectors[gate] = uintBitsToFloat(gates[gates_place_of_tile(step - chunk.gates_step, direction, gl_WorkGroupID.x, unit, gate)]);
+            x_vectors[gate] = uintBitsToFloat(
+                gates[gates_place_of_tile(step - chunk.gates_step, direction, gl_WorkGroupID.x, unit, gate)]);
     }
     vec4 bias = hidden_extra(0, unit);
     if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
@@ -46,7 +47,7 @@ void finish_unit(uint phase, uint step, uint unit, vec4 sums[GATES])
                 x[gate] = of_vector(x_vectors[gate], v);
                 recurrent[gate] += of_vector(sums[gate], v);
             }
-            finish_phase(phase, step, unit, r, x, recurrent);
+            finish_phase(phase, step, r, unit, x, recurrent);
         }
     }
 }

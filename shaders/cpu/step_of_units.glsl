@@ -51,7 +51,7 @@ void run_phase(uint phase, uint step)
                 uint of_row = unit + u * WORKGROUP;
                 if (of_row < HIDDEN && step < length_of(r)) {
                     if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, of_row);
-                    finish_phase(phase, step, of_row, r, FUSED != 0 ? pick(x, i) : load_gates(step, r, of_row),
+                    finish_phase(phase, step, r, of_row, FUSED != 0 ? pick(x, i) : load_gates(step, r, of_row),
                                  pick(recurrent, i));
                 }
             }

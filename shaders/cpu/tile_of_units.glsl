@@ -11,9 +11,9 @@ vec4 pick(vec4 values[TILE], uint i)
     return value;
 }
 
-// Products pass a vector's vec4s round a subgroup in LANES turns. Which of them an invocation has at a turn need not be the same
-// for all, if each takes the weights that belong to its own: so four lanes swap, one instruction on SwiftShader, where a shuffle
-// or broadcast is many.
+// Products pass a vector's vec4s round a subgroup in LANES turns. Which of them an invocation has at a turn need not be the
+// same for all, if each takes the weights that belong to its own: so four lanes swap, one instruction on SwiftShader, where a
+// shuffle or broadcast is many.
 vec4 in_turn(vec4 value, uint turn)
 {
     if (LANES != 4) return subgroupShuffle(value, turn);

@@ -14,11 +14,11 @@ layout(constant_id = 140) const uint COUPLE_INPUT_FORGET = 0;
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 4; }
-uint source_slot(uint phase, uint h_slot) { return h_slot; }
+uint source_slot(uint phase, uint slot_of_h) { return slot_of_h; }
 
-real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
+real cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, real4 x, real4 r)
 {
-    real c = load_state(CELL_SLOT, row, unit), i, f, o, y;
+    real c = load_state(CELL_SLOT, tile_row, unit), i, f, o, y;
     [[dont_unroll]] for (uint stage = 0; stage < 5; ++stage) {  // the gates i f c o, then h(c)
         uint k = stage == 1 ? 2u : (stage == 2 ? 3u : (stage == 3 ? 1u : 0u));
         real sum = add(component(x, k), component(r, k));
@@ -29,7 +29,7 @@ real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
         if (stage == 2) c = add(multiply(f, c), multiply(i, y));
         if (stage == 3) o = y;
     }
-    store_state(CELL_SLOT, row, unit, c);
+    store_state(CELL_SLOT, tile_row, unit, c);
     return multiply(o, y);
 }
 

@@ -1,6 +1,7 @@
-// float64 without shaderFloat64, which kp does not enable: a number is an unevaluated sum of two floats, about 48 bits. The second
-// is at most half a unit in the last place of the first (Dekker 1971; Hida, Li and Bailey's QD library). `precise` keeps compilers from rearranging; fma is not used, because not every driver
-// rounds it once. Infinities and NaN end in the first float, with a second of 0.
+// float64 without shaderFloat64, which kp does not enable: a number is an unevaluated sum of two floats, about 48 bits. The
+// second is at most half a unit in the last place of the first (Dekker 1971; Hida, Li and Bailey's QD library). `precise`
+// keeps compilers from rearranging; fma is not used, because not every driver rounds it once. Infinities and NaN end in the
+// first float, with a second of 0.
 #extension GL_EXT_control_flow_attributes : require
 #define real vec2
 struct real4 { vec4 hi; vec4 lo; };

@@ -11,9 +11,9 @@
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }
-uint source_slot(uint phase, uint h_slot) { return h_slot; }
+uint source_slot(uint phase, uint slot_of_h) { return slot_of_h; }
 
-real cell_phase(uint phase, uint row, uint unit, uint h_slot, real4 x, real4 r)
+real cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, real4 x, real4 r)
 {
     return activate(F, clip(add(component(x, 0), component(r, 0))));
 }

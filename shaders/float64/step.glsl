@@ -6,7 +6,8 @@ layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 // Behind the recurrent weights: 0, the biases that must stay apart from the input's; 1, the peephole weights
 real4 hidden_extra(uint which, uint unit)
 {
-    return GET_REAL4(hidden_weights, DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit);
+    uint end_of_weights = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS;
+    return GET_REAL4(hidden_weights, end_of_weights + (which * DIRECTIONS + direction) * UNITS + unit);
 }
 
 real4 input_part(uint phase, uint step, uint unit)
@@ -39,7 +40,7 @@ void run_phase(uint phase, uint step)
         real4 recurrent = multiply_hidden(phase, unit);
         if (unit < HIDDEN && step < length_of(0)) {
             if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
-            finish_phase(phase, step, unit, 0, x, recurrent);
+            finish_phase(phase, step, 0, unit, x, recurrent);
         }
     }
     phase_barrier();

@@ -1,5 +1,6 @@
-// sums[r][gate] = bias + X of row r . W of the gate and unit, for the gates from first_gate on. x_start: where the rows start in X
-layout(constant_id = 44) const uint INPUT_BLOCK = 1;  // loads of weights for a gate that are unrolled, and so under way at once
+// sums[r][gate] = bias + dot(X of row r, W of the gate and unit), for the gates from first_gate on. Row r of X starts at
+// x_start[r].
+layout(constant_id = 44) const uint INPUT_BLOCK = 1;  // loads of weights for a gate, unrolled: they are under way at once
 uint x_start[ROWS];
 
 vec4 load_x(uint row_start, uint vec)

@@ -4,5 +4,6 @@ layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 void load_input_part(out vec4 x[ROWS], uint phase, uint step, uint unit)
 {
     uint start = ((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) x[r] = uintBitsToFloat(gates[(start + min(row_of(r), BATCH - 1)) * UNITS + unit]);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        x[r] = uintBitsToFloat(gates[(start + min(row_of(r), BATCH - 1)) * UNITS + unit]);
 }

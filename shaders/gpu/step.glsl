@@ -1,14 +1,16 @@
 // A phase of a time step on a GPU: each invocation computes a unit, for all rows of the tile.
-layout(constant_id = 43) const uint HIDDEN_BLOCK = 1;  // loads of weights for a gate that are unrolled, and so under way at once
+// Weights lie as [direction][load][gate][unit], so invocations side by side load 16 bytes side by side; behind them, biases.
+layout(constant_id = 43) const uint HIDDEN_BLOCK = 1;  // loads of weights for a gate, unrolled: they are under way at once
 layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 
-// Behind the recurrent weights: 0, the biases that must stay apart from the input's; 1, the peephole weights
+// which: 0, the recurrent biases that were not added to the input's; 1, the peephole weights
 vec4 hidden_extra(uint which, uint unit)
 {
-    return uintBitsToFloat(hidden_weights[DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit]);
+    uint end_of_weights = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS;
+    return uintBitsToFloat(hidden_weights[end_of_weights + (which * DIRECTIONS + direction) * UNITS + unit]);
 }
 
-// sums[r][gate] += h of row r . R of the gate and unit. Each weight that is loaded serves all rows.
+// sums[r][gate] += dot(h of row r, R of the gate and unit). Each weight that is loaded serves all rows.
 void multiply_hidden(inout vec4 sums[ROWS], uint phase, uint unit)
 {
     uint start = direction * HIDDEN_LOADS * GATES * UNITS + unit;
@@ -32,13 +34,13 @@ void run_phase(uint phase, uint step)
     source = source_slot(phase, h_slot(step));
     for (uint first = first_unit; first < end_unit; first += WORKGROUP) {
         uint unit = first + gl_LocalInvocationID.x;
-        vec4 x[ROWS], recurrent[ROWS];
+        vec4 x[ROWS], recurrent[ROWS], bias = hidden_extra(0, unit);
         load_input_part(x, phase, step, unit);
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[r] = hidden_extra(0, unit);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) recurrent[r] = bias;
         multiply_hidden(recurrent, phase, unit);
         if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
-            if (unit < HIDDEN && step < length_of(r)) finish_phase(phase, step, unit, r, x[r], recurrent[r]);
+            if (unit < HIDDEN && step < length_of(r)) finish_phase(phase, step, r, unit, x[r], recurrent[r]);
     }
     phase_barrier();
 }

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import vkdml
 from vkdml.runtime import vulkan
+from vkdml.runtime.device import open_device
 
 
 def run(code, **environment):
@@ -119,3 +121,7 @@ def test_buffers_round_trip(device):
 
 def test_devices_of_one_physical_device_share_buffers(device):
     assert vkdml.Device(device.info.index)._gpu is device._gpu
+
+
+def test_a_device_stays_the_same_when_the_process_gets_other_cores(device):
+    assert open_device(replace(device.info, cores=device.info.cores + 1)) is open_device(device.info)

@@ -46,6 +46,8 @@ class Costs:
             dispatches += ceil_div(steps, tiling.projection.chunk_steps)
         if loop.schedule == PERSISTENT or tiling.projection:
             total += self.rates.second_worker
+        if loop.schedule == STEPPED:
+            total += (steps * tiling.problem.loop.phases - 1) * self.rates.late_worker
         return total + (dispatches - loop.own_states) * self.rates.submission
 
     def compile_seconds(self, tiling: Tiling) -> float:

@@ -51,6 +51,7 @@ class Rates:
     gate_math: float           # of one unit in each invocation, for one row
     submission: float          # of a dispatch, with the wait for it
     second_worker: float = 0.0  # to wake one, for parts of a tile or for the projection
+    late_worker: float = 0.0    # how much later it wakes in each dispatch after the first; other processes run too
     rows: RowsRates | None = None
     resident: ResidentRates | None = None
 
@@ -135,7 +136,7 @@ PROFILES = {
         prefers_shuffles=True,
         host_memory=True,
         most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
-        rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=60e-6),
+        rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=60e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
     "other CPU drivers": replace(_LLVMPIPE, driver=None, most_iterations=2**31, spins=100_000),

@@ -113,6 +113,7 @@ class CompiledOperator:
 
     def _kernel(self, dispatch: Dispatch, buffers: dict[str, Buffer]) -> Kernel:
         """Made once for all dispatches that differ in push constants only, as the chunks of a time loop do."""
+        # A kernel holds its buffers, so no other buffer can get one's id as long as the kernel is kept
         bound = [(block, id(buffers[name])) for block, name in dispatch.buffers.items()]
         key = (dispatch.kernel, dispatch.groups, *sorted(dispatch.constants.items()), *sorted(bound))
         return self._kernels.get(key, lambda: self.gpu.create_kernel(dispatch, buffers))

@@ -255,16 +255,17 @@ class Gpu:
         return Kernel(compiled, algorithm, frozenset(bound) - {self._placeholder} - writes, writes)
 
 
-_open: dict[DeviceInfo, Gpu] = {}
+_open: dict[tuple[int, str, str], Gpu] = {}
 _opening = fork.Lock()
 
 
 def open_device(info: DeviceInfo) -> Gpu:
     """The process's one Gpu for a device, so that buffers can pass between all that use it."""
     with _opening:
-        if info not in _open:
-            _open[info] = Gpu(info)
-        return _open[info]
+        key = info.index, info.name, info.driver  # its other facts may change: cores with the process's affinity
+        if key not in _open:
+            _open[key] = Gpu(info)
+        return _open[key]
 
 
 def _make(call: Callable[[], T]) -> T:

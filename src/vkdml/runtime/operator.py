@@ -97,11 +97,12 @@ class CommandRecorder:
         Raises InvalidArgumentError for sequence lengths above T that the host wrote, before any work; DriverError when the
         driver fails.
         """
-        for packed in self._initialized:
-            packed.is_initialized = False  # stays so if the driver fails
-        self._commands.execute()
-        for packed in self._initialized:
-            packed.is_initialized = True
+        with self._gpu.lock:
+            for packed in self._initialized:
+                packed.is_initialized = False  # stays so if the driver fails
+            self._commands.execute()
+            for packed in self._initialized:
+                packed.is_initialized = True
 
     def _check_device(self, call: str, buffer: Buffer) -> None:
         if not isinstance(buffer, Buffer):
