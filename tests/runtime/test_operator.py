@@ -1,5 +1,7 @@
 """DirectML's life cycle on a device: what repeats, what is refused, and that nothing breaks after a refusal."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -337,3 +339,11 @@ def test_devices_do_not_mix(device, case):
         with pytest.raises(vkdml.InvalidArgumentError, match="the (recorder|operator)'s device"):
             wrong()
     check(case, ready.results())
+
+
+def test_a_device_with_too_few_storage_buffers_is_told_so(device, case, monkeypatch):
+    """A tensor that is left out takes one too."""
+    operator = device.create_operator(case.desc)
+    monkeypatch.setattr(device._gpu, "info", replace(device.info, max_storage_buffers=6))
+    with pytest.raises(vkdml.InvalidArgumentError, match="gru.*: found [78] storage buffers; expected at most 6 on "):
+        device.compile_operator(operator)

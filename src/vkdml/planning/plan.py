@@ -67,9 +67,6 @@ def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None
             raise InvalidArgumentError(problem.operator, name, f"{size} bytes",
                                        f"at most {limit}, the largest storage buffer of {info.name}")
     for dispatch in plan.initialize + plan.execute + plan.fallback:
-        if len(dispatch.buffers) > info.max_storage_buffers:
-            raise InvalidArgumentError(problem.operator, dispatch.kernel, f"{len(dispatch.buffers)} storage buffers",
-                                       f"at most {info.max_storage_buffers} on {info.name}")
         if max(dispatch.groups) > info.max_workgroup_count:
             raise InvalidArgumentError(problem.operator, "batch size", f"{max(dispatch.groups)} workgroups",
                                        f"at most {info.max_workgroup_count} on {info.name}")

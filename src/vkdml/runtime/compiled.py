@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
 from ..planning.elementwise import plan as plan_elementwise
 from ..planning.options import Options
+from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
+from . import kernels
 from .device import Buffer, Commands, Gpu, Kernel
 from .fallback import Fallback
 from .recent import Recent
@@ -25,6 +28,15 @@ def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
     if not isinstance(value, allowed):
         names = [cls.__name__ for cls in (allowed if isinstance(allowed, tuple) else (allowed,))]
         raise InvalidArgumentError(call, argument, type(value).__name__, " or ".join(names))
+
+
+def _check_storage_buffers(info: DeviceInfo, operator: str, plan: Plan) -> None:
+    """Refuse kernels with more bindings than the device has. A tensor that is left out takes one too."""
+    for name in {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}:
+        count = len(kernels.load(name).interface.bindings)
+        if count > info.max_storage_buffers:
+            raise InvalidArgumentError(operator, name, f"{count} storage buffers",
+                                       f"at most {info.max_storage_buffers} on {info.name}")
 
 
 class Operator:
@@ -49,6 +61,7 @@ class CompiledOperator:
             self.plan = plan_elementwise(problem, gpu.info)
         else:
             self.plan = plan_recurrent(problem, gpu.info, options)
+        _check_storage_buffers(gpu.info, problem.operator, self.plan)
         self.gpu = gpu
         self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
         self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
