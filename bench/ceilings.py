@@ -93,8 +93,8 @@ class Library:
     def _call_costs(self) -> dict[str, float]:
         """Microseconds of a submission, and of one more dispatch in it."""
         kernel = self._kernel(compile_shader("empty"), 1, 1, {"Results": Buffer(self._gpu, VEC4)}, writes=())
-        submission, all_of_them = (median(timed(self._record(kernel, {}, count).execute) for _ in range(CALLS))
-                                   for count in (1, 1 + DISPATCHES))
+        one, many = (self._record(kernel, {}, count) for count in (1, 1 + DISPATCHES))
+        submission, all_of_them = (median(timed(commands.execute) for _ in range(CALLS)) for commands in (one, many))
         return {"submission_us": submission * 1e6, "dispatch_us": (all_of_them - submission) / DISPATCHES * 1e6}
 
     def _kernel(self, spirv: bytes, workgroup: int, groups: int, buffers: dict[str, Buffer],
