@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from vkdml.planning.dispatches import Dispatch
-from vkdml.runtime.device import Buffer, Commands, Kernel, open_device
+from vkdml.runtime.commands import Commands
+from vkdml.runtime.device import Buffer, Kernel, open_device
 from vkdml.runtime.kernels import of_spirv
 from vkdml.runtime.vulkan import enumerate_devices
 
@@ -108,7 +109,7 @@ class Library:
         return min(timed(commands.execute) for _ in range(SAMPLES))
 
     def _record(self, kernel: Kernel, push: dict[str, int], times: int = 1) -> Commands:
-        commands = self._gpu.create_commands()
+        commands = Commands(self._gpu)
         for _ in range(times):
             commands.dispatch(kernel, push)
         return commands

@@ -12,9 +12,10 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.options import Options
 from ..runtime.fork import Lock
-from ..runtime.network import Network, NetworkCache, Node
+from ..runtime.network import Network, Node
 from ..runtime.operator import Device, Operator, check_lengths
 from ..runtime.recent import Recent
+from ..runtime.weights import WeightKeeper
 from ..spec import cells
 from ..spec.arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe
 from ..spec.arrays import element_strides, flat
@@ -176,7 +177,7 @@ class Sessions:
 
     def __init__(self, kept: int, shares: bool = False) -> None:
         self._sessions: Recent[_Session] = Recent(kept)
-        self._cache = NetworkCache() if shares else None
+        self._cache = WeightKeeper() if shares else None
         self._lock = Lock()
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
@@ -257,7 +258,7 @@ class _Session:
 
     def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
                  attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,
-                 cache: NetworkCache | None) -> None:
+                 cache: WeightKeeper | None) -> None:
         desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
         self.problem = from_desc(desc, attributes["clip"], element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]

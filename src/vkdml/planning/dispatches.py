@@ -49,6 +49,7 @@ class Dispatch:
     writes: tuple[str, ...]
     groups: tuple[int, int, int]
     push: dict[str, int] = field(default_factory=dict)
+    starts_submission: bool = False
 
 
 def float_bits(value: float) -> int:

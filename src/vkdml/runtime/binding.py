@@ -12,7 +12,7 @@ from .device import Buffer
 class BindingTable:
     """Buffers bound to the tensors of a compiled operator or of its initializer (IDMLBindingTable).
 
-    An initializer takes the weights and the bias; an execution takes everything else. Made by Device.create_binding_table.
+    An initializer takes the OWNED_BY_DML tensors; an execution takes all others. Made by Device.create_binding_table.
     """
 
     def __init__(self, dispatchable: Dispatchable) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -15,12 +15,11 @@ from ..planning.plan import plan as plan_recurrent
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
 from . import kernels
-from .device import Buffer, Commands, Gpu, Kernel
+from .commands import Commands
+from .device import Buffer, Gpu, Kernel
 from .fallback import Fallback
-from .recent import Recent
-from .shared import PackedWeights, Pool
-
-_KERNELS_KEPT = 16  # bound pipelines that a compiled operator keeps for its most recent sets of buffers
+from .packed import PackedWeights
+from .store import Lease
 
 
 def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
@@ -50,7 +49,7 @@ class Operator:
 
 
 class CompiledOperator:
-    """An operator planned for a device, and its packed weights once initialized (IDMLCompiledOperator).
+    """An operator planned for a device, and its packed weights (IDMLCompiledOperator).
 
     Made by Device.compile_operator.
     """
@@ -63,12 +62,11 @@ class CompiledOperator:
             self.plan = plan_recurrent(problem, gpu.info, options)
         _check_storage_buffers(gpu.info, problem.operator, self.plan)
         self.gpu = gpu
-        self._packed_names = {name for dispatch in self.plan.initialize for name in dispatch.writes}
-        self.packed = PackedWeights(gpu, {name: self.plan.internal[name] for name in self._packed_names})
-        self._workspace_bytes = options.workspace_bytes
-        self._pool: Pool | None = None
-        self._internal: dict[str, Buffer] | None = None
-        self._kernels: Recent[Kernel] = Recent(_KERNELS_KEPT)
+        packed = {name for dispatch in self.plan.initialize for name in dispatch.writes}
+        self.packed_sizes = {name: self.plan.internal[name] for name in packed}
+        self.scratch_sizes = {name: size for name, size in self.plan.internal.items() if name not in packed}
+        self.packed = PackedWeights(gpu, self.packed_sizes)
+        self._scratch: dict[str, Buffer] | None = None
 
     @property
     def input_fields(self) -> tuple[str, ...]:
@@ -80,60 +78,60 @@ class CompiledOperator:
         """The operator's outputs in binding order."""
         return self.problem.outputs
 
-    def share(self, packed: PackedWeights, pool: Pool) -> None:
-        """Use the packed weights of another operator, whose plan packs them alike, and the pool of several operators.
+    @property
+    def weight_fields(self) -> list[str]:
+        """The inputs that are packed."""
+        return [field for field in self.problem.weights if self.problem.has(field)]
 
-        To be called before anything is recorded.
-        """
-        self.packed = packed
-        self._pool = pool
-        self._kernels = pool.kernels
+    def record(self, commands: Commands, bound: Mapping[str, Buffer]) -> None:
+        """An execution. bound: a buffer for each tensor but weights that were packed by the initializer, by field."""
+        if self.weight_fields and not self.problem.initialized:
+            sources = [bound[field] for field in self.weight_fields]
+            commands.pack(self.packed, sources, lambda inner: self.record_packing(inner, bound, self.packed.buffers))
+        if self._scratch is None:
+            self._scratch = {name: Buffer(self.gpu, size, name == self.flagged) for name, size in self.scratch_sizes.items()}
+        self.record_loop(commands, {**bound, **self._scratch, **self.packed.buffers})
 
-    def record_initialization(self, commands: Commands, bound: dict[str, Buffer]) -> None:
-        """bound: the weights' buffers, by field."""
-        self._record(commands, self.plan.initialize, bound)
+    @property
+    def flagged(self) -> str | None:
+        """The scratch buffer with the word in which the plan says that it gave up."""
+        return self.plan.gave_up[0] if self.plan.gave_up else None
 
-    def record_execution(self, commands: Commands, bound: dict[str, Buffer]) -> None:
-        """bound: the buffers of all other tensors, by field."""
-        internal = self._internal_buffers()
-        bound = bound | internal
+    @property
+    def packing_key(self) -> Hashable:
+        """Operators with the same one pack weights alike."""
+        return tuple((dispatch.kernel, tuple(dispatch.constants.items()), tuple(dispatch.push.items()))
+                     for dispatch in self.plan.initialize)
+
+    def record_packing(self, commands: Commands, weights: Mapping[str, Buffer], packed: Mapping[str, Buffer],
+                       lease: Lease | None = None) -> None:
+        """weights: by field. packed: where they go, by the plan's names. lease: of whoever keeps the commands."""
+        self._record(commands, self.plan.initialize, {**weights, **packed}, lease)
+
+    def record_loop(self, commands: Commands, buffers: Mapping[str, Buffer], lease: Lease | None = None) -> None:
+        """An execution whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
         if self.plan.gave_up is None:
-            self._record(commands, self.plan.execute, bound)
+            self._record(commands, self.plan.execute, buffers, lease)
             return
         name, word = self.plan.gave_up
         commands.call(Fallback(
-            self.gpu, lambda commands: self._record(commands, self.plan.execute, bound), (internal[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, bound)).execute)
+            self.gpu, lambda commands: self._record(commands, self.plan.execute, buffers, lease), (buffers[name], word),
+            lambda commands: self._record(commands, self.plan.fallback, buffers, lease)).execute)
 
-    def _internal_buffers(self) -> dict[str, Buffer]:
-        """State and workspace, made at the first recording, by name."""
-        if self._internal is None:
-            self._internal = {name: self._internal_buffer(name, size) for name, size in self.plan.internal.items()
-                              if name not in self._packed_names}
-        return self._internal
-
-    def _internal_buffer(self, name: str, size: int) -> Buffer:
-        if self._pool is None:
-            return Buffer(self.gpu, size)
-        if self.plan.gave_up is not None and name == self.plan.gave_up[0]:  # its end is where workgroups meet
-            return self._pool.buffer(name, size, size, self.plan.gave_up)
-        return self._pool.buffer(name, size, self._workspace_bytes)
-
-    def _record(self, commands: Commands, dispatches: Sequence[Dispatch], bound: dict[str, Buffer]) -> None:
-        buffers = bound | self.packed.buffers
+    def _record(self, commands: Commands, dispatches: Sequence[Dispatch], buffers: Mapping[str, Buffer],
+                lease: Lease | None) -> None:
+        made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
         for dispatch in dispatches:
-            commands.dispatch(self._kernel(dispatch, buffers), dispatch.push)
-
-    def _kernel(self, dispatch: Dispatch, buffers: dict[str, Buffer]) -> Kernel:
-        """Made once for all dispatches that differ in push constants only, as the chunks of a time loop do."""
-        # A kernel holds its buffers, so no other buffer can get one's id as long as the kernel is kept
-        bound = [(block, id(buffers[name])) for block, name in dispatch.buffers.items()]
-        key = (dispatch.kernel, dispatch.groups, *sorted(dispatch.constants.items()), *sorted(bound))
-        return self._kernels.get(key, lambda: self.gpu.create_kernel(dispatch, buffers))
+            key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
+            if key not in made:
+                made[key] = self.gpu.create_kernel(dispatch, buffers, lease=lease)
+            commands.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
 
 class OperatorInitializer:
-    """Packs the weights of one compiled operator (IDMLOperatorInitializer). Made by Device.create_operator_initializer."""
+    """Packs the weights of one compiled operator that were described as OWNED_BY_DML, and else does nothing
+    (IDMLOperatorInitializer). Made by Device.create_operator_initializer.
+    """
 
     def __init__(self, compiled: CompiledOperator) -> None:
         check_type("create_operator_initializer", "compiled", compiled, CompiledOperator)

@@ -1,12 +1,14 @@
-"""The one module that imports kp: devices, buffers, kernels, and submissions in which dispatches wait for each other."""
+"""The one module that imports kp: devices, buffers, kernels and submissions."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ from ..planning.dispatches import Dispatch
 from ..planning.profiles import profile
 from . import fork, kernels, vulkan
 from .kernels import CompiledKernel
+from .store import Lease, Store, limit_of_environment
 
 
 @contextmanager
@@ -55,6 +58,8 @@ except ImportError as error:
 
 T = TypeVar("T")
 
+_serials = itertools.count(1)
+
 
 def select_device(device: int | str | None) -> DeviceInfo:
     """The device with this index, or else the first whose name contains this.
@@ -86,14 +91,29 @@ class Buffer:
     host's: there is no copy, and uploads and readbacks do nothing.
 
     After os.fork a child process cannot use it: DriverError.
+
+    has_copy: whether there is a copy for the host; without one the buffer serves kernels only.
     """
 
-    def __init__(self, gpu: Gpu, size_in_bytes: int) -> None:
+    def __init__(self, gpu: Gpu, size_in_bytes: int, has_copy: bool = True) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
-        kind = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
-        self._tensor = _make(lambda: gpu._manager.tensor_t(np.zeros(size_in_bytes // 4, np.uint32), kind))
-        self._mapped = self._tensor.data().view(np.uint8)
+        self.serial = next(_serials)
+        self._stamp = next(_serials)
+        self._is_exposed = False
+        on_device = kp.TensorTypes.device if has_copy else kp.TensorTypes.storage
+        self._tensor = _make(lambda: gpu._manager.tensor_t(
+            np.zeros(size_in_bytes // 4, np.uint32), kp.TensorTypes.host if gpu.host_memory else on_device))
+        self._mapped = self._tensor.data().view(np.uint8) if has_copy or gpu.host_memory else np.zeros(0, np.uint8)
+
+    @property
+    def stamp(self) -> int | None:
+        """Another number after each change of what the device has; None where the host can change it unseen."""
+        return None if self._is_exposed else self._stamp
+
+    def mark_written(self) -> None:
+        """To be called after a change of what the device has."""
+        self._stamp = next(_serials)
 
     @property
     def _bytes(self) -> np.ndarray:
@@ -102,7 +122,12 @@ class Buffer:
         return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
-        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element."""
+        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element.
+
+        Where the device's memory is the host's, weights bound from this buffer are packed at each execution from then on, as
+        nobody sees what is written through the array.
+        """
+        self._is_exposed = self.gpu.host_memory
         return self._bytes[:self.size_in_bytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
     def write(self, array: np.ndarray) -> None:
@@ -115,6 +140,8 @@ class Buffer:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
                                        f"native numbers, at most {self.size_in_bytes} bytes")
         self._bytes[:flat.nbytes] = flat.view(np.uint8)
+        if self.gpu.host_memory:
+            self.mark_written()
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the start of the host's copy. Raises InvalidArgumentError for one that is larger."""
@@ -127,21 +154,27 @@ class Buffer:
     def upload(self, array: np.ndarray) -> None:
         """`write`, then bring the host's copy to the device. Raises what `write` raises, and DriverError."""
         self.write(array)
-        commands = self.gpu.create_commands()
-        commands.upload(self)
-        commands.execute()
+        with self.gpu.lock:
+            if self.gpu.host_memory:
+                return
+            submission = self.gpu.create_submission()
+            submission.upload(self)
+            submission.run()
+            self.mark_written()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """Bring the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
-        commands = self.gpu.create_commands()
-        commands.readback(self)
-        commands.execute()
-        return self.read(shape, dtype)
+        with self.gpu.lock:
+            if not self.gpu.host_memory:
+                submission = self.gpu.create_submission()
+                submission.readback(self)
+                submission.run()
+            return self.read(shape, dtype)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A specialized pipeline with its buffers bound. Made by Gpu.create_kernel."""
+    """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel."""
 
     compiled: CompiledKernel
     algorithm: Any
@@ -149,110 +182,108 @@ class Kernel:
     writes: frozenset[Buffer]
 
 
-class Commands:
-    """Work recorded once and executed any number of times, in order.
+class Submission:
+    """Operations that the driver gets in one call, and runs in the order of their recording. Made by Gpu.create_submission.
 
-    kp records no barrier between two dispatches, so a dispatch that depends on an earlier one goes to a new submission: the
-    wait for the fence between them orders them. Within a submission kp's own barriers order two kinds of pairs: an upload and
-    the dispatch that reads it, and a dispatch and the readback of what it wrote.
+    It runs them without waiting for one another: an operation that depends on an earlier one needs a barrier between them. But
+    for two kinds of pairs kp records one itself: an upload and a dispatch that reads the buffer, and a dispatch and the
+    readback of what it wrote.
     """
 
     def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
-        self._submissions: list[Callable[[], object]] = []
-        self._checks: list[Callable[[], None]] = []
-        self._start_submission()
-
-    def _start_submission(self) -> None:
-        self._uploaded: set[Buffer] = set()
-        self._read: set[Buffer] = set()
-        self._written: set[Buffer] = set()
-        self._copied: set[Buffer] = set()
-        self._sequence: Any = None
-
-    def _record(self, operation: Any) -> None:
-        if self._sequence is None:
-            self._sequence = _make(self._gpu._manager.sequence)
-            self._submissions.append(self._sequence.eval)
-        _driver_call(lambda: self._sequence.record(operation))
-
-    def before_execute(self, check: Callable[[], None]) -> None:
-        """Call `check` at each execution, before any work; it raises to refuse."""
-        self._checks.append(check)
+        self._sequence = _make(gpu._manager.sequence)
 
     def upload(self, buffer: Buffer) -> None:
-        if self._gpu.host_memory:
-            return
-        if buffer in self._uploaded | self._read | self._written | self._copied:
-            self._start_submission()
-        self._record(kp.OpTensorSyncDevice([buffer._tensor]))
-        self._uploaded.add(buffer)
+        self._record(lambda: kp.OpTensorSyncDevice([buffer._tensor]))
+
+    def readback(self, buffer: Buffer) -> None:
+        self._record(lambda: kp.OpTensorSyncLocal([buffer._tensor]))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
         """push: the push constants, by their names in the shader."""
-        touched_before = self._uploaded | self._read | self._written | self._copied
-        if kernel.reads & self._written or kernel.writes & touched_before:
-            self._start_submission()
-        self._record(kp.OpAlgoDispatch(kernel.algorithm, np.array(kernel.compiled.push_words(push), np.uint32)))
-        self._read |= kernel.reads
-        self._written |= kernel.writes
+        words = np.array(kernel.compiled.push_words(push), np.uint32)
+        self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
-    def readback(self, buffer: Buffer) -> None:
-        if self._gpu.host_memory:
-            return
-        if buffer in self._uploaded | self._copied:
-            self._start_submission()
-        self._record(kp.OpTensorSyncLocal([buffer._tensor]))
-        self._copied.add(buffer)
+    def barrier(self, buffers: Iterable[Buffer]) -> None:
+        """What comes next waits for all that was done with these buffers. Only where HAS_BARRIERS."""
+        tensors = [buffer._tensor for buffer in buffers]
+        self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
-    def call(self, work: Callable[[], None]) -> None:
-        """Call `work` at this place of each execution, after what was recorded before it has ended."""
-        self._start_submission()
-        self._submissions.append(work)
+    def _record(self, operation: Callable[[], Any]) -> None:
+        _driver_call(lambda: self._sequence.record(operation()))
 
-    @property
-    def submissions(self) -> int:
-        """How many an execution makes, calls among them."""
-        return len(self._submissions)
+    def run(self) -> None:
+        """Run it and wait for its end. Raises DriverError when the driver fails."""
+        _driver_call(self._sequence.eval)
 
-    def execute(self) -> None:
-        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
-        with self._gpu.lock:
-            for check in self._checks:
-                check()
-            for submit in self._submissions:
-                _driver_call(submit)
+
+# Of shaders and of copies: VK_ACCESS_SHADER_READ, _SHADER_WRITE, _TRANSFER_READ and _TRANSFER_WRITE, and the stages
+# VK_PIPELINE_STAGE_COMPUTE_SHADER and _TRANSFER
+_ACCESSES, _STAGES = 0x20 | 0x40 | 0x800 | 0x1000, 0x800 | 0x1000
+
+# What a kp without the patches of tools/kp/ lacks
+HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
+_SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 
 
 class Gpu:
-    """One opened Vulkan device."""
+    """One opened Vulkan device.
+
+    store: what the process keeps on it, from one call to the next.
+    """
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = profile(info).host_memory
-        self.lock = fork.Lock()  # nothing in kp is thread-safe
+        self.lock = fork.Lock()  # a queue takes one submission at a time
+        self.store = Store(limit_of_environment())
+        self.pipelines_made = 0
+        self._thread: ThreadPoolExecutor | None = None
         fork.begin()
         self._manager = _make(lambda: kp.Manager(info.index))
         self._placeholder = Buffer(self, 16)  # bound where an optional tensor is left out; no kernel touches it
 
-    def create_commands(self) -> Commands:
-        """With nothing recorded."""
-        return Commands(self)
+    def run_in_background(self, work: Callable[[], None]) -> Future[None]:
+        """In the device's own thread, after what it was given before."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vkdml")
+        return self._thread.submit(work)
 
-    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer],
-                      compiled: CompiledKernel | None = None) -> Kernel:
+    def create_submission(self) -> Submission:
+        """With nothing recorded."""
+        return Submission(self)
+
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer], compiled: CompiledKernel | None = None,
+                      lease: Lease | None = None) -> Kernel:
         """A pipeline for a dispatch, and for those that differ from it in push constants only.
 
-        buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name.
+        buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name. lease: of
+        whoever keeps the kernel.
         """
         compiled = compiled or kernels.load(dispatch.kernel)
-        spirv = compiled.specialize(dispatch.constants)
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
-        algorithm = _make(lambda: self._manager.algorithm(
-            [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
-            np.zeros(len(compiled.interface.push), np.uint32)))
+        groups = list(dispatch.groups)
+        key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
+        if _SHARES_PIPELINES:
+            pipeline = self._pipeline(key, lease, compiled, dispatch, [self._placeholder] * len(bound))
+            algorithm = _make(lambda: self._manager.algorithm_from(pipeline, [buffer._tensor for buffer in bound], groups))
+        else:
+            key += (*groups, *(buffer.serial for buffer in bound))
+            algorithm = self._pipeline(key, lease, compiled, dispatch, bound)
         writes = frozenset(buffers[name] for name in dispatch.writes)
         return Kernel(compiled, algorithm, frozenset(bound) - {self._placeholder} - writes, writes)
+
+    def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch,
+                  bound: Sequence[Buffer]) -> Any:
+        """kp's algorithm for it, which has buffers bound."""
+        def make() -> Any:
+            self.pipelines_made += 1
+            spirv = compiled.specialize(dispatch.constants)
+            return _make(lambda: self._manager.algorithm(
+                [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
+                np.zeros(len(compiled.interface.push), np.uint32)))
+
+        return self.store.get(key, make, len(compiled.spirv), lease)
 
 
 _open: dict[tuple[int, str, str], Gpu] = {}
@@ -278,7 +309,5 @@ def _driver_call(call: Callable[[], T]) -> T:
     fork.check()
     try:
         return call()
-    except DriverError:  # of a call that executes other commands
-        raise
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .device import Buffer, Commands, Gpu
+from .commands import Commands
+from .device import Buffer, Gpu
 
 Record = Callable[[Commands], None]
 
@@ -22,10 +23,10 @@ class Fallback:
     def __init__(self, gpu: Gpu, attempt: Record, gave_up: tuple[Buffer, int], fallback: Record) -> None:
         self._gpu = gpu
         self._buffer, self._word = gave_up
-        self._attempt = gpu.create_commands()
+        self._attempt = Commands(gpu)
         attempt(self._attempt)
         self._attempt.readback(self._buffer)
-        self._clear = gpu.create_commands()
+        self._clear = Commands(gpu)
         self._clear.upload(self._buffer)
         self._record_fallback = fallback
         self._fallback: Commands | None = None
@@ -36,7 +37,7 @@ class Fallback:
             self._clear_words()
         self._is_clear = False  # stays so if the driver fails
         self._attempt.execute()
-        if self._buffer.host(np.uint32)[self._word]:
+        if self._buffer.read((self._word + 1,), np.uint32)[self._word]:
             self._clear_words()  # at once, as other attempts may use the buffer too
             self._run_fallback()
         self._is_clear = True
@@ -47,6 +48,6 @@ class Fallback:
 
     def _run_fallback(self) -> None:
         if self._fallback is None:
-            self._fallback = self._gpu.create_commands()
+            self._fallback = Commands(self._gpu)
             self._record_fallback(self._fallback)
         self._fallback.execute()

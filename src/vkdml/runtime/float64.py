@@ -16,6 +16,7 @@ from ..spec.descs import (
     DML_TENSOR_DATA_TYPE,
 )
 from ..spec.element_types import FLOAT64
+from .commands import Commands
 from .device import Buffer, Gpu
 
 _TOLERANCE = 1e-12
@@ -44,7 +45,7 @@ def is_accurate(gpu: Gpu) -> bool:
         source, target = Buffer(gpu, x.nbytes), Buffer(gpu, x.nbytes)
         source.write(x)
         kernel = gpu.create_kernel(dispatch, {"InputTensor": source, "OutputTensor": target})
-        commands = gpu.create_commands()
+        commands = Commands(gpu)
         commands.upload(source)
         commands.dispatch(kernel, dispatch.push)
         commands.readback(target)

@@ -76,6 +76,10 @@ class CompiledKernel:
         """Push constants by name -> in order."""
         return [push[name] for name in self.interface.push]
 
+    def values(self, constants: Mapping[str, int]) -> tuple[int, ...]:
+        """Of the constants that this kernel declares: two dispatches with equal ones run the same pipeline."""
+        return tuple(constants[name] for name in self.interface.constant_ids)
+
     def specialize(self, constants: Mapping[str, int]) -> bytes:
         """The SPIR-V with these values, and its bindings renumbered without gaps.
 

@@ -4,18 +4,22 @@ graphs run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..planning.options import Options
 from ..spec.arrays import flat
-from .device import Buffer, Gpu
-from .operator import CommandRecorder, CompiledOperator, Device, Dispatchable, Operator
-from .shared import Pool
+from .commands import Commands
+from .compiled import CompiledOperator
+from .device import Buffer
+from .operator import Device, Operator, check_lengths_before
+from .packed import PackedWeights
+from .scratch import Scratch
+from .store import Lease
+from .weights import Snapshot, WeightKeeper
 
 
 @dataclass(frozen=True)
@@ -29,107 +33,56 @@ class Node:
     names: Mapping[str, str]
 
 
-class WeightPacker:
-    """Packs the weights of a compiled operator, again when they have changed."""
-
-    def __init__(self, device: Device, compiled: CompiledOperator) -> None:
-        self.packed = compiled.packed
-        self._buffers = {field: device.create_buffer(compiled.problem.tensor(field).size_in_bytes)
-                         for field in _weight_fields(compiled)}
-        self._contents: dict[str, np.ndarray] = {}
-        self._arrays: dict[str, np.ndarray] = {}
-        self._recorder = device.create_command_recorder()
-        for buffer in self._buffers.values():
-            self._recorder.record_upload(buffer)
-        _record(device, self._recorder, device.create_operator_initializer(compiled), self._buffers)
-
-    def update(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Pack the arrays, by field, unless their contents are packed already."""
-        if self._contents and all(self._is_packed(field, arrays[field]) for field in self._buffers):
-            return
-        for field, buffer in self._buffers.items():
-            buffer.write(flat(arrays[field]))
-        self._contents = {}  # stays so if the driver fails
-        self._recorder.execute()
-        self._contents = {field: _words(arrays[field]).copy() for field in self._buffers}
-        self._arrays = {field: arrays[field] for field in self._buffers}
-
-    def _is_packed(self, field: str, array: np.ndarray) -> bool:
-        if array is self._arrays[field] and _is_frozen(array):
-            return True
-        return np.array_equal(_words(array), self._contents[field])
-
-
-class NetworkCache:
-    """What networks that differ in T and B only have in common: packed weights, and pools of buffers and kernels."""
-
-    def __init__(self) -> None:
-        self._packers: WeakValueDictionary[Any, WeightPacker] = WeakValueDictionary()
-        self._pools: dict[tuple[Gpu, int | None], Pool] = {}
-
-    def packer(self, device: Device, index: int, compiled: CompiledOperator) -> WeightPacker:
-        """Of the node with this index, whose compiled operator gets its share of everything."""
-        key = (device, index, repr(compiled.plan.initialize))
-        packer = self._packers.get(key) or WeightPacker(device, compiled)
-        self._packers[key] = packer
-        compiled.share(packer.packed, self._pool(compiled.gpu, index))
-        return packer
-
-    def buffer(self, gpu: Gpu, name: str, size: int) -> Buffer:
-        """For the tensors of a name."""
-        return self._pool(gpu, None).buffer(name, size)
-
-    def _pool(self, gpu: Gpu, index: int | None) -> Pool:
-        """The node's, or for None the network's own."""
-        return self._pools.setdefault((gpu, index), Pool(gpu))
-
-    def __len__(self) -> int:
-        """Sets of packed weights that are in use."""
-        return len(self._packers)
-
-
 class Network:
-    """Nodes in the order of their execution, compiled, with a buffer for each name and recorded commands.
+    """Nodes in the order of their execution, compiled for a device.
 
     A name that is no node's output is an input. A node's weights are packed when they change, or, where a node computes one of
-    them, at each execution.
+    them, at each execution. Pipelines, packed weights and buffers are those of all networks of the device: a network has only
+    its recorded commands for itself.
 
-    cache: of networks with the same nodes and equal weights, but for T and B.
+    keeper: of networks with the same nodes, but for T and B. carried: inputs by the names of outputs that share their buffers,
+    in place: what an execution leaves there the next one begins with. At first they are zeros.
     """
 
     def __init__(self, device: Device, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 cache: NetworkCache | None = None) -> None:
+                 keeper: WeightKeeper | None = None, carried: Mapping[str, str] = {}) -> None:
         self.device = device
         self._outputs = tuple(outputs)
         self._nodes = [(device.compile_operator(node.operator, options=options), node.names) for node in nodes]
+        self._gpu = self._nodes[0][0].gpu
+        self._keeper = keeper or WeightKeeper()
+        self._lease = Lease(self._gpu.store, self._let_go)
         computed = {names[field] for compiled, names in self._nodes for field in compiled.output_fields if field in names}
-        self._packers = self._make_packers(computed, cache)
-        sizes = self._buffer_sizes()
-        gpu = self._nodes[0][0].gpu
-        self._buffers = {name: device.create_buffer(size) if cache is None else cache.buffer(gpu, name, size)
-                         for name, size in sizes.items()}
-        self._inputs = sorted(sizes.keys() - computed)
-        self._execution: CommandRecorder | None = None
+        self._given = [index for index, (compiled, names) in enumerate(self._nodes)
+                       if compiled.weight_fields and computed.isdisjoint(names[field] for field in compiled.weight_fields)]
+        self._sizes = self._buffer_sizes()
+        self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
+        self._own = self._carried_buffers(carried)
+        self._let_go()
 
-    def _make_packers(self, computed: set[str], cache: NetworkCache | None) -> dict[int, WeightPacker]:
-        """By the index of each node that has weights, none of them computed."""
-        packers = {}
-        for index, (compiled, names) in enumerate(self._nodes):
-            weights = {names[field] for field in _weight_fields(compiled)}
-            if weights and computed.isdisjoint(weights):
-                packers[index] = (WeightPacker(self.device, compiled) if cache is None
-                                  else cache.packer(self.device, index, compiled))
-        return packers
+    def _let_go(self) -> None:
+        """Of what is in the store."""
+        self._buffers: dict[str, Buffer] = {}
+        self._packed: dict[int, _Packed] = {}
+        self._commands: Commands | None = None
 
     def _buffer_sizes(self) -> dict[str, int]:
-        """Bytes by name. What a packer takes has a buffer there."""
+        """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
-            in_packer = _weight_fields(compiled) if index in self._packers else []
+            before = compiled.weight_fields if index in self._given else []
             for field, name in names.items():
-                if field not in in_packer:
+                if field not in before:
                     sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
         return sizes
+
+    def _carried_buffers(self, carried: Mapping[str, str]) -> dict[str, Buffer]:
+        own = {}
+        for output, source in carried.items():
+            size = max(self._sizes[output], self._sizes[source])
+            own[output] = own[source] = buffer = self.device.create_buffer(size)
+            buffer.upload(np.zeros(size // 4, np.uint32))
+        return own
 
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Execute on arrays by name: of the inputs and the weights, each contiguous or with its descriptor's strides.
@@ -140,55 +93,100 @@ class Network:
         Raises InvalidArgumentError for sequence lengths above T, and DriverError when the driver fails.
         """
         with self.device.lock:
-            for index, packer in self._packers.items():
-                compiled, names = self._nodes[index]
-                packer.update({field: values[names[field]] for field in _weight_fields(compiled)})
+            commands = self._prepared(values)
             for name in self._inputs:
                 self._buffers[name].write(flat(values[name]))
-            if self._execution is None:
-                self._execution = self._record_execution()
-            self._execution.execute()
+            commands.execute()
             return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
 
-    def _record_execution(self) -> CommandRecorder:
+    def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Pack the weights, by name, and make all that a run with them needs."""
+        with self.device.lock:
+            self._prepared(weights).prepare()
+
+    def write(self, name: str, array: np.ndarray) -> None:
+        """Of a carried tensor. Raises what Buffer.upload raises."""
+        self._own[name].upload(array)
+
+    def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """Of a carried tensor. Raises what Buffer.download raises."""
+        return self._own[name].download(shape, dtype)
+
+    def _prepared(self, values: Mapping[str, np.ndarray]) -> Commands:
+        """The commands, with the weights in `values` packed."""
+        self._lease.renew()
+        for index in self._given:
+            self._pack(index, values)
+        if self._commands is None:
+            self._commands = self._record()
+        return self._commands
+
+    # Weights
+
+    def _pack(self, index: int, values: Mapping[str, np.ndarray]) -> None:
+        """A node's, unless they are packed already, by whomever."""
+        compiled, names = self._nodes[index]
+        snapshot = self._keeper.snapshot(index, {field: values[names[field]] for field in compiled.weight_fields})
+        last = self._packed.get(index)
+        if last is not None:
+            if last.snapshot is snapshot:
+                return
+            self._lease.give_back(last.key)
+        key = ("packed weights", compiled.packing_key, snapshot.digest)
+        packed = self._gpu.store.get(key, lambda: self._packed_now(compiled, snapshot), sum(compiled.packed_sizes.values()),
+                                     self._lease)
+        self._packed[index] = _Packed(snapshot, key, packed)
+        self._commands = None
+
+    def _packed_now(self, compiled: CompiledOperator, snapshot: Snapshot) -> Mapping[str, Buffer]:
+        packed = PackedWeights(self._gpu, compiled.packed_sizes).buffers
+        scratch = Scratch(self._gpu, self._lease)
+        buffers = {field: scratch.buffer(compiled.problem.tensor(field).size_in_bytes) for field in snapshot.arrays}
+        commands = Commands(self._gpu)
+        for field, buffer in buffers.items():
+            buffer.write(flat(snapshot.arrays[field]))
+            commands.upload(buffer)
+        compiled.record_packing(commands, buffers, packed, self._lease)
+        commands.execute()
+        return packed
+
+    # Commands
+
+    def _record(self) -> Commands:
         """Upload the inputs, run all nodes, and read back the outputs."""
-        recorder = self.device.create_command_recorder()
+        scratch = Scratch(self._gpu, self._lease)
+        on_host = {*self._inputs, *self._outputs}
+        self._buffers = self._own | {name: scratch.buffer(size, name in on_host)
+                                     for name, size in self._sizes.items() if name not in self._own}
+        commands = Commands(self._gpu)
         for name in self._inputs:
-            recorder.record_upload(self._buffers[name])
-        for index, (compiled, names) in enumerate(self._nodes):
-            buffers = {field: self._buffers[name] for field, name in names.items() if name in self._buffers}
-            if _weight_fields(compiled) and index not in self._packers:
-                _record(self.device, recorder, self.device.create_operator_initializer(compiled), buffers)
-            _record(self.device, recorder, compiled, buffers)
+            commands.upload(self._buffers[name])
+        for index in range(len(self._nodes)):
+            self._record_node(commands, index, scratch.beside())
         for name in self._outputs:
-            recorder.record_readback(self._buffers[name])
-        return recorder
+            commands.readback(self._buffers[name])
+        return commands
+
+    def _record_node(self, commands: Commands, index: int, scratch: Scratch) -> None:
+        """scratch: for what is the node's alone; other nodes may have it after the node."""
+        compiled, names = self._nodes[index]
+        buffers = {field: self._buffers[name] for field, name in names.items() if name in self._buffers}
+        check_lengths_before(commands, compiled.problem, buffers)
+        own = {name: Buffer(self._gpu, size) if name == compiled.flagged else scratch.buffer(size, False)
+               for name, size in compiled.scratch_sizes.items()}
+        if index in self._packed:
+            own |= self._packed[index].buffers
+        elif compiled.weight_fields:
+            packed = {name: scratch.buffer(size, False) for name, size in compiled.packed_sizes.items()}
+            compiled.record_packing(commands, buffers, packed, self._lease)
+            own |= packed
+        compiled.record_loop(commands, {**buffers, **own}, self._lease)
 
 
-def _weight_fields(compiled: CompiledOperator) -> list[str]:
-    """The inputs that an initializer takes."""
-    return [field for field in compiled.problem.initialized if compiled.problem.has(field)]
+@dataclass(frozen=True)
+class _Packed:
+    """A node's packed weights: of which contents, and where in the store."""
 
-
-def _record(device: Device, recorder: CommandRecorder, dispatchable: Dispatchable, buffers: Mapping[str, Buffer]) -> None:
-    """Record a dispatch with what it takes of the buffers, which are by field."""
-    table = device.create_binding_table(dispatchable)
-    bound = {field: buffers[field] for field in table.missing()}
-    table.bind_inputs([bound.get(field) for field in table.compiled.input_fields])
-    table.bind_outputs([bound.get(field) for field in table.compiled.output_fields])
-    recorder.record_dispatch(dispatchable, table)
-
-
-def _is_frozen(array: Any) -> bool:
-    """Whether nobody can write to an array, nor to one that it is a view of."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        array = array.base
-    return array is None
-
-
-def _words(array: np.ndarray) -> np.ndarray:
-    """An array's memory as whole numbers, so that NaN equals NaN and 0 does not equal -0."""
-    array = flat(array)
-    return array.view(f"u{array.itemsize}")
+    snapshot: Snapshot
+    key: Hashable
+    buffers: Mapping[str, Buffer]

@@ -1,8 +1,8 @@
 """DirectML's device, which makes all other objects, and its command recorder.
 
-The life cycle is DirectML's: create, compile, initialize, bind, record, execute. One thing differs: the weights and the bias
-are bound to the initializer, which packs them once. DirectML does so with OWNED_BY_DML tensors, which it does not support for
-recurrent operators.
+The life cycle is DirectML's: create, compile, initialize, bind, record, execute. Weights and biases are bound to an
+execution, which packs them when they have changed. Described as OWNED_BY_DML, which DirectML does not support for recurrent
+operators, they are bound to the initializer, which packs them once.
 
 Source: DirectML's API reference, the interfaces IDMLDevice, IDMLOperator, IDMLCompiledOperator, IDMLOperatorInitializer,
 IDMLBindingTable and IDMLCommandRecorder.
@@ -11,6 +11,9 @@ IDMLBindingTable and IDMLCommandRecorder.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from typing import Any
 
@@ -23,15 +26,15 @@ from ..spec import activations, elementwise
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
-from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
 from . import vulkan
 from .binding import BindingTable
+from .commands import Commands
 from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitializer, check_type
 from .device import Buffer, Gpu, open_device, select_device
 from .float64 import check_float64
 from .fork import Lock
-from .shared import PackedWeights
+from .packed import PackedWeights
 
 
 def _schedule_of_environment() -> str | None:
@@ -49,7 +52,7 @@ class CommandRecorder:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._commands = gpu.create_commands()
+        self._commands = Commands(gpu)
         self._initialized: list[PackedWeights] = []
 
     def record_upload(self, buffer: Buffer) -> None:
@@ -65,8 +68,11 @@ class CommandRecorder:
     def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
         """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
 
+        In place: the buffer of HiddenInitTensor may be OutputSingleTensor's too, that of CellMemInitTensor
+        OutputCellSingleTensor's, and that of an activation's input its output's, where both have the same strides.
+
         Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
-        output and another tensor (an activation in place apart), and for an operator that is not initialized.
+        output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
         """
         check_type("record_dispatch", "table", table, BindingTable)
         problem = table.compiled.problem
@@ -81,15 +87,15 @@ class CommandRecorder:
                                        "all of them bound")
         _check_aliases(problem, table.bound)
         if isinstance(dispatchable, OperatorInitializer):
-            dispatchable.compiled.record_initialization(self._commands, table.bound)
-            self._initialized.append(dispatchable.compiled.packed)
+            if problem.initialized:
+                dispatchable.compiled.record_packing(self._commands, table.bound, dispatchable.compiled.packed.buffers)
+                self._initialized.append(dispatchable.compiled.packed)
             return
-        if not dispatchable.packed.is_initialized and dispatchable.packed not in self._initialized:
+        if problem.initialized and not dispatchable.packed.is_initialized and dispatchable.packed not in self._initialized:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
                                        "its initializer recorded first")
-        if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
-            self._check_lengths(problem, table.bound["SequenceLengthsTensor"])
-        dispatchable.record_execution(self._commands, table.bound)
+        check_lengths_before(self._commands, problem, table.bound)
+        dispatchable.record(self._commands, table.bound)
 
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
@@ -104,6 +110,13 @@ class CommandRecorder:
             for packed in self._initialized:
                 packed.is_initialized = True
 
+    def execute_async(self) -> Execution:
+        """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
+
+        Until it is done the buffers must not be written. Raises nothing: its `wait` raises what `execute` would.
+        """
+        return Execution(self._gpu.run_in_background(self.execute))
+
     def _check_device(self, call: str, buffer: Buffer) -> None:
         if not isinstance(buffer, Buffer):
             raise InvalidArgumentError(call, "buffer", type(buffer).__name__, "a Buffer")
@@ -111,15 +124,27 @@ class CommandRecorder:
             raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
                                        f"one of the recorder's device, {self._gpu.info.name}")
 
-    def _check_lengths(self, problem: Problem, buffer: Buffer) -> None:
-        """At each execution. Of lengths that the device wrote the host knows nothing: the kernels clamp them to T."""
-        tensor = problem.tensor("SequenceLengthsTensor")
 
-        def check() -> None:
-            lengths = tensor.view(buffer.host(np.uint32)).reshape(-1)
-            check_lengths(problem.operator, lengths, problem.steps)
+class Execution:
+    """An execution that may still run. Made by CommandRecorder.execute_async."""
 
-        self._commands.before_execute(check)
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether it has ended, with or without an error."""
+        return self._future.done()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for its end. timeout: seconds; None waits as long as it takes.
+
+        Raises TimeoutError when it has not ended by then (it runs on, and may be waited for again), and what
+        CommandRecorder.execute raises.
+        """
+        try:
+            self._future.result(timeout)
+        except FutureTimeout:
+            raise TimeoutError(f"the execution has not ended within {timeout} s") from None
 
 
 def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
@@ -130,11 +155,32 @@ def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
                                    f"0 to T = {steps}")
 
 
+def check_lengths_before(commands: Commands, problem: CheckedOperator, buffers: Mapping[str, Buffer]) -> None:
+    """Check an operator's lengths, if it has any, at each execution. Of those that the device wrote the host knows nothing: the
+    kernels clamp them to T.
+    """
+    if not isinstance(problem, Problem) or not problem.has("SequenceLengthsTensor"):
+        return
+    tensor, buffer = problem.tensor("SequenceLengthsTensor"), buffers["SequenceLengthsTensor"]
+
+    def check() -> None:
+        lengths = tensor.view(buffer.read((tensor.size_of_elements,), np.uint32)).reshape(-1)
+        check_lengths(problem.operator, lengths, problem.steps)
+
+    commands.before_execute(check)
+
+
+# The input that an output may share its buffer with, where strides are equal: each element on itself
+_IN_PLACE = {"OutputTensor": "InputTensor", "OutputSingleTensor": "HiddenInitTensor",
+             "OutputCellSingleTensor": "CellMemInitTensor"}
+
+
 def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
-    """Refuse an output without a buffer of its own. An elementwise operator may run in place, each element on itself."""
+    """Refuse an output without a buffer of its own, unless it is in place."""
     for output in problem.outputs:
+        source = _IN_PLACE.get(output)
         others = [field for field, buffer in bound.items() if field != output and buffer is bound.get(output)]
-        in_place = isinstance(problem, ElementwiseProblem) and problem.tensor(output) == problem.tensor(problem.inputs[0])
+        in_place = others == [source] and problem.tensor(output).strides == problem.tensor(others[0]).strides
         if others and not in_place:
             raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
 
@@ -167,6 +213,22 @@ class Device:
     def info(self) -> DeviceInfo:
         """The device's name, driver and limits."""
         return self._gpu.info
+
+    @property
+    def cache_limit(self) -> int:
+        """Bytes of what the process keeps on this device at most: compiled pipelines, scratch buffers and packed weights.
+
+        What was not used for the longest is dropped, and made again when it is needed. At first what the environment variable
+        VKDML_CACHE_BYTES says, or else 1 GiB. May be set.
+        """
+        return self._gpu.store.limit
+
+    @cache_limit.setter
+    def cache_limit(self, limit: int) -> None:
+        if not isinstance(limit, int) or limit < 0:
+            raise InvalidArgumentError("Device", "cache_limit", repr(limit), "a whole number of bytes")
+        with self._gpu.lock:
+            self._gpu.store.limit = limit
 
     @property
     def lock(self) -> Lock:

@@ -31,12 +31,16 @@ _OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
 
 @dataclass(frozen=True)
 class Tensor:
-    """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least."""
+    """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least.
+
+    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer.
+    """
 
     data_type: DML_TENSOR_DATA_TYPE
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     size_in_bytes: int
+    is_owned: bool = False
 
     @property
     def size_of_elements(self) -> int:
@@ -58,7 +62,7 @@ class CheckedOperator:
     element: the type of all tensors but the sequence lengths.
     tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
     inputs, outputs: the fields that the operator has, given or not.
-    initialized: the inputs that are bound to the operator's initializer, not to its executions.
+    weights: the inputs that are packed, given or not.
     """
 
     operator: str
@@ -66,7 +70,12 @@ class CheckedOperator:
     tensors: Mapping[str, Tensor | None]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    initialized: tuple[str, ...]
+    weights: tuple[str, ...]
+
+    @property
+    def initialized(self) -> list[str]:
+        """The inputs that are bound to the operator's initializer, not to its executions."""
+        return [field for field in self.weights if self.has(field) and self.tensor(field).is_owned]
 
     def has(self, field: str) -> bool:
         """Whether the operator has this field and its tensor is given."""
@@ -108,8 +117,10 @@ def integers(operator: str, field: str, values: Any, least: int, end: int = 2**3
 
 
 def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML_TENSOR_DATA_TYPE, int],
-                 dimension_counts: Collection[int]) -> Tensor:
+                 dimension_counts: Collection[int], may_be_owned: bool = False) -> Tensor:
     """Check one tensor descriptor. itemsizes: by each data type that is allowed here, the bytes of an element.
+
+    may_be_owned: whether it may be OWNED_BY_DML.
 
     Raises InvalidArgumentError.
     """
@@ -123,22 +134,24 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
     if data_type is None:
         raise InvalidArgumentError(operator, f"{field}.DataType", _name(desc.DataType),
                                    " or ".join(allowed.name for allowed in itemsizes))
-    if desc.Flags != DML_TENSOR_FLAGS.NONE:
-        raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags),
-                                   "NONE: DirectML does not support OWNED_BY_DML for this operator")
+    if desc.Flags not in (DML_TENSOR_FLAGS.NONE, *[DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned):
+        raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
     sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
     count = len(sizes) if desc.DimensionCount is None else desc.DimensionCount
     if count != len(sizes) or count not in dimension_counts:
         allowed_counts = " to ".join(map(str, sorted({min(dimension_counts), max(dimension_counts)})))
         raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{count} with {len(sizes)} sizes", allowed_counts)
-    return Tensor(data_type, sizes, *_check_layout(operator, field, desc, sizes, itemsizes[data_type]))
+    strides, size = _check_layout(operator, field, desc, sizes, itemsizes[data_type])
+    return Tensor(data_type, sizes, strides, size, desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML)
 
 
 def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Collection[str], element: ElementType | None,
-                  dimension_counts: Collection[int]) -> tuple[ElementType, dict[str, Tensor | None]]:
+                  dimension_counts: Collection[int], weights: Collection[str] = ()
+                  ) -> tuple[ElementType, dict[str, Tensor | None]]:
     """Check the tensors of a descriptor. All but the sequence lengths must have one type, that of the first field.
 
-    element: that type; by default any that DirectML takes. Returns the type, and the tensors by field.
+    element: that type; by default any that DirectML takes. weights: the fields that may be OWNED_BY_DML, all or none of them.
+    Returns the type, and the tensors by field.
     Raises InvalidArgumentError.
     """
     allowed = element_types.IN_DIRECTML if element is None else (element,)
@@ -150,10 +163,18 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
             continue
         is_lengths = field == "SequenceLengthsTensor"
         itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
-        tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts)
+        tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts, field in weights)
         if not is_lengths:
             allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
+    _check_owned(operator, {field: tensor for field, tensor in tensors.items() if tensor and field in weights})
     return allowed[0], tensors
+
+
+def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
+    """Refuse weights of which some are packed by the initializer and others at each execution."""
+    others = [field for field, tensor in weights.items() if not tensor.is_owned]
+    if 0 < len(others) < len(weights):
+        raise InvalidArgumentError(operator, f"{others[0]}.Flags", "NONE", "OWNED_BY_DML, as other weights have: all or none")
 
 
 def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int

@@ -41,6 +41,6 @@ def from_desc(desc: Any, element: ElementType | None = None) -> ElementwiseProbl
         tensors=tensors,
         inputs=("InputTensor",),
         outputs=("OutputTensor",),
-        initialized=(),
+        weights=(),
         function=activations.parametrize(name, "", desc, element),
     )

@@ -13,9 +13,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from ...errors import InvalidArgumentError
 from ...runtime.fork import Lock
-from ...runtime.network import NetworkCache
 from ...runtime.operator import Device
 from ...runtime.recent import Recent
+from ...runtime.weights import WeightKeeper
 from ...spec.element_types import ElementType
 from ..functional import open_device
 from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
@@ -133,7 +133,7 @@ class _Compiled:
 
     def __init__(self) -> None:
         self.parameters = Parameters()
-        self.cache = NetworkCache()
+        self.cache = WeightKeeper()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
         self.lock = Lock()
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InvalidArgumentError
-from ...runtime.network import Network, NetworkCache, Node
+from ...runtime.network import Network, Node
 from ...runtime.operator import Device, Operator
+from ...runtime.weights import WeightKeeper
 from ...spec import cells, element_types
 from ...spec.cells import Cell
 from ...spec.checks import evaluate
@@ -135,7 +136,7 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 class Stack:
     """The network of all layers, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, cache: NetworkCache) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, cache: WeightKeeper) -> None:
         self._shape = shape
         self._layers = len(layers)
         steps: list[Node] = []
@@ -149,7 +150,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results, cache=cache)
+        self._network = Network(device, steps, self._results, keeper=cache)
 
     def _layer(self, layer: Layer, k: int, width: int) -> list[Node]:
         """A recurrent step and, if the layer has one, its projections of the sequence and of the last state.

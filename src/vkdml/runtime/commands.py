@@ -1,0 +1,212 @@
+"""Work recorded once and executed any number of times, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .device import HAS_BARRIERS, Buffer, Gpu, Kernel, Submission
+from .packed import PackedWeights
+
+_NONE: frozenset[Buffer] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """reads, writes: of the device's memory. copies: the buffer whose host's copy it takes or fills."""
+
+    record: Callable[[Submission], None]
+    reads: frozenset[Buffer] = _NONE
+    writes: frozenset[Buffer] = _NONE
+    copies: Buffer | None = None
+    starts_submission: bool = False
+
+
+@dataclass(frozen=True)
+class _Call:
+    work: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """sources: what is packed. is_fresh: something before it writes them at each execution."""
+
+    packed: PackedWeights
+    sources: Sequence[Buffer]
+    operations: Sequence[_Operation]
+    is_fresh: bool
+
+    def stamps(self) -> tuple[int, ...] | None:
+        """Of the sources, when it is executed; None: unknown."""
+        stamps = [buffer.stamp for buffer in self.sources]
+        known = tuple(stamp for stamp in stamps if stamp is not None)
+        return None if self.is_fresh or len(known) < len(stamps) else known
+
+
+class Commands:
+    """Operations in order, each of which waits for those that it depends on.
+
+    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say. Where kp has no
+    barriers, an operation that depends on an earlier dispatch starts another one, as the wait for the end of a submission
+    orders them.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._steps: list[_Operation | _Call | _Packing] = []
+        self._checks: list[Callable[[], None]] = []
+        self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
+
+    def before_execute(self, check: Callable[[], None]) -> None:
+        """Call `check` at each execution, before any work; it raises to refuse."""
+        self._checks.append(check)
+
+    def upload(self, buffer: Buffer) -> None:
+        if not self._gpu.host_memory:
+            self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
+
+    def readback(self, buffer: Buffer) -> None:
+        if not self._gpu.host_memory:
+            self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
+
+    def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
+        """push: the push constants, by their names in the shader. starts_submission: what is before it is enough for one."""
+        self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
+                             starts_submission=starts_submission))
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` at this place of each execution, after what was recorded before it has ended."""
+        self._add(_Call(work))
+
+    def pack(self, packed: PackedWeights, sources: Sequence[Buffer], record: Callable[[Commands], None]) -> None:
+        """Pack weights, at each execution for which they are not packed yet.
+
+        record: records the dispatches that do. sources: what they read.
+        """
+        inner = Commands(self._gpu)
+        record(inner)
+        operations = list(inner._operations())
+        written = {buffer for operation in self._operations() for buffer in operation.writes}
+        self._add(_Packing(packed, sources, operations, not written.isdisjoint(sources)))
+
+    def _add(self, step: _Operation | _Call | _Packing) -> None:
+        self._steps.append(step)
+        self._built.clear()
+
+    def _operations(self) -> Iterator[_Operation]:
+        for step in self._steps:
+            if isinstance(step, _Packing):
+                yield from step.operations
+            elif isinstance(step, _Operation):
+                yield step
+
+    def execute(self) -> None:
+        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
+        with self._gpu.lock:
+            for check in self._checks:
+                check()
+            due, stamps = self._due()
+            for packed in stamps:
+                packed.stamps = None  # stays so if the driver fails
+            for run in self._runs(due):
+                run()
+            for packed, of_sources in stamps.items():
+                packed.stamps = of_sources
+
+    def prepare(self) -> None:
+        """Record now what the next execution would."""
+        with self._gpu.lock:
+            self._runs(self._due()[0])
+
+    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, tuple[int, ...] | None]]:
+        """Which packings are needed now, and what is packed after them."""
+        after: dict[PackedWeights, tuple[int, ...] | None] = {}
+        due = []
+        for step in self._steps:
+            if isinstance(step, _Packing):
+                wanted = step.stamps()
+                due.append(wanted is None or wanted != after.get(step.packed, step.packed.stamps))
+                after[step.packed] = wanted
+        return tuple(due), after
+
+    def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
+        """Submissions and calls, in order."""
+        if due not in self._built:
+            builder = _Builder(self._gpu)
+            packs = iter(due)
+            for step in self._steps:
+                if isinstance(step, _Call):
+                    builder.call(step.work)
+                elif isinstance(step, _Operation):
+                    builder.add(step)
+                elif next(packs):
+                    for operation in step.operations:
+                        builder.add(operation)
+            self._built[due] = builder.finish()
+        return self._built[due]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Submissions, calls among them, and dispatches of an execution that packs nothing."""
+        dispatches = sum(isinstance(step, _Operation) and step.copies is None for step in self._steps)
+        return len(self._runs((False,) * sum(isinstance(step, _Packing) for step in self._steps))), dispatches
+
+
+class _Builder:
+    """Operations -> submissions, with barriers where an operation depends on one before it."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._runs: list[Callable[[], None]] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._submission: Submission | None = None
+        self._written: set[Buffer] = set()  # by operations since the last barrier, uploads among them
+        self._copied: set[Buffer] = set()   # uploaded, or read back
+        self._read: set[Buffer] = set()     # by dispatches
+        self._changed: set[Buffer] = set()  # in all of the submission
+
+    def call(self, work: Callable[[], None]) -> None:
+        self.finish()
+        self._runs.append(work)
+
+    def add(self, operation: _Operation) -> None:
+        needed = self._dependencies(operation)
+        if operation.starts_submission or operation.copies in self._copied or (needed and not HAS_BARRIERS):
+            self.finish()
+        if self._submission is None:
+            self._submission = self._gpu.create_submission()
+        elif needed:
+            self._submission.barrier(sorted(needed, key=lambda buffer: buffer.serial))
+            self._written -= needed
+            self._read -= needed
+        operation.record(self._submission)
+        self._changed |= operation.writes
+        if operation.copies is None:
+            self._written |= operation.writes
+            self._read |= operation.reads
+        else:
+            self._copied.add(operation.copies)
+
+    def _dependencies(self, operation: _Operation) -> set[Buffer]:
+        """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
+        dispatch and a readback.
+        """
+        if operation.copies is None:
+            return set(operation.reads & self._written | operation.writes & (self._written | self._read | self._copied))
+        return set(operation.writes & (self._written | self._read))
+
+    def finish(self) -> list[Callable[[], None]]:
+        """Ends the submission. Returns all so far."""
+        if self._submission is not None:
+            submission, changed = self._submission, self._changed
+
+            def run() -> None:
+                submission.run()
+                for buffer in changed:
+                    buffer.mark_written()
+
+            self._runs.append(run)
+        self._start()
+        return self._runs

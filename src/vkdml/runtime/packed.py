@@ -1,0 +1,35 @@
+"""Packed weights: the buffers that the kernels of a compiled operator multiply by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .device import Buffer, Gpu
+
+
+class PackedWeights:
+    """The buffers that packing fills. Made when they are first asked for.
+
+    is_initialized: whether an initializer has filled them. stamps: of the buffers that they were packed from at an execution;
+    None where nobody knows.
+    """
+
+    def __init__(self, gpu: Gpu, sizes: Mapping[str, int]) -> None:
+        """sizes: bytes by the buffers' names in the plan."""
+        self._gpu = gpu
+        self._sizes = sizes
+        self._buffers: dict[str, Buffer] | None = None
+        self.is_initialized = not sizes
+        self.stamps: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(self._sizes.values())
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        """By name."""
+        if self._buffers is None:
+            self._buffers = {name: Buffer(self._gpu, size, has_copy=False) for name, size in self._sizes.items()}
+        return self._buffers

@@ -1,0 +1,35 @@
+"""Buffers that hold nothing from one execution to the next: those of all networks of a device are the same ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..spec.whole_numbers import power_of_two
+from .device import Buffer, Gpu
+from .store import Lease
+
+_LEAST_BYTES = 256
+
+
+class Scratch:
+    """Hands out buffers, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
+
+    lease: of whoever uses them.
+    """
+
+    def __init__(self, gpu: Gpu, lease: Lease, taken: Counter[tuple[int, bool]] | None = None) -> None:
+        self._gpu, self._lease = gpu, lease
+        self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and has_copy
+
+    def beside(self) -> Scratch:
+        """Another one, for buffers that are none of those handed out so far."""
+        return Scratch(self._gpu, self._lease, self._taken)
+
+    def buffer(self, size: int, has_copy: bool = True) -> Buffer:
+        """Of `size` bytes or more. has_copy: whether the host reads or writes it."""
+        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._gpu.info.max_storage_buffer_range))
+        kind = size, has_copy or self._gpu.host_memory
+        self._taken[kind] += 1
+        copies = 1 if self._gpu.host_memory or not has_copy else 2
+        return self._gpu.store.get(("scratch", *kind, self._taken[kind]), lambda: Buffer(self._gpu, size, has_copy),
+                                   copies * size, self._lease)
