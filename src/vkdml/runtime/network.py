@@ -41,11 +41,13 @@ class Network:
     its recorded commands for itself.
 
     keeper: of networks with the same nodes, but for T and B. carried: inputs by the names of outputs that share their buffers,
-    in place: what an execution leaves there the next one begins with. At first they are zeros.
+    in place: what an execution leaves there the next one begins with. At first they are zeros. carrier: a network with the
+    same carried tensors, whose buffers these are then.
     """
 
     def __init__(self, device: Device, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 keeper: WeightKeeper | None = None, carried: Mapping[str, str] = {}) -> None:
+                 keeper: WeightKeeper | None = None, carried: Mapping[str, str] = {},
+                 carrier: Network | None = None) -> None:
         self.device = device
         self._outputs = tuple(outputs)
         self._nodes = [(device.compile_operator(node.operator, options=options), node.names) for node in nodes]
@@ -57,7 +59,7 @@ class Network:
                        if compiled.weight_fields and computed.isdisjoint(names[field] for field in compiled.weight_fields)]
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
-        self._own = self._carried_buffers(carried)
+        self._own = carrier._own if carrier else self._carried_buffers(carried)
         self._let_go()
 
     def _let_go(self) -> None:

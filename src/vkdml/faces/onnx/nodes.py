@@ -14,8 +14,7 @@ from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec import cells, element_types
 from ...spec.cells import Cell
-from .. import functional
-from ..functional import Sessions
+from ..sessions import Sessions, shared_sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -87,7 +86,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     if not isinstance(node, onnx.NodeProto):
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
     opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
-    results = RecurrentNode(node, opset, functional.shared_sessions).run(inputs, named_device(device))
+    results = RecurrentNode(node, opset, shared_sessions).run(inputs, named_device(device))
     return namedtupledict("Outputs", [name for name in node.output if name])(*results)
 
 

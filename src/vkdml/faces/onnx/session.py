@@ -18,7 +18,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, 
 from ...errors import InvalidArgumentError
 from ...planning.options import Options
 from ...runtime.operator import Device
-from .. import functional
+from ..sessions import open_device
 from . import graphs
 from .programs import Program
 from .steps import Context, Scope
@@ -68,7 +68,7 @@ class InferenceSession:
         def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
             return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
 
-        self._device = functional.open_device("InferenceSession", device)
+        self._device = open_device("InferenceSession", device)
         context = Context(model.opset_import, model.ir_version, self._device, options, open_session)
         constants = {tensor.name for tensor in model.graph.initializer}
         inputs = {value.name: value for value in model.graph.input if value.name not in constants}

@@ -15,7 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
-from ..functional import Sessions
+from ..sessions import Sessions
 from . import graphs
 from .nodes import RecurrentNode
 
@@ -118,7 +118,7 @@ class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT, shares=True))
+        self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT))
         self._outputs = [name for name in node.output if name]
         self._context = context
         scope.types.update(dict.fromkeys(

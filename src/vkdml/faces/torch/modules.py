@@ -17,7 +17,7 @@ from ...runtime.operator import Device
 from ...runtime.recent import Recent
 from ...runtime.weights import WeightKeeper
 from ...spec.element_types import ElementType
-from ..functional import open_device
+from ..sessions import open_device
 from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
 
 _STACKS_KEPT = 8  # for each module: one for each of the last combinations of T and B
