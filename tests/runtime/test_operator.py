@@ -329,6 +329,22 @@ def test_hazards(device, memory, has_barriers):
         assert submissions(*steps) == (dispatches if memory == "host memory" else expected)  # the host's memory is not copied
 
 
+@pytest.mark.parametrize(("sizes", "options"), [
+    ((5, 3, 6, 9), vkdml.Options(fused=False)), ((5, 3, 6, 9), vkdml.Options(schedule="stepped", fused=True)),
+    ((5, 3, 6, 9), vkdml.Options(schedule="stepped", fused=False)), ((1, 1, 64, 64), vkdml.Options()),
+    ((1, 1, 64, 64), vkdml.Options(schedule="stepped"))])
+@pytest.mark.parametrize("linear_before_reset", [False, True])
+def test_a_call_is_one_submission(device, has_barriers, sizes, options, linear_before_reset):
+    """However many dispatches it takes. Without barriers it is as many as there are dispatches that wait for another."""
+    desc = gru_desc(*sizes, LinearBeforeReset=linear_before_reset)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(6)))
+    ready = Ready(device, case, options)
+    check(case, ready.results())
+    submissions, dispatches = ready.recorder.counts
+    assert dispatches == len(ready.compiled.plan.execute)
+    assert submissions == (1 if has_barriers else dispatches)
+
+
 def test_many_bindings_make_one_pipeline(device, case):
     if not low_level._SHARES_PIPELINES:
         pytest.skip("this kp makes a pipeline for each set of buffers: make wheels builds one that does not")

@@ -261,7 +261,11 @@ class Gpu:
         buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name. lease: of
         whoever keeps the kernel.
         """
-        compiled = compiled or kernels.load(dispatch.kernel)
+        with self.lock:
+            return self._create_kernel(dispatch, buffers, compiled or kernels.load(dispatch.kernel), lease)
+
+    def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer], compiled: CompiledKernel, lease: Lease | None
+                       ) -> Kernel:
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
         groups = list(dispatch.groups)
         key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
