@@ -73,6 +73,11 @@ class Layer:
         self._recorders = [self._record(self._outputs[turn - 1][1:], outputs) for turn, outputs in enumerate(self._outputs)]
         self._turn = 0
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Submissions and dispatches of an execution."""
+        return self._recorders[0].counts
+
     def zeros(self) -> list[vkdml.Buffer]:
         """Zero the initial states of the next execution, and return them."""
         self._turn = 0
@@ -115,7 +120,9 @@ def make_desc(case: Case, dtype: str) -> Any:
              "BiasTensor": (1, 1, d, 2 * g * h), "OutputSequenceTensor": (t, d, b, h),
              **dict.fromkeys(OUTPUTS[1:1 + STATES[case.cell]], (1, d, b, h)),
              **dict.fromkeys(("HiddenInitTensor", "CellMemInitTensor")[:case.states], (1, d, b, h))}
-    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size) for field, size in sizes.items()}
+    owned = dict.fromkeys(("WeightTensor", "RecurrenceTensor", "BiasTensor"), vkdml.DML_TENSOR_FLAGS.OWNED_BY_DML)
+    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size, Flags=owned.get(field, vkdml.DML_TENSOR_FLAGS.NONE))
+               for field, size in sizes.items()}
     if case.ragged:
         tensors["SequenceLengthsTensor"] = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.UINT32,
                                                                          Sizes=(1, 1, 1, b))

@@ -38,7 +38,7 @@ class Scene:
         table = self.device.create_binding_table(copy)
         table.bind_inputs([self.given])
         table.bind_outputs([target])
-        copy.record_execution(commands, table.bound)
+        copy.record(commands, table.bound)
 
     def fail(self):
         self.seen = self.state.download((4,))[WORD:].tolist()

@@ -73,12 +73,12 @@ recorder, fresh = device.create_command_recorder(), device.create_command_record
 recorder.record_dispatch(compiled, table)
 recorder.record_readback(other)
 recorder.execute()
-for call in (vkdml.Device, recorder.execute, device.lock.__enter__, buffer.host, lambda: buffer.read((2, 2)),
+for call in (vkdml.Device, recorder.execute, recorder.execute_async, device.lock.__enter__, buffer.host, lambda: buffer.read((2, 2)),
              lambda: buffer.write(x[0, 0]), lambda: buffer.upload(x[0, 0]), lambda: buffer.download((2, 2)),
              lambda: device.create_buffer(16), lambda: device.upload(x), lambda: fresh.record_dispatch(compiled, table),
              lambda: vkdml.rnn(x, w, r, device=device), lambda: vkdml.gru(x, w.repeat(3, 1), r.repeat(3, 1), device=0)):
     print(in_child(lambda: told(call)))
-""") == ["0"] * 13
+""") == ["0"] * 14
 
 
 def test_a_parent_that_opened_none_leaves_it_to_the_child():

@@ -5,9 +5,11 @@ import pytest
 
 import vkdml
 from tests.support import tensor
-from vkdml.runtime import network
-from vkdml.runtime.network import Network, NetworkCache, Node
+from vkdml.runtime import device as low_level
+from vkdml.runtime import weights
+from vkdml.runtime.network import Network, Node
 from vkdml.runtime.recent import Recent
+from vkdml.runtime.weights import WeightKeeper
 from vkdml.spec import reference
 
 T, B, I, H = 4, 2, 3, 5
@@ -64,7 +66,7 @@ def test_frozen_weights_are_not_compared(device, values, monkeypatch):
     for name in ("w0", "r0"):
         values[name].flags.writeable = False
     first = run(single, values)
-    monkeypatch.setattr(network.np, "array_equal", lambda *_: pytest.fail("compared"))
+    monkeypatch.setattr(weights.np, "array_equal", lambda *_: pytest.fail("compared"))
     np.testing.assert_array_equal(run(single, values), first)
 
 
@@ -78,21 +80,81 @@ def test_read_only_views_of_what_can_be_written_are_compared(device, values):
     assert np.abs(run(single, values) - first).max() > 0.01
 
 
-def test_networks_share_weights(device, values, monkeypatch):
-    """Packed by the first, used by the second, and packed again by whoever is given others."""
-    cache = NetworkCache()
-    chains = [Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], cache=cache) for _ in range(2)]
-    executed, execute = [], vkdml.CommandRecorder.execute
-    monkeypatch.setattr(vkdml.CommandRecorder, "execute", lambda recorder: (executed.append(recorder), execute(recorder))[1])
-    first = run(chains[0], values)
-    assert len(executed) == 2  # weights are packed, then the network runs
-    np.testing.assert_array_equal(run(chains[1], values), first)
-    assert (len(cache), len(executed)) == (1, 3)
-    values["r0"] = values["r0"] * 2
-    expected = reference.rnn(values["x"], values["w0"], values["r0"])[0]
-    for chain in (chains[1], chains[0]):
-        np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
-    assert len(executed) == 6
+@pytest.fixture
+def packings(monkeypatch):
+    """The nodes whose weights were packed."""
+    packed, pack = [], Network._packed_now
+    monkeypatch.setattr(Network, "_packed_now", lambda network, compiled, snapshot: (
+        packed.append(compiled), pack(network, compiled, snapshot))[1])
+    return packed
+
+
+def test_weights_are_packed_once_for_all(device, values, packings):
+    """Also of networks that know nothing of each other; again when they change; and not again when they are as before."""
+    values = {name: array + np.float32(0.125) for name, array in values.items()}  # of this test alone
+    keeper = WeightKeeper()
+    chains = [Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], keeper=kept) for kept in (keeper, keeper, None)]
+    before = values["r0"]
+    for r0 in (before, before * 2, before):
+        values["r0"] = r0
+        expected = reference.rnn(values["x"], values["w0"], r0)[0]
+        for chain in chains:
+            np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
+    assert len(packings) == 2
+
+
+def test_what_was_dropped_is_made_again(device, values, packings):
+    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    first = run(chain, values)
+    packings.clear()
+    store, limit = device._gpu.store, device.cache_limit
+    try:
+        device.cache_limit = 0
+        assert (store.size, len(store)) == (0, 0)
+        assert chain._commands is None
+        for _ in range(2):
+            np.testing.assert_array_equal(run(chain, values), first)
+        assert len(packings) == 2
+        assert store.size > 0  # what one call needs is there for the next one
+    finally:
+        device.cache_limit = limit
+
+
+def test_steady_runs_make_nothing(device, values, monkeypatch):
+    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    chain.prepare(values)
+    for name in ("create_kernel", "create_submission"):
+        monkeypatch.setattr(low_level.Gpu, name, lambda *_, **__: pytest.fail("made something"))
+    monkeypatch.setattr(low_level.Buffer, "__init__", lambda *_: pytest.fail("made a buffer"))
+    np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
+
+
+def test_networks_of_other_shapes_share_buffers(device, values):
+    made = {}
+    for name in ("first", "second"):
+        chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+        run(chain, values)
+        made[name] = set(chain._buffers.values())
+    assert made["first"] == made["second"]
+
+
+def test_a_carried_state_stays_on_the_device(device, values):
+    """Zeros at first; then the last execution's; and what the host writes and reads between them."""
+    desc = vkdml.DML_RNN_OPERATOR_DESC(
+        InputTensor=tensor(1, 1, B, I), WeightTensor=tensor(1, 1, H, I), RecurrenceTensor=tensor(1, 1, H, H),
+        HiddenInitTensor=tensor(1, 1, B, H), OutputSingleTensor=tensor(1, 1, B, H),
+        ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)
+    node = Node(device.create_operator(desc), {"InputTensor": "x", "WeightTensor": "w0", "RecurrenceTensor": "r0",
+                                              "HiddenInitTensor": "h", "OutputSingleTensor": "h'"})
+    chain = Network(device, [node], [], carried={"h'": "h"})
+    given = values["x"]
+    expected = reference.rnn(given, values["w0"], values["r0"])[0]
+    for start in (None, np.zeros((1, B, H), np.float32)):
+        if start is not None:
+            chain.write("h", start)
+        for t in range(T):
+            chain.run(values | {"x": given[t:t + 1]}, {})
+            np.testing.assert_allclose(chain.read("h'", (1, B, H), np.float32), expected[t], atol=1e-5)
 
 
 def test_recent_drops_what_was_not_asked_for_the_longest():

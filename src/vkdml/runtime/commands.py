@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from . import fork
 from .device import HAS_BARRIERS, Buffer, Gpu, Kernel, Submission
 from .packed import PackedWeights
 
@@ -90,6 +91,7 @@ class Commands:
         self._add(_Packing(packed, sources, operations, not written.isdisjoint(sources)))
 
     def _add(self, step: _Operation | _Call | _Packing) -> None:
+        fork.check()
         self._steps.append(step)
         self._built.clear()
 

@@ -221,7 +221,7 @@ class Submission:
 # VK_PIPELINE_STAGE_COMPUTE_SHADER and _TRANSFER
 _ACCESSES, _STAGES = 0x20 | 0x40 | 0x800 | 0x1000, 0x800 | 0x1000
 
-# What a kp without the patches of tools/kp/ lacks
+# What a kp without this project's patches lacks
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
 _SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 
@@ -245,6 +245,7 @@ class Gpu:
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """In the device's own thread, after what it was given before."""
+        fork.check()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vkdml")
         return self._thread.submit(work)
@@ -260,7 +261,11 @@ class Gpu:
         buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name. lease: of
         whoever keeps the kernel.
         """
-        compiled = compiled or kernels.load(dispatch.kernel)
+        with self.lock:
+            return self._create_kernel(dispatch, buffers, compiled or kernels.load(dispatch.kernel), lease)
+
+    def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer], compiled: CompiledKernel, lease: Lease | None
+                       ) -> Kernel:
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
         groups = list(dispatch.groups)
         key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))

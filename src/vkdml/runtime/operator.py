@@ -97,6 +97,11 @@ class CommandRecorder:
         check_lengths_before(self._commands, problem, table.bound)
         dispatchable.record(self._commands, table.bound)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many submissions and dispatches an execution is, if weights that it takes are packed already."""
+        return self._commands.counts
+
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
 

@@ -84,8 +84,9 @@ class TensorDesc:
         TensorDesc(data_type, flags, sizes, strides, total_tensor_size_in_bytes, guaranteed_base_offset_alignment)
 
     data_type may be any but UNKNOWN; operators take FLOAT32 and FLOAT16, and UINT32 for sequence lengths. Strides count
-    elements; None is packed. OWNED_BY_DML means that an input is bound when a model is initialized. It has no effect here,
-    because Device.compute initializes at each call.
+    elements; None is packed. OWNED_BY_DML means that an input is bound when a model is initialized, which DirectML does not
+    support for the weights of recurrent operators. It has no effect here, because Device.compute binds all at each call and
+    packs weights when they have changed.
 
     Raises InvalidArgumentError for arguments that fit no overload, and for sizes, strides and a total size that contradict
     each other.
@@ -96,7 +97,7 @@ class TensorDesc:
         sizes = integers("pydirectml", "TensorDesc.sizes", given["sizes"], 1)
         policy = given.get("tensor_policy", TensorPolicy.default)
         self._flags = given.get("flags", DML_TENSOR_FLAGS.NONE)
-        # Without the flags: OWNED_BY_DML is meant for the graph; recurrent operators refuse it.
+        # Without the flags: OWNED_BY_DML is meant for the graph.
         self.buffer_desc = DML_BUFFER_TENSOR_DESC(
             DataType=given["data_type"], Sizes=sizes, Strides=given["strides"] if "strides" in given else policy.strides(sizes),
             TotalTensorSizeInBytes=given.get("total_tensor_size_in_bytes"),
