@@ -45,7 +45,6 @@ class Stream:
         assert step == 1
         self._step_shape = batch, size
         self._network = call.network
-        self._values = {field: array for field, array in self._weights.items() if array is not None}
         hidden = self._zeros["HiddenInitTensor"].shape[-1]
         self._results = {"OutputSequenceTensor": ((batch, hidden), self._x.dtype)}
 
@@ -66,8 +65,7 @@ class Stream:
         if type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._x.dtype and x.flags.c_contiguous \
                 and not self._session.element.pairs:
             self._session.enter()
-            self._values["InputTensor"] = x
-            return self._network.run(self._values, self._results)["OutputSequenceTensor"]
+            return self._network.run({"InputTensor": x}, self._results)["OutputSequenceTensor"]
         return self._steps(x)
 
     def _steps(self, x: Any) -> np.ndarray:

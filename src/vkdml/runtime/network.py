@@ -55,8 +55,9 @@ class Network:
         self._keeper = keeper or WeightKeeper()
         self._lease = Lease(self._gpu.store, self._let_go)
         computed = {names[field] for compiled, names in self._nodes for field in compiled.output_fields if field in names}
-        self._given = [index for index, (compiled, names) in enumerate(self._nodes)
-                       if compiled.weight_fields and computed.isdisjoint(names[field] for field in compiled.weight_fields)]
+        weights = {index: {field: names[field] for field in compiled.weight_fields}
+                   for index, (compiled, names) in enumerate(self._nodes)}
+        self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
         self._own = carrier._own if carrier else self._carried_buffers(carried)
@@ -72,7 +73,7 @@ class Network:
         """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
-            before = compiled.weight_fields if index in self._given else []
+            before = self._given.get(index, {})
             for field, name in names.items():
                 if field not in before:
                     sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
@@ -89,8 +90,8 @@ class Network:
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Execute on arrays by name: of the inputs and the weights, each contiguous or with its descriptor's strides.
 
-        Weights are taken to be unchanged where the array is the one of the last call and nobody can write to it. results:
-        shapes and dtypes of the outputs to return.
+        Weights are taken to be unchanged where the array is the one of the last call and nobody can write to it, and where a
+        node's are left out. results: shapes and dtypes of the outputs to return.
 
         Raises InvalidArgumentError for sequence lengths above T, and DriverError when the driver fails.
         """
@@ -127,9 +128,11 @@ class Network:
 
     def _pack(self, index: int, values: Mapping[str, np.ndarray]) -> None:
         """A node's, unless they are packed already, by whomever."""
-        compiled, names = self._nodes[index]
-        snapshot = self._keeper.snapshot(index, {field: values[names[field]] for field in compiled.weight_fields})
-        last = self._packed.get(index)
+        compiled, last = self._nodes[index][0], self._packed.get(index)
+        given = {field: values[name] for field, name in self._given[index].items() if name in values}
+        if last is not None and not given:
+            return
+        snapshot = self._keeper.snapshot(index, given)
         if last is not None:
             if last.snapshot is snapshot:
                 return
