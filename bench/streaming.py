@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,10 +38,12 @@ Step = Callable[[np.ndarray], np.ndarray]
 
 
 class ByHand:
-    """An operator with a buffer for each tensor, the states in place, and one recording."""
+    """An operator with a buffer for each tensor, weights bound at execution, the states in place, and one recording."""
 
     def __init__(self, device: vkdml.Device, case: Case) -> None:
-        compiled = device.compile_operator(device.create_operator(make_desc(case, "float32")))
+        desc = make_desc(case, "float32")
+        not_owned = {field: replace(getattr(desc, field), Flags=vkdml.DML_TENSOR_FLAGS.NONE) for field in FIELDS.values()}
+        compiled = device.compile_operator(device.create_operator(replace(desc, **not_owned)))
         arrays = case.arrays()
         self.buffers = {field: device.upload(arrays[name]) for name, field in FIELDS.items()}
         for field, output in STATES.items():
