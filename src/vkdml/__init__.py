@@ -1,7 +1,7 @@
 """DirectML's recurrent operators as Vulkan compute shaders.
 
-Ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (the functions `gru`, `lstm` and `rnn`; the
-layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models and nodes (`vkdml.onnx`), PyTorch modules
+Ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (the functions `gru`, `lstm` and `rnn`,
+and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models and nodes (`vkdml.onnx`), PyTorch modules
 (`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`), DxDispatch's JSON models (`vkdml.dxdispatch`) and the command `vkdml`.
 """
 

@@ -23,7 +23,7 @@ class RangeCheck:
                  before: RangeCheck | None = None) -> None:
         self._name = name
         self._names = names
-        self._is_finite = before is None or before._is_finite
+        self._is_finite: bool = before is None or before._is_finite
         for key, array in arrays.items():
             finite = np.isfinite(array)
             self._is_finite = self._is_finite and bool(finite.all())

@@ -13,7 +13,7 @@ from ..spec import cells
 from ..spec.arguments import Activations, convert_to, describe, typed_array
 from ..spec.cells import Cell
 from ..spec.problem import from_desc
-from .sessions import Session, Settings, shapes_to_warm_up
+from .sessions import STATES, Session, Settings, shapes_to_warm_up
 from .streams import Stream
 
 
@@ -57,9 +57,10 @@ class Layer:
             DriverError: the driver failed.
         """
         fields = ["InputTensor", *["SequenceLengthsTensor"] * sequence_lens]
-        fields += [field for field in ("HiddenInitTensor", "CellMemInitTensor") if initial_states and field in self._cell.inputs]
+        fields += [field for field in STATES.values() if initial_states and field in self._cell.inputs]
         for t, b in shapes_to_warm_up(self._cell.name, T, B):
-            self._session.prepare(self._cell.name, self._weights | self._session.settings.zeros(self._weights, t, b, fields))
+            zeros = self._session.settings.zeros(self._weights, t, b, fields)
+            self._session.prepare(self._cell.name, {**self._weights, **zeros})
 
     def stream(self, batch: int = 1) -> Stream:
         """A sequence that comes in pieces: one or several time steps at a call, the states kept on the device in between.

@@ -55,7 +55,8 @@ class Settings:
         w, r = arrays["WeightTensor"], arrays["RecurrenceTensor"]
         assert w is not None
         assert r is not None
-        return {"T": t, "B": b, "I": w.shape[-1], "H": r.shape[-1], "D": 2 if self.attributes["direction"] == "bidirectional" else 1}
+        directions = 2 if self.attributes["direction"] == "bidirectional" else 1
+        return {"T": t, "B": b, "I": w.shape[-1], "H": r.shape[-1], "D": directions}
 
     def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
         """Arrays for other fields of a call with these weights."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..spec.arguments import convert_to, onnx_shape
+from ..spec.arguments import convert_to
 from ..spec.element_types import ElementType
 from .sessions import STATES, Arrays, Settings, StreamSession
 
@@ -40,7 +40,7 @@ class Stream:
 
     def _prepare_step(self) -> None:
         """What every single step needs, looked up once: a step is short."""
-        call = self._session.prepare(self._name, self._weights | {"InputTensor": self._x})
+        call = self._session.prepare(self._name, {**self._weights, "InputTensor": self._x})
         step, batch, size = self._x.shape[1 - self._batch_axis], self._x.shape[self._batch_axis], self._x.shape[2]
         assert step == 1
         self._step_shape = batch, size
@@ -80,7 +80,7 @@ class Stream:
             batch, size = self._step_shape
             several = f"[{batch}, T, {size}]" if self._batch_axis == 0 else f"[T, {batch}, {size}]"
             raise InvalidArgumentError(self._name, "X", f"the shape {array.shape}", f"[{batch}, {size}] or {several}")
-        y, = self._session.run(self._name, self._weights | {"InputTensor": steps})
+        y, = self._session.run(self._name, {**self._weights, "InputTensor": steps})
         y = y.squeeze(2 if self._batch_axis == 0 else 1)  # the direction
         return y.squeeze(1 - self._batch_axis) if single else y
 
@@ -107,6 +107,7 @@ class Stream:
                             {field: state[argument] for argument, field in fields.items()})
         for field, array in arrays.items():
             if array is None or array.shape != self._zeros[field].shape:
-                raise InvalidArgumentError(self._name, self._settings.cell.arguments[field], f"the shape {np.shape(array)}",
+                found = "None" if array is None else f"the shape {array.shape}"
+                raise InvalidArgumentError(self._name, self._settings.cell.arguments[field], found,
                                            str(self._zeros[field].shape))
         self._session.write(self._name, {field: array for field, array in arrays.items() if array is not None})

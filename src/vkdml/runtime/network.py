@@ -60,7 +60,7 @@ class Network:
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
-        self._own = carrier._own if carrier else self._carried_buffers(carried)
+        self._own: dict[str, Buffer] = carrier._own if carrier else self._carried_buffers(carried)
         self._let_go()
 
     def _let_go(self) -> None:
