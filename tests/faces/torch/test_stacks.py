@@ -65,8 +65,8 @@ def test_layers_chain_on_the_device(monkeypatch):
     x = torch.randn(T, B, I)
     twin(x)
     calls = []
-    execute = vkdml.CommandRecorder.execute
-    monkeypatch.setattr(vkdml.CommandRecorder, "execute", lambda self: (calls.append(self), execute(self)))
+    execute = Commands.execute
+    monkeypatch.setattr(Commands, "execute", lambda self: (calls.append(self), execute(self)))
     written = []
     write = vkdml.Buffer.write
     monkeypatch.setattr(vkdml.Buffer, "write", lambda self, array: (written.append(array.shape), write(self, array)))
