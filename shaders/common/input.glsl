@@ -1,14 +1,12 @@
 // The input X and its packed weights, with the packed biases behind them.
 layout(constant_id = 5) const uint INPUTS = 1;       // I
 layout(constant_id = 9) const uint INPUT_LOADS = 1;  // of weights for a row of X
-layout(constant_id = 15) const uint INPUT_STRIDE_T = 0;
-layout(constant_id = 16) const uint INPUT_STRIDE_B = 0;
-layout(constant_id = 17) const uint INPUT_STRIDE_I = 0;
 layout(binding = 0) readonly buffer Input { uint x_words[]; };
 layout(binding = 1) readonly buffer InputWeights { uvec4 input_weights[]; };
 
 // Where a row's X starts at a step; inside X for rows and steps that do not exist
 uint x_start_of(uint direction, uint step, uint length, uint row)
 {
-    return (step < length ? time_at(direction, step, length) : 0) * INPUT_STRIDE_T + min(row, BATCH - 1) * INPUT_STRIDE_B;
+    return (step < length ? time_at(direction, step, length) : 0) * dispatch.input_stride_t
+         + min(row, dispatch.batch - 1) * dispatch.input_stride_b;
 }

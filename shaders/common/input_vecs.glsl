@@ -1,7 +1,6 @@
 // X in vec4s along its last dimension, 0 past its end.
 layout(binding = 0) readonly buffer InputVecs { uvec4 x_uvecs[]; };
-const uint X_ALIGNMENT = ELEMENT == FLOAT32 ? 4 : 2;
-const bool X_IN_VECS = INPUT_STRIDE_I == 1 && INPUTS % 4 == 0 && (INPUT_STRIDE_T | INPUT_STRIDE_B) % X_ALIGNMENT == 0;
+layout(constant_id = 15) const uint X_IN_VECS = 0;  // whether the strides let whole vec4s be loaded
 
 vec4 aligned_x(uint place)
 {
@@ -13,7 +12,7 @@ vec4 strided_x(uint row_start, uint column)
 {
     vec4 x = vec4(0.0);
     [[unroll]] for (uint c = 0; c < 4; ++c)
-        if (column + c < INPUTS) x[c] = LOAD_ELEMENT(x_words, row_start + (column + c) * INPUT_STRIDE_I);
+        if (column + c < INPUTS) x[c] = LOAD_ELEMENT(x_words, row_start + (column + c) * dispatch.input_stride_i);
     return x;
 }
 

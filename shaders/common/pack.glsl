@@ -1,30 +1,26 @@
-// Packs a weight tensor for the kernels: weights along the columns, units side by side, zero past COLUMNS and HIDDEN:
-//   [direction][unit / TOGETHER][load][gate][unit % TOGETHER],
-//   or, BY_UNITS, [direction][load / TOGETHER][unit][gate][load % TOGETHER];
-// then [direction][unit] biases, 4 numbers with a gate each, then, with PEEPHOLES, [direction][unit] peephole weights
-// likewise. Strides count elements. The input's pack takes the sum of both biases, except for the gates in SPLIT_BIAS, whose
-// recurrent bias goes to the recurrent pack (IS_RECURRENT).
+// Packs a weight tensor for the kernels: weights along the columns, units side by side, zero past columns and hidden:
+//   [direction][unit / together][load][gate][unit % together],
+//   or, by_units, [direction][load / together][unit][gate][load % together];
+// then [direction][unit] biases, 4 numbers with a gate each, then, with peepholes, [direction][unit] peephole weights
+// likewise. Strides count elements. The input's pack takes the sum of both biases, except for the gates in split_bias, whose
+// recurrent bias goes to the recurrent pack (is_recurrent).
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;
-layout(constant_id = 1) const uint DIRECTIONS = 1;
-layout(constant_id = 2) const uint GATES = 1;
-layout(constant_id = 3) const uint HIDDEN = 1;
-layout(constant_id = 4) const uint UNITS = 1;         // HIDDEN rounded up to whole workgroups of the kernels that read
-layout(constant_id = 5) const uint COLUMNS = 1;
-layout(constant_id = 6) const uint COLUMN_LOADS = 1;
-layout(constant_id = 7) const uint HAS_BIAS = 0;
-layout(constant_id = 8) const uint IS_RECURRENT = 0;
-layout(constant_id = 9) const uint SPLIT_BIAS = 0;    // bit g: gate g's recurrent bias stays apart
-layout(constant_id = 10) const uint WEIGHT_STRIDE_D = 0;
-layout(constant_id = 11) const uint WEIGHT_STRIDE_ROW = 0;
-layout(constant_id = 12) const uint WEIGHT_STRIDE_COLUMN = 0;
-layout(constant_id = 13) const uint BIAS_STRIDE_D = 0;
-layout(constant_id = 14) const uint BIAS_STRIDE_ROW = 0;
-layout(constant_id = 15) const uint PEEPHOLES = 0;    // gates that have one, the first of them
-layout(constant_id = 16) const uint PEEPHOLE_STRIDE_D = 0;
-layout(constant_id = 17) const uint PEEPHOLE_STRIDE_ROW = 0;
-layout(constant_id = 18) const uint BY_UNITS = 0;
-layout(constant_id = 19) const uint TOGETHER = 1;     // divides UNITS, or, BY_UNITS, COLUMN_LOADS
+// Sizes are told when it runs, so that one pipeline packs all weights of a type.
+layout(push_constant) uniform Tensor {
+    uint directions; uint gates; uint hidden; uint columns;
+    uint units;         // hidden rounded up to whole workgroups of the kernels that read
+    uint column_loads;
+    uint by_units;
+    uint together;      // divides units, or, by_units, column_loads
+    uint is_recurrent;
+    uint has_bias;
+    uint split_bias;    // bit g: gate g's recurrent bias stays apart
+    uint peepholes;     // gates that have one, the first of them
+    uint weight_stride_d; uint weight_stride_row; uint weight_stride_column;
+    uint bias_stride_d; uint bias_stride_row;
+    uint peephole_stride_d; uint peephole_stride_row;
+} tensor;
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(binding = 0) readonly buffer Weights { uint weights[]; };
@@ -39,21 +35,39 @@ void store_load(uint i, real weights[LOAD_COLUMNS]);
 void store_extra(uint i, real numbers[4]);
 real add(real a, real b);
 
-void pack_load(uint i)
+// Where a load is packed: inner is what stands between the blocks of what is `together` and the gates
+struct Place { uint block; uint inner; uint gate; uint within; };
+uint inner_count() { return tensor.by_units != 0 ? tensor.units : tensor.column_loads; }
+
+Place place_of(uint i)
 {
-    uint middle = BY_UNITS != 0 ? UNITS : COLUMN_LOADS;
-    uint outer = i / (middle * GATES * TOGETHER) * TOGETHER + i % TOGETHER;
-    uint inner = i / (GATES * TOGETHER) % middle;
-    uint gate = i / TOGETHER % GATES;
-    uint unit = BY_UNITS != 0 ? inner : outer % UNITS;
-    uint load = BY_UNITS != 0 ? outer % COLUMN_LOADS : inner;
-    uint direction = i / (UNITS * GATES * COLUMN_LOADS);
-    uint row_start = direction * WEIGHT_STRIDE_D + (gate * HIDDEN + unit) * WEIGHT_STRIDE_ROW;
+    uint of_gates = i / tensor.together, of_inner = of_gates / tensor.gates, block = of_inner / inner_count();
+    return Place(block, of_inner - block * inner_count(), of_gates - of_inner * tensor.gates, i - of_gates * tensor.together);
+}
+
+// Adds with carries, where to divide for each load would take longer than to pack it
+void advance(inout Place at, Place by)
+{
+    at.within += by.within;
+    at.gate += by.gate;
+    at.inner += by.inner;
+    at.block += by.block;
+    if (at.within >= tensor.together) { at.within -= tensor.together; ++at.gate; }
+    if (at.gate >= tensor.gates) { at.gate -= tensor.gates; ++at.inner; }
+    if (at.inner >= inner_count()) { at.inner -= inner_count(); ++at.block; }
+}
+
+void pack_load(uint i, Place at, uint direction, uint block)
+{
+    uint outer = block * tensor.together + at.within;
+    uint unit = tensor.by_units != 0 ? at.inner : outer, load = tensor.by_units != 0 ? outer : at.inner;
+    uint row_start = direction * tensor.weight_stride_d + (at.gate * tensor.hidden + unit) * tensor.weight_stride_row;
     real loaded[LOAD_COLUMNS];
     [[unroll]] for (uint c = 0; c < LOAD_COLUMNS; ++c) {
         uint column = load * LOAD_COLUMNS + c;
         loaded[c] = ZERO;
-        if (unit < HIDDEN && column < COLUMNS) loaded[c] = LOAD_ELEMENT(weights, row_start + column * WEIGHT_STRIDE_COLUMN);
+        if (unit < tensor.hidden && column < tensor.columns)
+            loaded[c] = LOAD_ELEMENT(weights, row_start + column * tensor.weight_stride_column);
     }
     store_load(i, loaded);
 }
@@ -61,10 +75,10 @@ void pack_load(uint i)
 // A gate's bias in this pack
 real packed_bias(uint direction, uint unit, uint gate)
 {
-    uint place = direction * BIAS_STRIDE_D + (gate * HIDDEN + unit) * BIAS_STRIDE_ROW;
-    real recurrent = LOAD_ELEMENT(bias, place + GATES * HIDDEN * BIAS_STRIDE_ROW);
-    bool split = ((SPLIT_BIAS >> gate) & 1) != 0;
-    if (IS_RECURRENT != 0) return split ? recurrent : ZERO;
+    uint place = direction * tensor.bias_stride_d + (gate * tensor.hidden + unit) * tensor.bias_stride_row;
+    real recurrent = LOAD_ELEMENT(bias, place + tensor.gates * tensor.hidden * tensor.bias_stride_row);
+    bool split = ((tensor.split_bias >> gate) & 1) != 0;
+    if (tensor.is_recurrent != 0) return split ? recurrent : ZERO;
     real input_bias = LOAD_ELEMENT(bias, place);
     return split ? input_bias : add(input_bias, recurrent);
 }
@@ -74,24 +88,31 @@ void pack_extra(uint i, bool is_bias, uint direction, uint unit)
     real numbers[4];
     [[unroll]] for (uint gate = 0; gate < 4; ++gate) {
         numbers[gate] = ZERO;
-        if (unit < HIDDEN && is_bias && HAS_BIAS != 0 && gate < GATES) numbers[gate] = packed_bias(direction, unit, gate);
-        if (unit < HIDDEN && !is_bias && gate < PEEPHOLES)
-            numbers[gate] = LOAD_ELEMENT(peephole, direction * PEEPHOLE_STRIDE_D
-                                                   + (gate * HIDDEN + unit) * PEEPHOLE_STRIDE_ROW);
+        if (unit < tensor.hidden && is_bias && tensor.has_bias != 0 && gate < tensor.gates)
+            numbers[gate] = packed_bias(direction, unit, gate);
+        if (unit < tensor.hidden && !is_bias && gate < tensor.peepholes)
+            numbers[gate] = LOAD_ELEMENT(peephole, direction * tensor.peephole_stride_d
+                                                   + (gate * tensor.hidden + unit) * tensor.peephole_stride_row);
     }
     store_extra(i, numbers);
 }
 
 void main()
 {
-    uint load_count = DIRECTIONS * COLUMN_LOADS * GATES * UNITS;
-    uint bias_end = load_count + DIRECTIONS * UNITS;
-    uint count = bias_end + (PEEPHOLES != 0 ? DIRECTIONS * UNITS : 0);
     uint stride = gl_NumWorkGroups.x * WORKGROUP;
-    for (uint i = gl_GlobalInvocationID.x; i < count; i += stride)
-        if (i < load_count) pack_load(i);
-        else {
-            uint extra = (i - load_count) % (DIRECTIONS * UNITS);
-            pack_extra(i, i < bias_end, extra / UNITS, extra % UNITS);
-        }
+    uint outer_count = tensor.by_units != 0 ? tensor.column_loads : tensor.units;
+    uint of_direction = outer_count * inner_count() * tensor.gates, load_count = tensor.directions * of_direction;
+    uint blocks = outer_count / tensor.together;  // of a direction
+    Place at = place_of(gl_GlobalInvocationID.x), by = place_of(stride);
+    for (uint i = gl_GlobalInvocationID.x; i < load_count; i += stride) {
+        pack_load(i, at, i < of_direction ? 0 : 1, i < of_direction ? at.block : at.block - blocks);
+        advance(at, by);
+    }
+    uint of_extras = tensor.directions * tensor.units, bias_end = load_count + of_extras;
+    uint count = bias_end + (tensor.peepholes != 0 ? of_extras : 0);
+    for (uint i = load_count + gl_GlobalInvocationID.x; i < count; i += stride) {
+        uint extra = i < bias_end ? i - load_count : i - bias_end;
+        bool is_second = extra >= tensor.units;  // direction
+        pack_extra(i, i < bias_end, is_second ? 1 : 0, is_second ? extra - tensor.units : extra);
+    }
 }

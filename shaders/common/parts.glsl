@@ -3,13 +3,11 @@
 // - SPINS > 0, *persistent*: the parts run all steps of the chunk and meet at a barrier of their own after each phase. Vulkan
 //   does not promise that they run at the same time, so waiting is bounded: a workgroup that waits too long sets a flag in the
 //   state's buffer and ends; the others then wait too long as well, or see the flag when they begin. The host checks the flag.
-// - SPINS == 0, *stepped*: a dispatch is one phase of one step; one more before them makes the state. But where there is one
-//   step of one phase, each part makes the whole state for itself (OWN_STATES), and there is one dispatch.
+// - SPINS == 0, *stepped*: a dispatch is one phase of one step; one more before them makes the state.
 // Workgroups: x tiles, y directions, z parts.
 layout(constant_id = 65) const uint PARTS = 1;
 layout(constant_id = 67) const uint SPINS = 0;        // bound on the slow spins of a dispatch
 layout(constant_id = 69) const uint QUICK_SPINS = 1;  // of a barrier, before the slow ones
-layout(constant_id = 68) const uint OWN_STATES = 0;
 const bool IS_STEPPED = PARTS > 1 && SPINS == 0;
 const uint POLLS = 16;  // of a slow spin
 
@@ -61,33 +59,32 @@ void end_barrier()
 
 void phase_barrier()
 {
-    if (PARTS == 1 || OWN_STATES != 0) state_barrier();
+    if (PARTS == 1) state_barrier();
     else if (SPINS != 0) parts_barrier();
 }
 
-bool has_phase(uint phase) { return !IS_STEPPED || chunk.phase == phase; }
+bool has_phase(uint phase) { return !IS_STEPPED || dispatch.phase == phase; }
 
 void main()
 {
     direction = gl_WorkGroupID.y;
     first_row = gl_WorkGroupID.x * ROWS;
-    uint tile = direction * TILES + gl_WorkGroupID.x;
-    tile_state = (OWN_STATES != 0 ? tile * PARTS + gl_WorkGroupID.z : tile) * TILE_VECS;
+    uint tile = direction * dispatch.tiles + gl_WorkGroupID.x;
+    tile_state = tile * TILE_VECS;
     first_unit = gl_WorkGroupID.z * PART_UNITS;
     end_unit = min(first_unit + PART_UNITS, HIDDEN);
     if (!begin_barrier(tile)) return;
 
     uint steps, shortest;
     begin_tile(steps, shortest);
-    bool in_phases = IS_STEPPED && OWN_STATES == 0;
-    bool starts = in_phases ? chunk.last_step == 0 : chunk.first_step == 0;
-    if (!in_phases || starts) {
+    bool starts = IS_STEPPED ? dispatch.last_step == 0 : dispatch.first_step == 0;
+    if (!IS_STEPPED || starts) {
         // What pads the last vec4s belongs to the last part
         bool is_last = first_unit < HIDDEN && end_unit == HIDDEN;
-        begin_state(starts, OWN_STATES != 0 ? 0 : first_unit, OWN_STATES != 0 || is_last ? HIDDEN_VECS * 4 : end_unit);
+        begin_state(starts, first_unit, is_last ? HIDDEN_VECS * 4 : end_unit);
     }
-    for (uint step = chunk.first_step; step < min(chunk.last_step, steps) && !gave_up; ++step) run_step(step);
-    if (in_phases && (starts || chunk.phase + 1 < PHASES)) return;
+    for (uint step = dispatch.first_step; step < min(dispatch.last_step, steps) && !gave_up; ++step) run_step(step);
+    if (IS_STEPPED && (starts || dispatch.phase + 1 < PHASES)) return;
     end_rows(shortest);
     end_barrier();
 }

@@ -1,16 +1,16 @@
 // A sample is one step of one row: what a row of the input's matrix product is. A projection takes the samples of a chunk, step
-// after step, or, COUNTED, only those that the rows' lengths leave, row after row. Steps count from chunk.first_step.
+// after step, or, COUNTED, only those that the rows' lengths leave, row after row. Steps count from dispatch.first_step.
 layout(constant_id = 50) const uint COUNTED = 0;
 const uint NOWHERE = 0xFFFFFFFFu;  // sentinel: this sample does not exist
 
-bool is_sample(uint step, uint row) { return row < BATCH && step < chunk.last_step - chunk.first_step; }
+bool is_sample(uint step, uint row) { return row < dispatch.batch && step < dispatch.last_step - dispatch.first_step; }
 
-uint steps_of(uint row) { return clamp(row_length(row), chunk.first_step, chunk.last_step) - chunk.first_step; }
+uint steps_of(uint row) { return clamp(row_length(row), dispatch.first_step, dispatch.last_step) - dispatch.first_step; }
 
 // The first sample from a step of a row on, which may have too few
 void skip_rows(inout uint step, inout uint row)
 {
-    for (uint steps; row < BATCH && step >= (steps = steps_of(row)); ++row) step -= steps;
+    for (uint steps; row < dispatch.batch && step >= (steps = steps_of(row)); ++row) step -= steps;
 }
 
 void find_sample(uint sample_, out uint step, out uint row)
@@ -20,8 +20,8 @@ void find_sample(uint sample_, out uint step, out uint row)
         row = 0;
         skip_rows(step, row);
     } else {
-        step = sample_ / BATCH;
-        row = sample_ % BATCH;
+        step = sample_ / dispatch.batch;
+        row = sample_ % dispatch.batch;
     }
 }
 
@@ -30,7 +30,7 @@ void next_sample(inout uint step, inout uint row)
     if (COUNTED != 0) {
         ++step;
         skip_rows(step, row);
-    } else if (++row == BATCH) {
+    } else if (++row == dispatch.batch) {
         row = 0;
         ++step;
     }
@@ -40,6 +40,6 @@ void next_sample(inout uint step, inout uint row)
 bool find_x(uint direction, uint step, uint row, out uint start)
 {
     uint length = row_length(row);
-    start = x_start_of(direction, chunk.first_step + step, length, row);
-    return chunk.first_step + step < length;
+    start = x_start_of(direction, dispatch.first_step + step, length, row);
+    return dispatch.first_step + step < length;
 }

@@ -6,15 +6,12 @@ layout(constant_id = 132) const uint PHASES = 1;  // of a step
 layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // of weights for a row of h
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 const uint OWN_SLOT = 2;
-// A tensor of one state a row, in DirectML's dimensions {1, D, B, H}: whether it is there, its strides, and where an element is
-#define STATE_TENSOR(name, id) layout(constant_id = id) const uint HAS_##name = 0; \
-    layout(constant_id = id + 1) const uint name##_STRIDE_D = 0; layout(constant_id = id + 2) const uint name##_STRIDE_B = 0; \
-    layout(constant_id = id + 3) const uint name##_STRIDE_H = 0;
-#define PLACE_OF(name, row, unit) (direction * name##_STRIDE_D + (row) * name##_STRIDE_B + (unit) * name##_STRIDE_H)
-STATE_TENSOR(INITIAL_H, 51)
-STATE_TENSOR(SINGLE, 55)
-STATE_TENSOR(SEQUENCE, 59)  // with one more dimension, T
-layout(constant_id = 63) const uint SEQUENCE_STRIDE_T = 0;
+// Where an element is in a tensor of one state a row, of DirectML's dimensions {1, D, B, H}
+#define PLACE_OF(name, row, unit) \
+    (direction * dispatch.name##_stride_d + (row) * dispatch.name##_stride_b + (unit) * dispatch.name##_stride_h)
+layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
+layout(constant_id = 55) const uint HAS_SINGLE = 0;
+layout(constant_id = 59) const uint HAS_SEQUENCE = 0;  // has one more dimension, T
 layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
 layout(binding = 6) buffer OutputSequence { uint output_sequence[]; };
@@ -54,7 +51,7 @@ uint slot_at(uint step, uint r) { return h_slot(min(step, length_of(r))); }  // 
 
 void store_sequence(uint time, uint r, uint unit, real h)
 {
-    if (HAS_SEQUENCE != 0) store_output(time * SEQUENCE_STRIDE_T + PLACE_OF(SEQUENCE, row_of(r), unit), h);
+    if (HAS_SEQUENCE != 0) store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, row_of(r), unit), h);
 }
 
 // The gate math of a phase, for one unit of a row
@@ -67,7 +64,9 @@ void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recur
     }
 }
 
-// The state before chunk.first_step, of the units [start, end); what pads HIDDEN is 0
+// The state before dispatch.first_step, of the units [start, end); what pads HIDDEN is 0. Initial states are read here alone, and
+// last states stored by end_state alone. Of each row that is ordered, by the barrier at the end or, *stepped*, as this is a
+// dispatch of its own: so a last state may be bound to the buffer of the initial one.
 void begin_state(bool first, uint start, uint end)
 {
     for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)
@@ -75,9 +74,9 @@ void begin_state(bool first, uint start, uint end)
             [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot)
                 if (first || in_shared(slot)) store_state(slot, r, unit, ZERO);
             uint row = row_of(r);
-            if (unit < HIDDEN && row < BATCH) {
-                if (!first) fetch_state(slot_at(chunk.first_step, r), r, unit);
-                else if (HAS_INITIAL_H != 0) store_state(0, r, unit, LOAD_ELEMENT(initial_h, PLACE_OF(INITIAL_H, row, unit)));
+            if (unit < HIDDEN && row < dispatch.batch) {
+                if (!first) fetch_state(slot_at(dispatch.first_step, r), r, unit);
+                else if (HAS_INITIAL_H != 0) store_state(0, r, unit, LOAD_ELEMENT(initial_h, PLACE_OF(initial_h, row, unit)));
                 begin_cell(first, r, row, unit);
             }
         }
@@ -89,7 +88,7 @@ void clear_output(uint time)
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r)
-            if (row_of(r) < BATCH && time >= length_of(r)) store_sequence(time, r, unit, ZERO);
+            if (row_of(r) < dispatch.batch && time >= length_of(r)) store_sequence(time, r, unit, ZERO);
 }
 
 // After the last step: the outputs that hold one state a row (0 for a row without steps), or what the next dispatch needs
@@ -98,12 +97,12 @@ void end_state()
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             uint row = row_of(r);
-            if (row < BATCH) {
-                bool last = chunk.last_step == chunk.steps;
-                if (!last) keep_state(slot_at(chunk.last_step, r), r, unit);
+            if (row < dispatch.batch) {
+                bool last = dispatch.last_step == dispatch.steps;
+                if (!last) keep_state(slot_at(dispatch.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
-                    real h = length_of(r) == 0 ? ZERO : load_state(slot_at(chunk.steps, r), r, unit);
-                    STORE_ELEMENT(output_single, PLACE_OF(SINGLE, row, unit), h);
+                    real h = length_of(r) == 0 ? ZERO : load_state(slot_at(dispatch.steps, r), r, unit);
+                    STORE_ELEMENT(output_single, PLACE_OF(single, row, unit), h);
                 }
                 end_cell(last, r, row, unit);
             }
@@ -113,6 +112,6 @@ void end_state()
 void end_rows(uint shortest)
 {
     if (HAS_SEQUENCE != 0 && HAS_LENGTHS != 0)
-        for (uint time = max(chunk.first_step, shortest); time < chunk.last_step; ++time) clear_output(time);
+        for (uint time = max(dispatch.first_step, shortest); time < dispatch.last_step; ++time) clear_output(time);
     end_state();
 }

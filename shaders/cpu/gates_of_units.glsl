@@ -3,6 +3,6 @@ layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 
 vec4 load_gates(uint step, uint r, uint unit)
 {
-    uint row = min(row_of(r), BATCH - 1);
-    return uintBitsToFloat(gates[gates_place(gates_start(step - chunk.gates_step, direction, row), unit)]);
+    uint row = min(row_of(r), dispatch.batch - 1);
+    return uintBitsToFloat(gates[gates_place(gates_start(step - dispatch.gates_step, direction, row), unit)]);
 }

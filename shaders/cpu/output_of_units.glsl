@@ -1,11 +1,10 @@
 // Whether the two 16-bit elements of each word of y are those of units in lanes side by side: then one stores both, without
 // atomics
-const bool WHOLE_WORDS = ELEMENT != FLOAT32 && SEQUENCE_STRIDE_H == 1 && HIDDEN % 2 == 0
-                      && (SEQUENCE_STRIDE_T | SEQUENCE_STRIDE_D | SEQUENCE_STRIDE_B) % 2 == 0;
+layout(constant_id = 47) const uint WHOLE_WORDS = 0;
 
 void store_output(uint i, float value)
 {
-    if (WHOLE_WORDS) {
+    if (WHOLE_WORDS != 0) {
         uint word = sixteen_bits(value);
         word |= subgroupShuffle(word, LANE ^ 1) << 16;
         if (LANE % 2 == 0) output_sequence[whole(i) / 2] = word;

@@ -15,10 +15,10 @@ uint weights_place(uint start, uint load, uint gate) { return start + (load * GA
 
 // Where `gates` has a row at a step, and then a unit of it: [step][direction][unit / LANES][row][unit % LANES], a vec4 with a
 // component a gate
-uint gates_start(uint step, uint direction, uint row) { return (step * DIRECTIONS + direction) * UNITS * BATCH + row * LANES; }
+uint gates_start(uint step, uint direction, uint row) { return (step * DIRECTIONS + direction) * UNITS * dispatch.batch + row * LANES; }
 
 uint gates_place(uint start, uint unit)
 {
     uint first = first_together(unit);
-    return whole(start + first * BATCH + unit - first);
+    return whole(start + first * dispatch.batch + unit - first);
 }

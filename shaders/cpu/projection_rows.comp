@@ -19,12 +19,14 @@ uint x_start[ROWS / LANES], vector_start[ROWS / LANES];  // of a vector in X, an
 #include "rows_in_lanes.glsl"
 const uint BLOCKS = INPUT_LOADS / BLOCK_LOADS;
 
+uint tile_step, tile_of_step;  // OF_TILES: which of the loop's tiles this is, divided out once
+
 // Row r of tile i
 void find_row(uint i, uint r, out uint step, out uint row)
 {
     if (OF_TILES != 0) {
-        step = i / TILES;
-        row = i % TILES * ROWS + r;
+        step = tile_step;
+        row = tile_of_step * ROWS + r;
     } else find_sample(i * ROWS + r, step, row);
 }
 
@@ -35,7 +37,7 @@ void add_to_gates(uint block, uint place, vec4 bias, vec4 products)
     gates[place] = floatBitsToUint(bias + products);
 }
 
-void multiply_unit(uint block, uint direction, uint i, uint unit)
+void multiply_unit(uint block, uint direction, uint unit)
 {
     vec4 bias = input_bias(direction, unit);
     vec4 sums[GATES];
@@ -43,7 +45,7 @@ void multiply_unit(uint block, uint direction, uint i, uint unit)
     ROW_LOOP for (uint gate = 0; gate < GATES; ++gate) {
         vec4 products = multiply_block(block, INPUT_LOADS, direction, gate, unit);
         if (OF_TILES != 0) {
-            uint place = gates_place_of_tile(i / TILES, direction, i % TILES, unit, gate);
+            uint place = gates_place_of_tile(tile_step, direction, tile_of_step, unit, gate);
             add_to_gates(block, place, vec4(of_vector(bias, gate)), products);
         } else
             [[unroll]] for (uint g = 0; g < GATES; ++g) sums[g] = mix(sums[g], products, bvec4(g == gate));
@@ -59,6 +61,10 @@ void multiply_unit(uint block, uint direction, uint i, uint unit)
 void multiply_tile(uint direction, uint i)
 {
     uint step, row, start;
+    if (OF_TILES != 0) {
+        tile_step = i / dispatch.tiles;
+        tile_of_step = i % dispatch.tiles;
+    }
     find_row(i, 0, step, row);
     if (!is_sample(step, row)) return;
     bool any_valid = HAS_LENGTHS == 0 || COUNTED != 0;
@@ -78,7 +84,7 @@ void multiply_tile(uint direction, uint i)
     ROW_LOOP for (uint block = 0; block < BLOCKS; ++block) {
         load_block(block);
         for (uint unit = first_unit; unit < min(first_unit + PART_UNITS, HIDDEN); ++unit)
-            multiply_unit(block, direction, i, unit);
+            multiply_unit(block, direction, unit);
     }
 }
 

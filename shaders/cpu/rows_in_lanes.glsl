@@ -60,5 +60,5 @@ vec4 multiply_block(uint block, uint loads, uint direction, uint gate, uint unit
 // `gates` for loops whose invocations hold rows: [step][direction][tile][unit][gate][lane], a vec4 with a component a vector
 uint gates_place_of_tile(uint step, uint direction, uint tile, uint unit, uint gate)
 {
-    return whole(((((step * DIRECTIONS + direction) * TILES + tile) * UNITS + unit) * GATES + gate) * LANES + LANE);
+    return whole(((((step * DIRECTIONS + direction) * dispatch.tiles + tile) * UNITS + unit) * GATES + gate) * LANES + LANE);
 }

@@ -8,13 +8,13 @@ uint row_of(uint r) { return HAS_LENGTHS != 0 ? rows_of_tile[r] : first_row + r;
 uint length_of(uint r)
 {
     if (HAS_LENGTHS != 0) return lengths_of_tile[r];
-    return BATCH % ROWS == 0 || first_row + r < BATCH ? chunk.steps : 0;
+    return ROWS == 1 || first_row + r < dispatch.batch ? dispatch.steps : 0;
 }
 
 // steps: of the longest row; shortest: steps of the shortest, of those that are in the batch
 void sort_rows(out uint steps, out uint shortest)
 {
-    steps = shortest = chunk.steps;
+    steps = shortest = dispatch.steps;
     ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
         uint length = row_length(first_row + r);
         uint place = r;
@@ -26,11 +26,11 @@ void sort_rows(out uint steps, out uint shortest)
             }
             rows_of_tile[place] = first_row + r;
             if (place == 0) steps = length;
-            if (first_row + r < BATCH) shortest = min(shortest, length);
+            if (first_row + r < dispatch.batch) shortest = min(shortest, length);
         }
         lengths_of_tile[place] = length;
     }
-    active_rows = min(ROWS, BATCH - first_row);
+    active_rows = min(ROWS, dispatch.batch - first_row);
 }
 
 void drop_finished_rows(uint step)

@@ -35,7 +35,7 @@ void finish_unit(uint phase, uint step, uint unit, vec4 sums[GATES])
         x_vectors[gate] = vec4(0.0);
         if (gate >= first_gate(phase) && gate < end_gate(phase))
             x_vectors[gate] = uintBitsToFloat(
-                gates[gates_place_of_tile(step - chunk.gates_step, direction, gl_WorkGroupID.x, unit, gate)]);
+                gates[gates_place_of_tile(step - dispatch.gates_step, direction, gl_WorkGroupID.x, unit, gate)]);
     }
     vec4 bias = hidden_extra(0, unit);
     if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1, unit);

@@ -5,7 +5,8 @@ real4 load_x(uint row_start, uint vec)
 {
     real4 x = ZERO4;
     [[unroll]] for (uint c = 0; c < 4; ++c)
-        if (vec * 4 + c < INPUTS) set_component(x, c, LOAD_ELEMENT(x_words, row_start + (vec * 4 + c) * INPUT_STRIDE_I));
+        if (vec * 4 + c < INPUTS)
+            set_component(x, c, LOAD_ELEMENT(x_words, row_start + (vec * 4 + c) * dispatch.input_stride_i));
     return x;
 }
 

@@ -16,6 +16,6 @@ void main()
     uint step, row, x_start;
     find_sample(gl_WorkGroupID.y, step, row);
     if (!is_sample(step, row) || !find_x(direction, step, row, x_start)) return;
-    uint place = ((step * DIRECTIONS + direction) * BATCH + row) * UNITS + unit;
+    uint place = ((step * DIRECTIONS + direction) * dispatch.batch + row) * UNITS + unit;
     SET_REAL4(gates, place, multiply_input(x_start, direction, 0, GATES, unit));
 }

@@ -16,7 +16,7 @@ real4 input_part(uint phase, uint step, uint unit)
         uint x_start = x_start_of(direction, step, length_of(0), first_row);
         return multiply_input(x_start, direction, first_gate(phase), end_gate(phase), unit);
     }
-    return GET_REAL4(gates, (((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH + first_row) * UNITS + unit);
+    return GET_REAL4(gates, (((step - dispatch.gates_step) * DIRECTIONS + direction) * dispatch.batch + first_row) * UNITS + unit);
 }
 
 real4 multiply_hidden(uint phase, uint unit)

@@ -3,7 +3,7 @@ layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 
 void load_input_part(out vec4 x[ROWS], uint phase, uint step, uint unit)
 {
-    uint start = ((step - chunk.gates_step) * DIRECTIONS + direction) * BATCH;
+    uint start = ((step - dispatch.gates_step) * DIRECTIONS + direction) * dispatch.batch;
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        x[r] = uintBitsToFloat(gates[(start + min(row_of(r), BATCH - 1)) * UNITS + unit]);
+        x[r] = uintBitsToFloat(gates[(start + min(row_of(r), dispatch.batch - 1)) * UNITS + unit]);
 }

@@ -22,7 +22,7 @@ void main()
     bool any_valid = false;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         any_valid = find_x(direction, step, row, x_start[r]) || any_valid;
-        place[r] = is_sample(step, row) ? ((step * DIRECTIONS + direction) * BATCH + row) * UNITS : NOWHERE;
+        place[r] = is_sample(step, row) ? ((step * DIRECTIONS + direction) * dispatch.batch + row) * UNITS : NOWHERE;
         next_sample(step, row);
     }
     if (!any_valid) return;

@@ -32,10 +32,10 @@ def test_compiling_is_counted_apart():
 
 
 def test_a_long_sequence_is_not_stepped():
-    """Each phase of a step is a submission."""
+    """Each phase of a step is a dispatch that waits."""
     tilings = [best(make_problem(500, 1, 64, 64), GPU, schedule=name) for name in ("sequence", "stepped")]
     sequence, stepped = map(Costs(GPU).seconds, tilings)
-    assert stepped > sequence + 2 * 499 * Costs(GPU).rates.submission
+    assert stepped > sequence + 2 * 499 * Costs(GPU).rates.dispatch
 
 
 def test_cores_share_tiles():

@@ -5,15 +5,16 @@ from itertools import product
 import pytest
 
 from tests.planning.devices import CPU, GPU, make_problem
-from tests.support import CELLS, SCHEDULES, options_on
+from tests.support import CELLS, SCHEDULES, options_on, tensor
 from vkdml.planning.candidates import Planner
+from vkdml.planning.costs import SUBMISSION_SECONDS, Costs
 from vkdml.planning.dispatches import pack, time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
 from vkdml.runtime.kernels import load
 from vkdml.spec import cells, element_types
 
-PUSH = ["first_step", "last_step", "phase", "gates_step", "steps"]
+GPU_COSTS = Costs(GPU)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -27,6 +28,7 @@ def test_kernels_find_what_they_declare(info, name):
             assert set(declared.push) <= set(dispatch.push)
             blocks = set().union(*declared.bindings.values())
             assert set(dispatch.buffers) <= blocks
+            assert len(declared.push) * 4 <= 128  # what Vulkan guarantees
 
 
 @pytest.mark.parametrize(("info", "element", "options", "kernels"), [
@@ -51,7 +53,13 @@ def test_kernels(info, element, options, kernels):
 @pytest.mark.parametrize("fused", [False, True])
 def test_buffers_are_bound_by_their_blocks(fused):
     tiling = Planner(make_problem(4, 3, 10, 45, cell=cells.LSTM), GPU, Options(schedule="sequence", fused=fused)).best()
-    *projections, loop = time_loop(tiling)
+    *projections, loop = time_loop(tiling, GPU_COSTS)
+    expected_push = {
+        "first_step": 0, "last_step": 4, "phase": 0, "gates_step": 0, "steps": 4, "batch": 3, "tiles": tiling.loop.tiles,
+        "lengths_stride_b": 1, "input_stride_t": 30, "input_stride_b": 10, "input_stride_i": 1,
+        "sequence_stride_t": 135, "sequence_stride_d": 135, "sequence_stride_b": 45, "sequence_stride_h": 1,
+        **{f"{name}_stride_{letter}": stride for name in ("initial_h", "single", "initial_c", "cell_single")
+           for letter, stride in zip("dbh", (135, 45, 1))}}
     of_input = {"Input": "InputTensor", "InputWeights": "packed input weights"}
     assert loop.buffers == {
         "State": "state", "HiddenWeights": "packed recurrent weights", "SequenceLengths": "SequenceLengthsTensor",
@@ -59,10 +67,10 @@ def test_buffers_are_bound_by_their_blocks(fused):
         "OutputSingle": "OutputSingleTensor", "OutputCellSingle": "OutputCellSingleTensor",
         **(of_input if fused else {"Gates": "gates"})}
     assert set(loop.writes) == {"state", "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor"}
-    assert list(loop.push) == PUSH
+    assert loop.push == expected_push
     for projection in projections:
         assert projection.buffers == of_input | {"SequenceLengths": "SequenceLengthsTensor", "Gates": "gates"}
-        assert (projection.writes, list(projection.push)) == (("gates",), PUSH)
+        assert (projection.writes, projection.push) == (("gates",), expected_push)
     assert [dispatch.buffers for dispatch in pack(tiling, GPU)] == [
         {"Weights": "WeightTensor", "Bias": "BiasTensor", "Packed": "packed input weights"},
         {"Weights": "RecurrenceTensor", "Bias": "BiasTensor", "Peephole": "PeepholeTensor", "Packed": "packed recurrent weights"}]
@@ -71,7 +79,7 @@ def test_buffers_are_bound_by_their_blocks(fused):
 def test_what_is_left_out_is_not_bound():
     optional = dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "BiasTensor", "OutputSequenceTensor"])
     tiling = Planner(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False)).best()
-    projection, loop = time_loop(tiling)
+    projection, loop = time_loop(tiling, GPU_COSTS)
     assert set(projection.buffers) == {"Input", "InputWeights", "Gates"}
     assert set(loop.buffers) == {"State", "HiddenWeights", "Gates", "OutputSingle"}
     assert loop.writes == ("state", "OutputSingleTensor")
@@ -84,14 +92,55 @@ def test_numbers_that_the_kernels_share(options, columns, slots):
     assert (loop["ARRAY_COLUMNS"], loop["SHARED_SLOTS"], loop["QUICK_SPINS"]) == (columns, slots, 32)
 
 
-def test_one_step_in_parts_is_one_dispatch():
-    problem = make_problem(1, 4, 64, 128, LinearBeforeReset=True)
-    [dispatch] = plan(problem, CPU, Options(schedule="stepped", fused=True)).execute
-    assert dispatch.constants["OWN_STATES"] == 1
-    assert dispatch.groups[2] == dispatch.constants["PARTS"] > 1
-
-
 def test_stepped_makes_the_state_first():
     planned = plan(make_problem(3, 4, 64, 128), GPU, Options(schedule="stepped", fused=True))
     pushes = [(push["first_step"], push["last_step"], push["phase"]) for push in (dispatch.push for dispatch in planned.execute)]
     assert pushes == [(0, 0, 0)] + [(step, step + 1, phase) for step in range(3) for phase in range(2)]
+
+
+def test_a_kernel_does_not_know_the_input_that_is_projected():
+    loops = [plan(make_problem(9, 3, inputs, 45), GPU, Options(fused=False)).execute[-1].constants for inputs in (10, 300)]
+    assert loops[0] == loops[1]
+
+
+@pytest.mark.parametrize(("element", "strides", "in_vecs"), [
+    ("FLOAT32", (32, 8, 1), 1), ("FLOAT32", (33, 8, 1), 0), ("FLOAT32", (32, 8, 2), 0), ("FLOAT16", (34, 10, 1), 1), ("FLOAT16", (33, 8, 1), 0)])
+def test_what_lets_inputs_be_loaded_at_once(element, strides, in_vecs):
+    element = getattr(element_types, element)
+    described = tensor(1, 5, 4, 8, data_type=element.data_type, Strides=(0, *strides))
+    planned = plan(make_problem(5, 4, 8, 64, element=element, InputTensor=described), CPU, Options(fused=True))
+    assert planned.execute[-1].constants["X_IN_VECS"] == in_vecs
+
+
+@pytest.mark.parametrize(("element", "hidden", "strides", "whole"), [
+    ("FLOAT16", 64, None, 1), ("FLOAT16", 63, None, 0), ("FLOAT16", 64, (512, 512, 128, 2), 0), ("FLOAT16", 64, (257, 257, 64, 1), 0),
+    ("FLOAT32", 64, None, 0)])
+def test_what_lets_outputs_be_stored_as_words(element, hidden, strides, whole):
+    element = getattr(element_types, element)
+    described = tensor(5, 1, 4, hidden, data_type=element.data_type, Strides=strides)
+    planned = plan(make_problem(5, 4, 8, hidden, element=element, OutputSequenceTensor=described), CPU)
+    assert planned.execute[-1].constants["WHOLE_WORDS"] == whole
+
+
+def test_a_submission_ends_before_drivers_would_end_it():
+    """By the model. Each starts where the next dispatch would be too much for the one before."""
+    planner = Planner(make_problem(100_000, 1, 64, 1024), GPU, Options(schedule="sequence", fused=False, workspace_bytes=2**24))
+    tiling = planner.best()
+    seconds, submissions = [], 0
+    for dispatch in time_loop(tiling, planner.costs):
+        steps = dispatch.push["last_step"] - dispatch.push["first_step"]
+        is_projection = "projection" in dispatch.kernel
+        of_dispatch = planner.costs.projection_seconds(tiling.projection, steps) if is_projection else steps * planner.costs.step_seconds(tiling)
+        if dispatch.starts_submission:
+            assert sum(seconds) + of_dispatch > SUBMISSION_SECONDS
+            seconds, submissions = [], submissions + 1
+        seconds.append(of_dispatch)
+        assert sum(seconds) <= SUBMISSION_SECONDS
+    assert submissions > 2
+
+
+def test_short_work_is_one_submission():
+    for options in (Options(schedule="stepped"), Options(schedule="sequence", chunk_steps=2)):
+        dispatches = plan(make_problem(20, 4, 64, 128), CPU, options).execute
+        assert len(dispatches) > 5
+        assert not any(dispatch.starts_submission for dispatch in dispatches)

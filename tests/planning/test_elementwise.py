@@ -11,6 +11,16 @@ from vkdml.planning.elementwise import plan
 from vkdml.spec import element_types, elementwise
 
 
+def dimensions(*inner, outermost):
+    """Sizes and strides, the innermost first."""
+    rows = [*inner, *[(1, 0, 0)] * (7 - len(inner)), (outermost[0], *outermost[1:])]
+    return {"inner_dimensions": len(inner)} | {
+        f"{name}_{place}": row[column] for place, row in enumerate(rows) for column, name in enumerate(("size", "input_stride", "output_stride"))}
+
+
+PUSH = {"elements": 300, **dimensions(outermost=(300, 1, 1))}
+
+
 def make_problem(*sizes, element=element_types.FLOAT32):
     described = tensor(*sizes, data_type=element.data_type)
     return elementwise.from_desc(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(InputTensor=described, OutputTensor=described), element=element)
@@ -22,8 +32,7 @@ def test_one_dispatch(element, kernel):
     (dispatch,) = planned.execute
     assert (planned.initialize, planned.fallback, planned.internal) == ((), (), {})
     assert (dispatch.kernel, dispatch.groups) == (kernel, (5, 1, 1))
-    assert (dispatch.buffers, dispatch.writes, dispatch.push) == ({"Input": "InputTensor", "Output": "OutputTensor"}, ("OutputTensor",), {})
-    assert dispatch.constants["ELEMENTS"] == 300
+    assert (dispatch.buffers, dispatch.writes, dispatch.push) == ({"Input": "InputTensor", "Output": "OutputTensor"}, ("OutputTensor",), PUSH)
 
 
 def test_what_a_device_cannot_hold_is_refused():
@@ -34,3 +43,22 @@ def test_what_a_device_cannot_hold_is_refused():
 def test_workgroups_are_no_more_than_the_device_runs():
     (dispatch,) = plan(make_problem(1, 1, 100, 100), replace(CPU, max_workgroup_count=3)).execute
     assert dispatch.groups == (3, 1, 1)
+
+
+@pytest.mark.parametrize(("input_strides", "output_strides", "expected"), [
+    ((150, 50, 1), (150, 50, 1), dimensions(outermost=(300, 1, 1))),
+    ((1, 2, 6), (150, 50, 1), dimensions((50, 6, 1), (3, 2, 50), outermost=(2, 1, 150))),
+    ((160, 50, 1), (150, 50, 1), dimensions((150, 1, 1), outermost=(2, 160, 150))),
+    ((0, 50, 1), (150, 50, 1), dimensions((150, 1, 1), outermost=(2, 0, 150))),
+    ((0, 0, 1), (150, 50, 1), dimensions((50, 1, 1), outermost=(6, 0, 50))),
+])
+def test_dimensions_without_a_gap_are_one(input_strides, output_strides, expected):
+    described = [tensor(2, 3, 50, data_type=element_types.FLOAT32.data_type, Strides=strides) for strides in (input_strides, output_strides)]
+    problem = elementwise.from_desc(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(*described))
+    (dispatch,) = plan(problem, CPU).execute
+    assert dispatch.push == {"elements": 300, **expected}
+
+
+def test_one_element():
+    (dispatch,) = plan(make_problem(1, 1, 1, 1), CPU).execute
+    assert dispatch.push == {"elements": 1, **dimensions(outermost=(1, 0, 0))}

@@ -22,10 +22,10 @@ LIMIT = 65_535  # of llvmpipe
 LLVMPIPES = [info for info in DEVICES.values() if info.driver == "llvmpipe"]
 
 
-def bounds(tiling):
+def bounds(tiling, costs):
     """Of each dispatch."""
     found = []
-    for dispatch in time_loop(tiling):
+    for dispatch in time_loop(tiling, costs):
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
         is_projection = "projection" in dispatch.kernel
         found.append(iterations.of_projection(tiling.projection) if is_projection else iterations.of_loop(tiling, steps))
@@ -41,7 +41,7 @@ def test_every_dispatch_is_within_the_limit(problem, info, name):
     except vkdml.InvalidArgumentError:
         best = Planner(problem, info).best()
     tilings = [best, *planner.fallbacks(best)] if best.loop.schedule == "persistent" else [best]
-    assert all(bound <= LIMIT for tiling in tilings for bound in bounds(tiling))
+    assert all(bound <= LIMIT for tiling in tilings for bound in bounds(tiling, planner.costs))
 
 
 @pytest.mark.parametrize("options", [Options(), Options(lanes=False), Options(row_lanes=True), Options(resident=True)], ids=str)

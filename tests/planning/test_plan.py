@@ -69,7 +69,7 @@ def check_loop(problem, info, planned, dispatch):
     """That the parts have all units, and the states room."""
     constants = dispatch.constants
     tile = constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * problem.element.real4_bytes
-    states = dispatch.groups[0] * dispatch.groups[1] * (constants["PARTS"] if stands_alone(problem, constants) else 1)
+    states = dispatch.groups[0] * dispatch.groups[1]
     room = planned.gave_up[1] * 4 if planned.gave_up else planned.internal[tiling.STATE]
     assert room >= states * constants["SLOTS"] * tile
     assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
@@ -80,15 +80,6 @@ def check_loop(problem, info, planned, dispatch):
     if constants["SHARED_STATE"]:
         assert constants["PARTS"] == 1
         assert constants["SHARED_SLOTS"] * tile <= info.max_shared_memory
-
-
-def stands_alone(problem, constants):
-    """Whether a part runs the only step, of one phase, with a state of its own."""
-    if constants["OWN_STATES"]:
-        assert constants["PARTS"] > 1
-        assert not constants["SPINS"]
-        assert problem.steps * constants["PHASES"] == 1
-    return bool(constants["OWN_STATES"])
 
 
 def check_chunks(problem, dispatches):
@@ -109,7 +100,7 @@ def check_chunks(problem, dispatches):
         if not constants["FUSED"] and last:
             assert gates_first == gates_step <= first < last <= projected
         if constants["PARTS"] > 1 and not constants["SPINS"]:
-            assert (dispatches[0].push["last_step"] == 0) == (not stands_alone(problem, constants))
+            assert dispatches[0].push["last_step"] == 0
             if last == 0:
                 assert dispatch is dispatches[0]
                 continue

@@ -58,7 +58,7 @@ def test_capabilities(name):
 @pytest.mark.parametrize("name", compile_shaders.kernels())
 def test_constant_ids_are_unique(name):
     ids = kernels.load(name).interface.constant_ids
-    assert len(set(ids.values())) == len(ids) > 5
+    assert len(set(ids.values())) == len(ids)
     assert ids["WORKGROUP"] == 0
 
 

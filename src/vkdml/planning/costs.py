@@ -11,11 +11,13 @@ from typing import TypeVar
 from ..spec.whole_numbers import ceil_div
 from . import profiles
 from .device_info import DeviceInfo
-from .options import PERSISTENT, STEPPED
+from .options import STEPPED
 from .profiles import FLOAT64, LANES, RESIDENT, ROWS
 from .tiling import KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
 T = TypeVar("T")
+
+SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what runs for seconds
 
 _VALID_STEPS = 0.75  # of a row, where lengths are given: a guess
 _FLOAT64_PRODUCT = 20  # of pairs of floats, by products of floats
@@ -36,7 +38,8 @@ class Costs:
 
     def run_seconds(self, tiling: Tiling) -> float:
         loop, steps = tiling.loop, tiling.problem.steps
-        dispatches = 1 if loop.schedule == STEPPED else ceil_div(steps, loop.chunk_steps)
+        stepped = loop.schedule == STEPPED
+        dispatches = 1 + steps * loop.problem.loop.phases if stepped else ceil_div(steps, loop.chunk_steps)
         total = steps * self.step_seconds(tiling)
         if loop.kernel == RESIDENT:
             total += dispatches * self._resident_start(loop)
@@ -44,11 +47,11 @@ class Costs:
             share = _VALID_STEPS if tiling.projection.skips_padding else 1
             total += share * self.projection_seconds(tiling.projection, steps)
             dispatches += ceil_div(steps, tiling.projection.chunk_steps)
-        if loop.schedule == PERSISTENT or tiling.projection:
+        if loop.parts > 1 or tiling.projection:
             total += self.rates.second_worker
-        if loop.schedule == STEPPED:
-            total += (steps * tiling.problem.loop.phases - 1) * self.rates.late_worker
-        return total + (dispatches - loop.own_states) * self.rates.submission
+        if stepped:
+            total += (dispatches - 2) * self.rates.late_worker
+        return total + self.rates.submission + dispatches * self.rates.dispatch
 
     def compile_seconds(self, tiling: Tiling) -> float:
         loop, shares = tiling.loop, self.compiling
@@ -63,11 +66,7 @@ class Costs:
 
     def step_seconds(self, tiling: Tiling) -> float:
         """Of one time step."""
-        loop = tiling.loop
-        seconds = self._spread(loop, loop.workgroups, self._part(tiling))
-        if loop.schedule == STEPPED:
-            seconds += tiling.problem.loop.phases * (self.rates.submission + self.rates.second_worker)
-        return seconds
+        return self._spread(tiling.loop, tiling.loop.workgroups, self._part(tiling))
 
     def projection_seconds(self, projection: ProjectionTiling, steps: int) -> float:
         """Of so many time steps."""

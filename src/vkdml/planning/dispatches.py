@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..spec.checks import CheckedOperator
 from ..spec.descs import DML_OPERATOR_TYPE
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, power_of_two
+from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo
 from .options import STEPPED
 from .profiles import FLOAT64, GPU
@@ -31,6 +33,8 @@ from .tiling import (
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _PACK_WORKGROUP = 64
+# Loads that an invocation packs at least, as it divides to find its first, and workgroups that suffice
+_LEAST_PACKED, _MOST_PACK_WORKGROUPS = 8, 256
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
 _UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 
@@ -39,8 +43,9 @@ _UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 class Dispatch:
     """One dispatch: a kernel, its specialization, the buffers of its GLSL blocks, and its push constants.
 
-    kernel: its path in shaders/. constants, push: by their names in GLSL, and more constants than the kernel declares.
-    buffers: names of buffers by block; optional tensors that are left out are not in it. writes: names of buffers.
+    kernel: its path in shaders/. constants, push: by their names in GLSL, and more of both than the kernel declares. constants
+    are the same for all T and B of a size class. buffers: names of buffers by block; optional tensors that are left out are not
+    in it. writes: names of buffers. starts_submission: what the plan has before it is work enough for one submission.
     """
 
     kernel: str
@@ -72,88 +77,112 @@ def pack(tiling: Tiling, info: DeviceInfo) -> tuple[Dispatch, ...]:
     problem = tiling.problem
     peepholes = problem.cell.peepholes if problem.has("PeepholeTensor") else 0
     return (_pack(tiling, info, "WeightTensor", PACKED_INPUT, tiling.input,
-                  {"COLUMNS": problem.input_size, "IS_RECURRENT": 0, "PEEPHOLES": 0}),
+                  {"columns": problem.input_size, "is_recurrent": 0, "peepholes": 0}),
             _pack(tiling, info, "RecurrenceTensor", PACKED_HIDDEN, tiling.loop.hidden,
-                  {"COLUMNS": problem.hidden, "IS_RECURRENT": 1, "PEEPHOLES": peepholes}))
+                  {"columns": problem.hidden, "is_recurrent": 1, "peepholes": peepholes}))
 
 
-def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Layout, constants: dict[str, int]) -> Dispatch:
+def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Layout, sizes: dict[str, int]) -> Dispatch:
     problem = tiling.problem
-    invocations = tiling.internal[packed] // problem.element.real4_bytes
-    constants = constants | {
-        "WORKGROUP": _PACK_WORKGROUP, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
-        "HIDDEN": problem.hidden, "UNITS": tiling.loop.units, "COLUMN_LOADS": layout.loads,
-        "ELEMENT": problem.element.shader_id, "BY_UNITS": int(layout.by_units), "TOGETHER": layout.together,
-        "HAS_BIAS": int(problem.has("BiasTensor")), "SPLIT_BIAS": problem.loop.split_bias,
-        **_strides(problem, field, "WEIGHT", (1, 2, 3), ("D", "ROW", "COLUMN")),
-        **_strides(problem, "BiasTensor", "BIAS", (2, 3), ("D", "ROW")),
-        **_strides(problem, "PeepholeTensor", "PEEPHOLE", (2, 3), ("D", "ROW")),
+    loads = tiling.internal[packed] // problem.element.real4_bytes
+    push = sizes | {
+        "directions": problem.directions, "gates": len(problem.cell.gates), "hidden": problem.hidden,
+        "units": tiling.loop.units, "column_loads": layout.loads, "by_units": int(layout.by_units), "together": layout.together,
+        "has_bias": int(problem.has("BiasTensor")), "split_bias": problem.loop.split_bias,
+        **_strides(problem, field, "weight", (1, 2, 3), ("d", "row", "column")),
+        **_strides(problem, "BiasTensor", "bias", (2, 3), ("d", "row")),
+        **_strides(problem, "PeepholeTensor", "peephole", (2, 3), ("d", "row")),
     }
+    constants = {"WORKGROUP": _PACK_WORKGROUP, "ELEMENT": problem.element.shader_id}
     buffers = {"Weights": field, "Packed": packed, **given(problem, "BiasTensor")}
-    if constants["PEEPHOLES"]:
+    if push["peepholes"]:
         buffers |= given(problem, "PeepholeTensor")
-    groups = min(ceil_div(invocations, _PACK_WORKGROUP), info.max_workgroup_count)
-    return Dispatch(in_room("pack", problem), constants, buffers, (packed,), (groups, 1, 1))
+    groups = min(ceil_div(loads, _PACK_WORKGROUP * _LEAST_PACKED), _MOST_PACK_WORKGROUPS, info.max_workgroup_count)
+    return Dispatch(in_room("pack", problem), constants, buffers, (packed,), (groups, 1, 1), push)
 
 
-def time_loop(tiling: Tiling) -> tuple[Dispatch, ...]:
+def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order."""
     loop, projection, steps = tiling.loop, tiling.projection, tiling.problem.steps
-    step = _loop(tiling)
-    has_begin = loop.schedule == STEPPED and not loop.own_states
-    dispatches = [step(0, 0, 0, 0)] if has_begin else []  # the state before the first step
+    push = _push(tiling)
+    step, project = _loop(tiling, push), _projection(tiling, push) if projection else None
+    phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
+    of_step = costs.step_seconds(tiling) / phases
+    submissions = _Submissions()
+    dispatches = [step(0, 0, 0, 0, False)] if loop.schedule == STEPPED else []  # the state before the first step
     for first, last in _chunks(0, steps, projection.chunk_steps if projection else steps):
-        if projection:
-            dispatches.append(_projection(tiling, projection, first, last))
-        dispatches += [step(*chunk, phase, first) for chunk in _chunks(first, last, loop.chunk_steps)
-                       for phase in range(tiling.problem.loop.phases if loop.schedule == STEPPED else 1)]
+        if projection and project:
+            starts = submissions.start(costs.projection_seconds(projection, last - first))
+            dispatches.append(project(first, last, starts))
+        for start, end in _chunks(first, last, loop.chunk_steps):
+            seconds = (end - start) * of_step
+            dispatches += [step(start, end, phase, first, submissions.start(seconds)) for phase in range(phases)]
     return tuple(dispatches)
+
+
+class _Submissions:
+    """How much work is in the one that dispatches are added to, in the model's seconds."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def start(self, seconds: float) -> bool:
+        """Whether a dispatch of so many seconds has to start another."""
+        starts = self._seconds > 0 and self._seconds + seconds > SUBMISSION_SECONDS
+        self._seconds = seconds if starts else self._seconds + seconds
+        return starts
 
 
 def _chunks(first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + most, last)) for start in range(first, last, most))
 
 
-def _projection(tiling: Tiling, projection: ProjectionTiling, first: int, last: int) -> Dispatch:
-    tiles = projection.tiles(last - first)
-    if power_of_two(tiles) <= _WORKGROUPS_EVERYWHERE:
-        tiles = power_of_two(tiles)  # so that sequences of like lengths can share a pipeline; those too many end at once
+def _projection(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bool], Dispatch]:
+    """A dispatch of the projection for the first and last step, and whether it starts a submission."""
+    projection = tiling.projection
+    assert projection
+    constants = {
+        **_problem_constants(tiling), **_kernel_constants(projection, projection.input), **_input_constants(tiling),
+        "PART_UNITS": projection.group_units, "OF_TILES": int(projection.by_tile), "COUNTED": int(projection.skips_padding),
+    }
     rooms = {GPU: "gpu/projection", FLOAT64: "float64/projection"}
-    return Dispatch(
-        kernel=rooms.get(projection.kernel, f"cpu/projection_{projection.kernel}"),
-        constants={
-            **_problem_constants(tiling), **_kernel_constants(projection, projection.input),
-            "PART_UNITS": projection.group_units, "OF_TILES": int(projection.by_tile),
-            "COUNTED": int(projection.skips_padding),
-        },
-        buffers={"InputWeights": PACKED_INPUT, "Gates": GATES,
-                 **given(tiling.problem, "InputTensor", "SequenceLengthsTensor")},
-        writes=(GATES,),
-        groups=(projection.groups_of_units, tiles, tiling.problem.directions),
-        push=_push(tiling.problem, first, last, 0, first),
-    )
+    kernel = rooms.get(projection.kernel, f"cpu/projection_{projection.kernel}")
+    buffers = {"InputWeights": PACKED_INPUT, "Gates": GATES,
+               **given(tiling.problem, "InputTensor", "SequenceLengthsTensor")}
+    return lambda first, last, starts: Dispatch(
+        kernel, constants, buffers, (GATES,),
+        (projection.groups_of_units, _projection_tiles(projection, last - first), tiling.problem.directions),
+        sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first}, starts)
 
 
-def _loop(tiling: Tiling) -> Callable[[int, int, int, int], Dispatch]:
-    """A dispatch of the time loop for the first and last step, the phase, and the step that the projection starts with."""
+def _projection_tiles(projection: ProjectionTiling, steps: int) -> int:
+    """Where lengths may leave the last ones nothing to do, so many that kernels can spread those (cpu/spread.glsl)."""
+    tiles = projection.tiles(steps)
+    spread = power_of_two(tiles) if projection.problem.has("SequenceLengthsTensor") else tiles
+    return spread if spread <= _WORKGROUPS_EVERYWHERE else tiles
+
+
+def _loop(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int, bool], Dispatch]:
+    """A dispatch of the time loop for the first and last step, the phase, the step that the projection starts with, and whether
+    it starts a submission.
+    """
     loop, problem = tiling.loop, tiling.problem
     constants = {
         **_problem_constants(tiling), **_kernel_constants(loop, loop.hidden),
+        **(_UNUSED_INPUT if tiling.projection else _input_constants(tiling)),
         "FUSED": int(tiling.projection is None), "PARTS": loop.parts, "PART_UNITS": loop.part_units,
         "SPINS": loop.spins, "QUICK_SPINS": QUICK_SPINS, "SHARED_STATE": int(loop.shared_state),
-        "SHARED_SLOTS": loop.shared_slots, "OWN_STATES": int(loop.own_states),
+        "SHARED_SLOTS": loop.shared_slots,
     }
     of_input = {"Gates": GATES} if tiling.projection else {"InputWeights": PACKED_INPUT, **given(problem, "InputTensor")}
     outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
     inputs = given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")
-    return lambda *push: Dispatch(
-        kernel=_loop_kernel(tiling),
-        constants=constants,
-        buffers={"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs},
-        writes=(STATE, *outputs.values()),
-        groups=(loop.tiles, problem.directions, loop.parts),
-        push=_push(problem, *push),
-    )
+    kernel, writes = _loop_kernel(tiling), (STATE, *outputs.values())
+    buffers = {"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs}
+    groups = (loop.tiles, problem.directions, loop.parts)
+    return lambda first, last, phase, gates_step, starts: Dispatch(
+        kernel, constants, buffers, writes, groups,
+        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step}, starts)
 
 
 def _loop_kernel(tiling: Tiling) -> str:
@@ -163,8 +192,12 @@ def _loop_kernel(tiling: Tiling) -> str:
     return f"float64/{cell}" if kernel == FLOAT64 else f"cpu/{cell}_{kernel}"
 
 
-def _push(problem: Problem, first: int, last: int, phase: int, gates_step: int) -> dict[str, int]:
-    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "steps": problem.steps}
+def _push(tiling: Tiling) -> dict[str, int]:
+    """What all dispatches of the time loop and of the projection are told."""
+    problem = tiling.problem
+    strides = {name: value for field, prefix, dims, letters in _IN_PLACE
+               for name, value in _strides(problem, field, prefix.lower(), dims, letters).items()}
+    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, **strides}
 
 
 def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
@@ -177,40 +210,59 @@ def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
     }
 
 
+# Where the input is projected, the loop's kernels are the same for all of them
+_UNUSED_INPUT = {"INPUTS": 0, "INPUT_LOADS": 0, "X_IN_VECS": 0}
+
+
+def _input_constants(tiling: Tiling) -> dict[str, int]:
+    problem = tiling.problem
+    _, of_step, of_row, of_column = problem.tensor("InputTensor").strides
+    alignment = 4 // problem.element.vecs_per_load  # elements of 16-bit types are loaded in words
+    in_vecs = of_column == 1 and problem.input_size % 4 == 0 and of_step % alignment == of_row % alignment == 0
+    return {"INPUTS": problem.input_size, "INPUT_LOADS": tiling.input.loads, "X_IN_VECS": int(in_vecs)}
+
+
 def _problem_constants(tiling: Tiling) -> dict[str, int]:
     problem = tiling.problem
     return {
-        "BATCH": problem.batch, "INPUTS": problem.input_size, "HIDDEN": problem.hidden,
-        "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates), "ELEMENT": problem.element.shader_id,
-        "INPUT_LOADS": tiling.input.loads, "HIDDEN_LOADS": tiling.loop.hidden.loads,
+        "HIDDEN": problem.hidden, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "ELEMENT": problem.element.shader_id, "HIDDEN_LOADS": tiling.loop.hidden.loads,
         "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
         "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases,
         "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
-        "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")),
+        "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")), "WHOLE_WORDS": int(_stores_whole_words(problem)),
         **activation_constants(problem.activations, problem.cell.activations, problem.clip),
         **{f"HAS_{prefix}": int(problem.has(field)) for field, prefix, _, _ in _IN_PLACE},
-        **{name: value for row in _IN_PLACE for name, value in _strides(problem, *row).items()},
     }
+
+
+def _stores_whole_words(problem: Problem) -> bool:
+    """Whether the two 16-bit elements of each word of the output sequence are those of units side by side."""
+    if problem.element.itemsize != 2 or problem.hidden % 2 or not problem.has("OutputSequenceTensor"):
+        return False
+    *others, of_unit = problem.tensor("OutputSequenceTensor").strides
+    return of_unit == 1 and all(stride % 2 == 0 for stride in others)
 
 
 # The tensors that the kernels read and write in place: field, name in the shaders, dimensions and their letters
 _IN_PLACE = (
-    ("InputTensor", "INPUT", (1, 2, 3), "TBI"),
-    ("HiddenInitTensor", "INITIAL_H", (1, 2, 3), "DBH"),
-    ("OutputSequenceTensor", "SEQUENCE", (0, 1, 2, 3), "TDBH"),
-    ("OutputSingleTensor", "SINGLE", (1, 2, 3), "DBH"),
-    ("SequenceLengthsTensor", "LENGTHS", (3,), "B"),
-    ("CellMemInitTensor", "INITIAL_C", (1, 2, 3), "DBH"),
-    ("OutputCellSingleTensor", "CELL_SINGLE", (1, 2, 3), "DBH"),
+    ("InputTensor", "INPUT", (1, 2, 3), "tbi"),
+    ("HiddenInitTensor", "INITIAL_H", (1, 2, 3), "dbh"),
+    ("OutputSequenceTensor", "SEQUENCE", (0, 1, 2, 3), "tdbh"),
+    ("OutputSingleTensor", "SINGLE", (1, 2, 3), "dbh"),
+    ("SequenceLengthsTensor", "LENGTHS", (3,), "b"),
+    ("CellMemInitTensor", "INITIAL_C", (1, 2, 3), "dbh"),
+    ("OutputCellSingleTensor", "CELL_SINGLE", (1, 2, 3), "dbh"),
 )
 
 
 def _strides(problem: Problem, field: str, prefix: str, dims: Sequence[int], letters: Sequence[str]) -> dict[str, int]:
     strides = problem.tensor(field).strides if problem.has(field) else (0, 0, 0, 0)
-    return {f"{prefix}_STRIDE_{letter}": strides[dim] for dim, letter in zip(dims, letters)}
+    return {f"{prefix}_stride_{letter}": strides[dim] for dim, letter in zip(dims, letters)}
 
 
-def activation_constants(fused: Sequence[FusedActivation], of_direction: int, clip: float | None = None) -> dict[str, int]:
+@lru_cache(256)
+def activation_constants(fused: tuple[FusedActivation, ...], of_direction: int, clip: float | None = None) -> Mapping[str, int]:
     """f, g and h of both directions. fused: of each direction, as many as one takes; a single direction's stand for both."""
     constants = {"HAS_CLIP": int(clip is not None), "CLIP": float_bits(clip or 0.0)}
     for place in range(2 * _MOST_ACTIVATIONS):

@@ -11,7 +11,7 @@ from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div
 from .options import PERSISTENT
 from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
-from .tiling import ARRAY_COLUMNS, QUICK_SPINS, KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
+from .tiling import ARRAY_COLUMNS, MOST_COUNTED_ROWS, QUICK_SPINS, KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def of_projection(projection: ProjectionTiling) -> int:
 
 def _find_samples(projection: ProjectionTiling) -> Loops:
     """The steps of rows that are a tile's, which start where the ones before end; in the rows kernel each is looked for."""
-    batch, rows = projection.problem.batch, projection.rows
+    batch, rows = MOST_COUNTED_ROWS, projection.rows  # of any batch: tilings are chosen for many
     if not projection.skips_padding:
         return _loop(rows)
     return (projection.rows_of_lane + 1) * _loop(batch) if projection.kernel == ROWS else _loop(batch + rows)
@@ -71,10 +71,9 @@ def _find_samples(projection: ProjectionTiling) -> Loops:
 def _once(tiling: Tiling) -> int:
     """What does not grow with the steps: the last checks of their loops too."""
     loop = tiling.loop
-    begun = loop.problem.hidden if loop.own_states else loop.part_units
     padding = loop.hidden.columns - loop.problem.hidden
     loops = _loop(loop.rows, _loop(loop.rows)) + _loop(loop.rows)  # the rows' order, and finished ones dropped
-    loops += _state(loop, begun + padding) + _state(loop, loop.part_units)  # begin and end
+    loops += _state(loop, loop.part_units + padding) + _state(loop, loop.part_units)  # begin and end
     if loop.kernel == RESIDENT:  # each load goes to one of the arrays
         arrays = loop.hidden.columns // ARRAY_COLUMNS[RESIDENT]
         loops += _loop(loop.hidden.loads, _loop(1) + (arrays - 1) * _loop(0))

@@ -47,9 +47,9 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Pl
     """
     planner = Planner(problem, info, options)
     tiling = planner.best()
-    built = Plan(pack(tiling, info), time_loop(tiling), tiling.internal)
+    built = Plan(pack(tiling, info), time_loop(tiling, planner.costs), tiling.internal)
     if tiling.loop.schedule == PERSISTENT:
-        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0]), gave_up=_gave_up(tiling))
+        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=_gave_up(tiling))
     check_limits(problem, info, built)
     return built
 

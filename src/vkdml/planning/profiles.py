@@ -49,8 +49,9 @@ class Rates:
     product: float             # of 4 columns, for one gate and row
     product_alone: float       # the same, where an invocation has one row and one unit, and so few sums
     gate_math: float           # of one unit in each invocation, for one row
-    submission: float          # of a dispatch, with the wait for it
-    second_worker: float = 0.0  # to wake one, for parts of a tile or for the projection
+    submission: float          # of a call, with the wait for it
+    dispatch: float            # of one that waits for the one before in the same submission
+    second_worker: float = 0.0  # to wake one, for parts of a tile or for the projection, once a call
     late_worker: float = 0.0    # how much later it wakes in each dispatch after the first; other processes run too
     rows: RowsRates | None = None
     resident: ResidentRates | None = None
@@ -108,8 +109,8 @@ _LLVMPIPE = DeviceProfile(
     host_memory=True,
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
     spins=12_000,
-    rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=60e-6, second_worker=60e-6,
-                rows=RowsRates(product=0.3e-9), resident=ResidentRates(product=0.3e-9)),
+    rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
+                second_worker=60e-6, rows=RowsRates(product=0.3e-9), resident=ResidentRates(product=0.3e-9)),
     compiling=CompileShares(resident_product=0.3e-6),
 )
 
@@ -136,7 +137,8 @@ PROFILES = {
         prefers_shuffles=True,
         host_memory=True,
         most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
-        rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=60e-6, late_worker=100e-6),
+        rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=48e-6, dispatch=12e-6,
+                    late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
     "other CPU drivers": replace(_LLVMPIPE, driver=None, most_iterations=2**31, spins=100_000),
@@ -148,7 +150,7 @@ PROFILES = {
         most_workgroup=512,
         most_rows=8,
         block_vecs=4,
-        rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=40e-6),
+        rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=37e-6, dispatch=3e-6),
     ),
 }
 

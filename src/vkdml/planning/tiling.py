@@ -20,7 +20,7 @@ QUICK_SPINS = 32  # of a barrier between workgroups, before the slow ones
 _MOST_BLOCK_COLUMNS = 256  # of the rows kernels
 # and where H and I are at most so many, and the rows' steps fewer, as larger blocks compile for longer
 _QUICK_BLOCK_COLUMNS, _FEW_COLUMNS, _MANY_STEPS = 128, 512, 1000
-_MOST_COUNTED_ROWS = 128  # so that finding the steps of all rows takes little
+MOST_COUNTED_ROWS = 128  # so that finding the steps of all rows takes little
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,6 @@ class LoopTiling(KernelTiling):
     hidden: Layout              # of the recurrent weights
     spins: int = 0              # bound on the slow waiting of persistent parts
     shared_state: bool = False  # the state is in shared memory, not in a buffer
-    own_states: bool = False    # each part has all of the state, so that an only step with one phase is one dispatch
     chunk_steps: int = 1        # most time steps of a dispatch
 
     @property
@@ -120,7 +119,7 @@ class LoopTiling(KernelTiling):
         of_tile = self.problem.loop.slots * self._slot_bytes
         if self.kernel == ROWS:  # behind it, its sums between blocks
             of_tile += self.hidden.columns * len(self.problem.cell.gates) * self.lanes * self.problem.element.real4_bytes
-        return of_tile * self.problem.directions * self.tiles * (self.parts if self.own_states else 1)
+        return of_tile * self.problem.directions * self.tiles
 
     @property
     def barrier_words(self) -> int:
@@ -141,7 +140,7 @@ class ProjectionTiling(KernelTiling):
     def skips_padding(self) -> bool:
         """Whether tiles hold only steps that rows have, which they look for in the lengths, row by row."""
         has_lengths = self.problem.has("SequenceLengthsTensor")
-        return has_lengths and not self.by_tile and self.problem.batch <= _MOST_COUNTED_ROWS
+        return has_lengths and not self.by_tile and self.problem.batch <= MOST_COUNTED_ROWS
 
     @property
     def step_bytes(self) -> int:

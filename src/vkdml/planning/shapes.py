@@ -1,0 +1,240 @@
+"""All tilings of a problem that a device's kernels allow. What the lengths and the batch exclude, `candidates` leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import gcd
+
+from ..spec.problem import Problem
+from ..spec.whole_numbers import ceil_div, round_up
+from . import iterations, profiles
+from .costs import Costs
+from .device_info import DeviceInfo
+from .options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
+from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
+from .tiling import (
+    ARRAY_COLUMNS,
+    MOST_ROWS_OF_LANE,
+    Layout,
+    LoopTiling,
+    ProjectionTiling,
+    Tiling,
+    block_loads,
+    hidden_layout,
+    input_layout,
+)
+
+# Invocations of a workgroup in the gpu and float64 kernels: at least, and a multiple of it; and in the projection, which has
+# workgroups enough
+_LEAST_WORKGROUP, _PROJECTION_WORKGROUP = 32, 64
+_STEPS_FOR_A_ROW = 16  # steps of all rows for which the projection's tile gets one more, where compiling takes long
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What tiles look like. projection: its kernel; None where the time loop multiplies the input."""
+
+    kernel: str
+    projection: str | None
+    rows: int
+    units_at_once: int
+
+
+class Shapes:
+    """A problem on a device, with options that are checked."""
+
+    def __init__(self, problem: Problem, info: DeviceInfo, options: Options) -> None:
+        self.problem, self.info, self.options = problem, info, options
+        self.profile = profiles.profile(info)
+        self._workers = Costs(info).workers
+
+    def tilings(self) -> list[Tiling]:
+        """One for each schedule and shape of tiles, of dispatches of one time step."""
+        schedules = [self.options.schedule] if self.options.schedule else SCHEDULES
+        found = []
+        for schedule, shape in product(schedules, self._shapes()):
+            tilings = (self._tiling(schedule, shape, parts) for parts in self._parts(schedule, shape))
+            found.append(next(filter(None, tilings), None))
+        return list(filter(None, found))
+
+    def in_one_part(self, tiling: Tiling) -> list[LoopTiling]:
+        """What can run instead of a persistent loop with the same packed weights and projection."""
+        loop = tiling.loop
+        rows = [loop.rows] if loop.kernel == ROWS or self.options.rows else self._even_rows(loop.rows)
+        workgroup = loop.workgroup * loop.parts if loop.kernel == RESIDENT else loop.workgroup
+        alone = [replace(loop, schedule=SEQUENCE, parts=1, spins=0, workgroup=workgroup, rows=of_tile) for of_tile in rows]
+        fitting = [self._with_shared_state(other) for other in alone if workgroup <= self.info.max_workgroup_invocations]
+        return [other for other in fitting if self._has_iterations(replace(tiling, loop=other))]
+
+    @cached_property
+    def lanes(self) -> int:
+        """The subgroup size where shuffles replace loads, else 1.
+
+        Only CPU drivers gain: their workgroup is one whole subgroup, and loads are what they are slow at. A GPU reads shared
+        memory faster, and may run a subgroup with fewer invocations than it reports.
+        """
+        possible = self.info.subgroup_shuffle and self.info.subgroup_size > 1 and not self.problem.element.pairs
+        wanted = self.profile.prefers_shuffles if self.options.lanes is None else self.options.lanes
+        return self.info.subgroup_size if possible and wanted else 1
+
+    # Shapes
+
+    def _shapes(self) -> list[_Shape]:
+        if self.lanes > 1:
+            return self._shuffling_shapes()
+        kernel = FLOAT64 if self.problem.element.pairs else GPU
+        rows = [1] if kernel == FLOAT64 else self._rows()
+        return [_Shape(kernel, projection, of_tile, 1) for projection, of_tile in product((None, kernel), rows)
+                if self._may_unroll(of_tile)]
+
+    def _shuffling_shapes(self) -> list[_Shape]:
+        at_once = [self.options.units_at_once] if self.options.units_at_once else [2, 1]
+        kernels = [(LANES, None), *product((LANES, RESIDENT), (LANES, ROWS))]
+        shapes = [_Shape(*pair, of_tile, units) for pair, of_tile, units in product(kernels, self._rows(), at_once)
+                  if self.profile.kernels.issuperset(filter(None, pair)) and self._may_unroll(of_tile * units)]
+        if ROWS in self.profile.kernels:
+            shapes += [_Shape(ROWS, ROWS, of_tile, 1) for of_tile in self._rows_of_lanes()]
+        return shapes
+
+    def _may_unroll(self, rows_of_units: int) -> bool:
+        most = self.profile.most_unrolled
+        return most is None or rows_of_units <= most or self.options.rows is not None
+
+    def _rows(self) -> list[int]:
+        return [self.options.rows] if self.options.rows else self._even_rows(self.profile.most_rows)
+
+    def _rows_of_lanes(self) -> list[int]:
+        """For the rows kernels: whole subgroups."""
+        most = MOST_ROWS_OF_LANE * self.lanes
+        if self.options.rows:
+            return [self.options.rows] if self.options.rows % self.lanes == 0 and self.options.rows <= most else []
+        return sorted({round_up(rows, self.lanes) for rows in self._even_rows(most)})
+
+    def _even_rows(self, most: int) -> list[int]:
+        """Rows of a tile that share the batch out evenly."""
+        batch = self.problem.batch
+        return sorted({ceil_div(batch, ceil_div(batch, rows)) for rows in range(1, most + 1)})
+
+    def _parts(self, schedule: str, shape: _Shape) -> list[int]:
+        """Workgroups that share a tile's units, the preferred number first; none where the schedule is no choice."""
+        is_forced = self.options.schedule == schedule
+        if schedule == SEQUENCE:
+            return [1]
+        if not is_forced and schedule == PERSISTENT:
+            return []
+        if self.options.parts:
+            return [self.options.parts] if self.options.parts > 1 else []
+        turns = ceil_div(self.problem.hidden, self.lanes * shape.units_at_once)
+        parts = self._most_parts(shape, turns)
+        if schedule == STEPPED and shape.kernel == ROWS:  # or as many as have loop iterations enough for a step
+            return [count for count in (parts, 2, 4, 8) if 1 < count <= turns]
+        return [max(parts, 2)] if is_forced else [parts] if parts > 1 else []
+
+    def _most_parts(self, shape: _Shape, turns: int) -> int:
+        if self.profile.most_parts:
+            return min(self.profile.most_parts, ceil_div(self.problem.hidden, _LEAST_WORKGROUP))
+        tiles = self.problem.directions * ceil_div(self.problem.batch, shape.rows)
+        return min(self._workers // tiles, turns)
+
+    # Tilings
+
+    def _tiling(self, schedule: str, shape: _Shape, parts: int) -> Tiling | None:
+        """With the first workgroup that has loop iterations enough for a step."""
+        for workgroup, unrolled in self._workgroups(schedule, shape, parts):
+            loop = self._loop(schedule, shape, parts, workgroup, unrolled)
+            if shape.kernel == RESIDENT and not self._is_resident(loop):
+                return None
+            layout = input_layout(self.problem, shape.projection or shape.kernel, self.lanes, loop.block_loads, loop.units)
+            tiling = Tiling(loop, layout, self._projection(shape, loop, layout))
+            if self._has_iterations(tiling):
+                return tiling
+        return None
+
+    def _workgroups(self, schedule: str, shape: _Shape, parts: int) -> Iterator[tuple[int, bool]]:
+        """Invocations of a workgroup, and whether loads are unrolled; the preferred first, then with fewer iterations each."""
+        most = self.options.workgroup or self.info.max_workgroup_invocations
+        if shape.kernel == RESIDENT:  # holds all units of a part
+            invocations = round_up(ceil_div(self.problem.hidden, parts * shape.units_at_once), self.lanes)
+            if schedule != STEPPED and invocations <= most:
+                yield invocations, False
+            return
+        if shape.kernel == ROWS:
+            yield self.lanes, False
+            return
+        workgroup = self.options.workgroup or (self.lanes if self.lanes > 1 else self._whole_part(parts))
+        if self.profile.most_unrolled is None:
+            yield workgroup, False
+        while workgroup <= most:
+            yield workgroup, True
+            workgroup *= 2
+
+    def _whole_part(self, parts: int) -> int:
+        """The invocations that hold a part's units, in as few turns as can be."""
+        units = ceil_div(self.problem.hidden, parts)
+        turns = ceil_div(units, min(self.profile.most_workgroup, self.info.max_workgroup_invocations))
+        return round_up(ceil_div(units, turns), _LEAST_WORKGROUP)
+
+    def _loop(self, schedule: str, shape: _Shape, parts: int, workgroup: int, unrolled: bool) -> LoopTiling:
+        problem, turn = self.problem, workgroup * shape.units_at_once
+        units = round_up(problem.hidden, turn * parts if shape.kernel == RESIDENT else turn)
+        of_block = block_loads(problem.element, self.lanes, 1 if shape.kernel == FLOAT64 else self.profile.block_vecs)
+        loop = LoopTiling(
+            problem=problem, kernel=shape.kernel, schedule=schedule, lanes=self.lanes, rows=shape.rows,
+            units_at_once=shape.units_at_once, parts=parts, workgroup=workgroup, block_loads=of_block, unrolled=unrolled,
+            units=units, hidden=hidden_layout(problem, shape.kernel, self.lanes, of_block, units),
+            spins=self.profile.spins if schedule == PERSISTENT else 0)
+        return self._with_shared_state(loop)
+
+    def _is_resident(self, loop: LoopTiling) -> bool:
+        """Whether there are arrays enough for its weights, and compilers need not take long."""
+        arrays = loop.hidden.columns // ARRAY_COLUMNS[RESIDENT]
+        return arrays <= profiles.PRIVATE_ARRAYS and loop.resident_products <= self.profile.most_resident_products
+
+    def _with_shared_state(self, loop: LoopTiling) -> LoopTiling:
+        """With the state in shared memory, where the kernels know that and it fits."""
+        fits = (loop.kernel in (GPU, FLOAT64, RESIDENT) and loop.schedule == SEQUENCE
+                and loop.shared_bytes <= self.info.max_shared_memory)
+        return replace(loop, shared_state=fits and self.options.shared_state is not False)
+
+    def _projection(self, shape: _Shape, loop: LoopTiling, layout: Layout) -> ProjectionTiling | None:
+        if shape.projection is None:
+            return None
+        workgroup, at_once = self._projection_workgroup(shape, loop)
+        projection = ProjectionTiling(
+            problem=self.problem, kernel=shape.projection, lanes=self.lanes, rows=self._projection_rows(shape, at_once),
+            units_at_once=at_once, workgroup=workgroup, block_loads=loop.block_loads, unrolled=loop.unrolled, units=loop.units,
+            group_units=loop.units if shape.projection == ROWS else workgroup * at_once, input=layout,
+            by_tile=shape.kernel == ROWS)
+        while (shape.projection == ROWS and projection.group_units > self.lanes
+               and iterations.of_projection(projection) > self.profile.most_iterations):
+            projection = replace(projection, group_units=ceil_div(projection.group_units, 2))
+        return projection
+
+    def _projection_workgroup(self, shape: _Shape, loop: LoopTiling) -> tuple[int, int]:
+        """Its invocations, and the units that each computes together."""
+        if shape.projection == ROWS:
+            return self.lanes, 1
+        if shape.kernel == RESIDENT:
+            return self.lanes, 2 if loop.units % (2 * self.lanes) == 0 else 1
+        return loop.workgroup if shape.kernel == LANES else gcd(loop.workgroup, _PROJECTION_WORKGROUP), shape.units_at_once
+
+    def _projection_rows(self, shape: _Shape, at_once: int) -> int:
+        row_steps = self.problem.batch * self.problem.steps
+        if shape.kernel == ROWS:
+            return shape.rows
+        if shape.projection == ROWS:
+            return min(MOST_ROWS_OF_LANE, ceil_div(row_steps, self.lanes)) * self.lanes
+        if shape.projection == FLOAT64:
+            return 1
+        if self.profile.most_unrolled:
+            return min(self.profile.most_unrolled // at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW))
+        return min(self.profile.most_rows, row_steps)
+
+    def _has_iterations(self, tiling: Tiling) -> bool:
+        """For a dispatch of one time step, and for a tile of the projection."""
+        most = self.profile.most_iterations
+        return (iterations.most_steps(tiling, most) >= 1
+                and (tiling.projection is None or iterations.of_projection(tiling.projection) <= most))
