@@ -51,12 +51,12 @@ class Settings:
             raise InvalidArgumentError(name, "attributes", self.key[2:], "numbers, strings and lists of them") from None
 
     def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
-        """Of an operator with these weights, by the letters of the cell's table."""
+        """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights' shapes are."""
         w, r = arrays["WeightTensor"], arrays["RecurrenceTensor"]
         assert w is not None
         assert r is not None
         directions = 2 if self.attributes["direction"] == "bidirectional" else 1
-        return {"T": t, "B": b, "I": w.shape[-1], "H": r.shape[-1], "D": directions}
+        return {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])), "D": directions}
 
     def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
         """Arrays for other fields of a call with these weights."""
