@@ -38,34 +38,43 @@ Step = Callable[[np.ndarray], np.ndarray]
 
 
 class ByHand:
-    """An operator with a buffer for each tensor, weights bound at execution, the states in place, and one recording."""
+    """An operator with a buffer for each tensor, and weights bound at execution. Two recordings in turns: the states that one
+    writes are those that the other reads.
+    """
 
     def __init__(self, device: vkdml.Device, case: Case) -> None:
         desc = make_desc(case, "float32")
         not_owned = {field: replace(getattr(desc, field), Flags=vkdml.DML_TENSOR_FLAGS.NONE) for field in FIELDS.values()}
-        compiled = device.compile_operator(device.create_operator(replace(desc, **not_owned)))
+        self._compiled = device.compile_operator(device.create_operator(replace(desc, **not_owned)))
+        self._device = device
         arrays = case.arrays()
         self.buffers = {field: device.upload(arrays[name]) for name, field in FIELDS.items()}
-        for field, output in STATES.items():
-            self.buffers[field] = self.buffers[output] = device.upload(np.zeros(case.state_shape, np.float32))
-        self._y = device.create_buffer(4 * case.batch * case.hidden)
-        self.buffers["OutputSequenceTensor"] = self._y
+        self._y = self.buffers["OutputSequenceTensor"] = device.create_buffer(4 * case.batch * case.hidden)
         self._shape = (case.batch, case.hidden)
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([self.buffers[field] if compiled.problem.has(field) else None for field in compiled.input_fields])
-        table.bind_outputs([self.buffers[field] for field in compiled.output_fields])
-        self._recorder = device.create_command_recorder()
-        self._recorder.record_upload(self.buffers["InputTensor"])
-        self._recorder.record_dispatch(compiled, table)
-        self._recorder.record_readback(self._y)
+        zeros = np.zeros(case.state_shape, np.float32)
+        states = [{field: device.upload(zeros) for field in STATES} for _ in range(2)]
+        self._recorders = [self._record(states[turn], states[1 - turn]) for turn in range(2)]
+
+    def _record(self, read: dict[str, vkdml.Buffer], written: dict[str, vkdml.Buffer]) -> vkdml.CommandRecorder:
+        bound = self.buffers | read | {output: written[field] for field, output in STATES.items()}
+        table = self._device.create_binding_table(self._compiled)
+        has = self._compiled.problem.has
+        table.bind_inputs([bound[field] if has(field) else None for field in self._compiled.input_fields])
+        table.bind_outputs([bound[field] for field in self._compiled.output_fields])
+        recorder = self._device.create_command_recorder()
+        recorder.record_upload(self.buffers["InputTensor"])
+        recorder.record_dispatch(self._compiled, table)
+        recorder.record_readback(self._y)
+        return recorder
 
     def step(self, x: np.ndarray) -> np.ndarray:
         self.buffers["InputTensor"].write(x)
-        self._recorder.execute()
+        self.execute()
         return self._y.read(self._shape)
 
     def execute(self) -> None:
-        self._recorder.execute()
+        self._recorders[0].execute()
+        self._recorders.reverse()
 
 
 def steppers(device: vkdml.Device, case: Case) -> dict[str, Step]:

@@ -59,6 +59,7 @@ class Network:
         weights = {index: {field: names[field] for field in compiled.weight_fields}
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
+        self._weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
         self._carried: Carried = carrier._carried if carrier else Carried(device, carried, self._sizes)
@@ -114,9 +115,10 @@ class Network:
     def _prepared(self, values: Mapping[str, np.ndarray]) -> Commands:
         """The commands, with the weights in `values` packed."""
         self._lease.renew()
-        for index in self._given:
-            self._pack(index, values)
         turn = self._carried.turn
+        if turn not in self._commands or not self._weight_names.isdisjoint(values):
+            for index in self._given:
+                self._pack(index, values)
         if turn not in self._commands:
             self._commands[turn] = self._record()
         return self._commands[turn]
@@ -126,10 +128,8 @@ class Network:
     def _pack(self, index: int, values: Mapping[str, np.ndarray]) -> None:
         """A node's, unless they are packed already, by whomever."""
         compiled, last = self._nodes[index][0], self._packed.get(index)
-        given = {field: values[name] for field, name in self._given[index].items() if name in values}
-        if last is not None and not given:
-            return
-        snapshot = self._keeper.snapshot(index, given)
+        snapshot = self._keeper.snapshot(
+            index, {field: values[name] for field, name in self._given[index].items() if name in values})
         if last is not None:
             if last.snapshot is snapshot:
                 return
