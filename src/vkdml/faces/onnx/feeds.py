@@ -31,6 +31,8 @@ class Inputs:
 
     def __init__(self, declared: Sequence[ValueInfoProto]) -> None:
         self._declared = {value.name: value for value in declared}
+        self._tensors = {value.name: (helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _sizes(value))
+                         for value in declared if value.type.HasField("tensor_type")}
 
     @property
     def args(self) -> list[NodeArg]:
@@ -52,17 +54,15 @@ class Inputs:
 
     def check(self, name: str, value: Any) -> Any:
         """The value for an input, as an array. Refuses other types and sizes than declared; onnxruntime checks sequences."""
-        declared = self._declared[name]
-        if not declared.type.HasField("tensor_type"):
+        if name not in self._tensors:
             return value
         if isinstance(value, onnxruntime.OrtValue):
             value = value.numpy()
         array = np.asarray(value)
+        declared, (dtype, sizes) = self._declared[name], self._tensors[name]
         tensor = declared.type.tensor_type
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
             raise InvalidArgumentError("run", f"input_feed: {name}", array.dtype, str(dtype))
-        sizes = _sizes(declared)
         fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
         if tensor.HasField("shape") and not fits:
             raise InvalidArgumentError("run", f"input_feed: {name}", f"the shape {array.shape}",
@@ -71,9 +71,8 @@ class Inputs:
 
     def zeros(self, name: str) -> np.ndarray:
         """For an input that is a tensor of numbers. Sizes that the model does not declare are 1."""
-        declared = self._declared[name]
-        dtype = helper.tensor_dtype_to_np_dtype(declared.type.tensor_type.elem_type)
-        return np.zeros([1 if size is None else size for size in _sizes(declared)], dtype)
+        dtype, sizes = self._tensors[name]
+        return np.zeros([1 if size is None else size for size in sizes], dtype)
 
 
 def expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -197,12 +198,18 @@ def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, A
     for field, array in arrays.items():
         if array is None:
             continue
-        dtype = str(getattr(array, "dtype", type(array).__name__))
+        dtype = _type_name(getattr(array, "dtype", type(array).__name__))
         expected = ["int32"] if field == "SequenceLengthsTensor" else allowed
         if dtype not in expected:
             raise InvalidArgumentError(operator, cell.arguments[field], dtype, " or ".join(expected))
         if field == "InputTensor":
             allowed = [dtype]
+
+
+@cache
+def _type_name(dtype: Any) -> str:
+    """numpy takes a microsecond or two to say it."""
+    return str(dtype)
 
 
 def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:
