@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import DTYPES, RTOL, ATOL
+from tests.support import ATOL, DTYPES, RTOL
 from vkdml.runtime import weights as weight_contents
 from vkdml.spec import reference
 

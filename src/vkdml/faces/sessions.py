@@ -51,7 +51,7 @@ class Settings:
             raise InvalidArgumentError(name, "attributes", self.key[2:], "numbers, strings and lists of them") from None
 
     def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
-        """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights' shapes are."""
+        """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights are."""
         w, r = arrays["WeightTensor"], arrays["RecurrenceTensor"]
         assert w is not None
         assert r is not None
