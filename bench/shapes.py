@@ -51,17 +51,19 @@ class Model:
         rng = np.random.default_rng(0)
         lines, weights, inputs = [], {}, INPUTS
         for layer in range(self.layers):
-            lines.append(f"""h{layer} = {self.cell} <hidden_size = {self.hidden}, direction = "bidirectional"> (x{layer}, W{layer}, R{layer})
+            attributes = f'<hidden_size = {self.hidden}, direction = "bidirectional">'
+            lines.append(f"""h{layer} = {self.cell} {attributes} (x{layer}, W{layer}, R{layer})
                 t{layer} = Transpose <perm = [0, 2, 1, 3]> (h{layer})
                 x{layer + 1} = Reshape (t{layer}, flat)""")
             for name, columns in (("W", inputs), ("R", self.hidden)):
-                weights[f"{name}{layer}"] = rng.standard_normal((2, self.gates * self.hidden, columns), np.float32) * columns**-0.5
+                weights[f"{name}{layer}"] = rng.standard_normal((2, self.gates * self.hidden, columns)) * columns**-0.5
             inputs = 2 * self.hidden
         model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
             stack (float[T, B, {INPUTS}] x0) => (float[T, B, {inputs}] x{self.layers}) {{
                 flat = Constant <value_ints = [0, 0, -1]> ()
                 {chr(10).join(lines)} }}""")
-        model.graph.initializer.extend(numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items())
+        model.graph.initializer.extend(numpy_helper.from_array(array.astype(np.float32), name)
+                                       for name, array in weights.items())
         return model
 
 
@@ -87,7 +89,8 @@ def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[
     proto = model.proto()
     ours = InferenceSession(proto, device=device)
     theirs = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    runs: dict[str, Run] = {"vkdml": lambda x: ours.run(None, {"x0": x})[0], "onnxruntime-cpu": lambda x: theirs.run(None, {"x0": x})[0]}
+    runs: dict[str, Run] = {"vkdml": lambda x: ours.run(None, {"x0": x})[0],
+                            "onnxruntime-cpu": lambda x: theirs.run(None, {"x0": x})[0]}
     rng = np.random.default_rng(1)
     shapes = model.shapes(rng, count)
     data = rng.standard_normal((LONGEST, LARGEST_BATCH, INPUTS), np.float32)
