@@ -151,7 +151,7 @@ STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "C
 class StreamSession(Session):
     """Calls of which each begins with the states that the one before ended with. These stay on the device.
 
-    Calls take no arrays for them, and return none. After a DriverError they are to be written again.
+    Calls take no arrays for them, and return none. After a call that failed they are as before.
 
     state: what the first call begins with, by input; all are of one batch size, which stays.
     """

@@ -59,8 +59,10 @@ class Stream:
             h after each step: [B, H], or [T, B, H] ([B, T, H]).
 
         Raises:
-            InvalidArgumentError: an array of another type or shape. The state is as before.
-            DriverError: the driver failed. The state is unknown: `reset`, or set `state`.
+            InvalidArgumentError: an array of another type or shape.
+            DriverError: the driver failed.
+
+        After an error the state is as before, but where it is about a result out of the range of float64.
         """
         if type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._x.dtype and x.flags.c_contiguous \
                 and not self._session.element.pairs:
