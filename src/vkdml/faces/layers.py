@@ -44,7 +44,7 @@ class Layer:
                 sequence_lens: bool = False) -> None:
         """Pack the weights and compile all that calls with these lengths and batches need: they compile nothing then.
 
-        Each length is prepared with each batch size, in one or two milliseconds where nothing is to be compiled. Lengths of
+        Each length is prepared with each batch size, in a few milliseconds where nothing is to be compiled. Lengths of
         about the same size share what is compiled, so a few of them are enough for a range.
 
         Args:

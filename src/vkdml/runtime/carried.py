@@ -11,8 +11,8 @@ from .operator import Device
 
 
 class Carried:
-    """Two buffers for each, which are read and written in turns. One would not do: a kernel's workgroups may write their part
-    of an output before others have read the input, and what gave up begins again with what it had read.
+    """Two buffers for each, which are read and written in turns. With one, a plan that gives up would begin again with what it
+    had written, and a failed execution would leave neither the old values nor the new ones.
 
     inputs: by the outputs that they become. sizes: bytes by the names of both. At first all are zeros.
     """
