@@ -63,12 +63,15 @@ def test_each_kind_of_user_has_an_example():
     kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {
         ("README.md", "Is my GPU used, and is it right?"): ["sh"],
-        ("README.md", "Numpy arrays in ten lines"): ["python"], ("README.md", "ONNX"): ["python"],
+        ("README.md", "Numpy arrays in ten lines"): ["python"], ("README.md", "Sound that comes in pieces"): ["python"], ("README.md", "ONNX"): ["python"],
         ("README.md", "PyTorch"): ["python"], ("README.md", "PyDirectML"): ["python"],
         ("README.md", "DxDispatch"): ["json", "sh"], ("README.md", "DirectML's descriptors"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
         ("docs/faces/dxdispatch.md", "An RNN"): ["json", "sh"], ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
+        ("docs/faces/numpy.md", "A layer that holds its weights"): ["python"],
+        ("docs/faces/numpy.md", "A sequence that comes in pieces"): ["python"],
         ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "A single node"): ["python"],
+        ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
         ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/torch.md", "A module"): ["python"]}
 
 

@@ -1,14 +1,16 @@
 """DirectML's recurrent operators as Vulkan compute shaders.
 
-Ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (`gru`, `lstm`, `rnn`), ONNX models and
-nodes (`vkdml.onnx`), PyTorch modules (`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`), DxDispatch's JSON models
-(`vkdml.dxdispatch`) and the command `vkdml`.
+Ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (the functions `gru`, `lstm` and `rnn`,
+and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models and nodes (`vkdml.onnx`), PyTorch modules
+(`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`), DxDispatch's JSON models (`vkdml.dxdispatch`) and the command `vkdml`.
 """
 
 from importlib.metadata import version as _version
 
 from .errors import DriverError, InvalidArgumentError, MissingPackageError, OnnxRuntimeError, VkdmlError
 from .faces.functional import gru, lstm, rnn
+from .faces.layers import GRU, LSTM, RNN
+from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
 from .planning.options import Options
 from .runtime.device import Buffer
@@ -19,6 +21,9 @@ from .spec.descs import *  # noqa: F403  (the DML_* names that it lists)
 __version__ = _version("vkdml")
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
     "BindingTable",
     "Buffer",
     "CommandRecorder",
@@ -32,6 +37,7 @@ __all__ = [
     "Operator",
     "OperatorInitializer",
     "Options",
+    "Stream",
     "VkdmlError",
     "gru",
     "lstm",

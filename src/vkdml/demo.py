@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .errors import MissingPackageError
-from .faces.functional import gru
+from .faces.layers import GRU
 from .runtime.operator import Device
 from .spec import reference
 
@@ -51,10 +51,9 @@ class Layer:
             return np.concatenate([z, r, n])
 
         self.embedding = checkpoint[f"{name}_emb"]
-        self.w = reorder(checkpoint[f"{name}_w_ih"])[None]
-        self.r = reorder(checkpoint[f"{name}_w_hh"])[None]
-        self.b = np.concatenate([reorder(checkpoint[f"{name}_b_ih"]), reorder(checkpoint[f"{name}_b_hh"])])[None]
-        self.device = device
+        biases = np.concatenate([reorder(checkpoint[f"{name}_b_ih"]), reorder(checkpoint[f"{name}_b_hh"])])
+        self.weights = [reorder(checkpoint[f"{name}_w_ih"])[None], reorder(checkpoint[f"{name}_w_hh"])[None], biases[None]]
+        self.gru = GRU(*self.weights, linear_before_reset=True, device=device)
         self.worst = 0.0  # largest difference from the reference
 
     def run(self, indices: np.ndarray, lengths: np.ndarray, h: np.ndarray, verify: bool) -> np.ndarray:
@@ -64,10 +63,9 @@ class Layer:
         reference.
         """
         x = self.embedding[indices]
-        y_h = gru(x, self.w, self.r, self.b, initial_h=h, sequence_lens=lengths, linear_before_reset=True,
-                  device=self.device)[1]
+        y_h = self.gru(x, initial_h=h, sequence_lens=lengths)[1]
         if verify:
-            expected = reference.gru(x, self.w, self.r, self.b, initial_h=h, sequence_lens=lengths, linear_before_reset=True)[1]
+            expected = reference.gru(x, *self.weights, initial_h=h, sequence_lens=lengths, linear_before_reset=True)[1]
             self.worst = max(self.worst, float(np.abs(y_h - expected).max()))
         return y_h
 
@@ -90,7 +88,7 @@ class Pronouncer:
         indices = np.zeros((lengths.max(), len(words)), np.intp)
         for row, codes in enumerate(letters):
             indices[:len(codes), row] = codes
-        h = self.encoder.run(indices, lengths, np.zeros((1, len(words), self.encoder.r.shape[2]), np.float32), verify)
+        h = self.encoder.run(indices, lengths, np.zeros((1, len(words), self.encoder.weights[1].shape[2]), np.float32), verify)
 
         said: list[list[str]] = [[] for _ in words]
         last = np.full(len(words), START)

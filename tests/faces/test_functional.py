@@ -7,7 +7,7 @@ import pytest
 
 import vkdml
 from tests.support import ATOL, RTOL
-from vkdml.faces import functional
+from vkdml.faces import functional, sessions
 from vkdml.spec import cells, reference
 
 pytestmark = pytest.mark.device
@@ -80,7 +80,7 @@ def test_any_layout_in_memory_and_narrower_types(arrays):
 def test_calls_alike_share_what_is_compiled(arrays, monkeypatch):
     arguments = one_direction(arrays)
     check(arguments)
-    monkeypatch.setattr(functional, "_Session", lambda *arguments: pytest.fail("compiled again"))
+    monkeypatch.setattr(sessions, "Call", lambda *arguments: pytest.fail("compiled again"))
     check(arguments | {"x": arguments["x"] * 2})
     for device in (vkdml.Device(), 0, vkdml.Device().info.name):
         vkdml.gru(**arguments, device=device)
@@ -92,7 +92,7 @@ def test_errors_name_the_call_at_hand(arrays):
              "SequenceLengthsTensor": np.array([9, 9, 9])}
     for name in ("first", "second"):
         with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: sequence length of row 0"):
-            functional.recurrent(name, cells.GRU, wrong, {}, (True, True))
+            sessions.shared_sessions.run(name, cells.GRU, wrong, {}, (True, True))
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
@@ -139,10 +139,24 @@ def test_results_are_not_overwritten_by_the_next_call(arrays):
     np.testing.assert_array_equal(first, kept)
 
 
-def test_cache_is_bounded(arrays):
-    for t in range(1, 22):
-        vkdml.gru(np.zeros((t, 1, 1), np.float32), np.zeros((1, 3, 1), np.float32), np.zeros((1, 3, 1), np.float32))
-    assert len(functional.shared_sessions._sessions) <= 16
+def test_what_is_kept_is_bounded(monkeypatch):
+    """Of operators, and of the shapes of each."""
+    few = sessions.Sessions(kept=3)
+    monkeypatch.setattr(functional, "shared_sessions", few)
+    monkeypatch.setattr(sessions, "_SHAPES_KEPT", 2)
+    for h in range(1, 6):
+        for t in range(1, 5):
+            vkdml.rnn(np.zeros((t, 1, 1), np.float32), np.zeros((1, h, 1), np.float32), np.zeros((1, h, h), np.float32))
+    assert [len(each._calls) for each in few._sessions._values.values()] == [2, 2, 2]
+
+
+def test_lengths_of_one_size_class_share_pipelines(arrays, device):
+    arguments = one_direction({name: array for name, array in arrays.items() if name != "sequence_lens"})
+    made = []
+    for t in (20, 21, 22, 23):
+        check(arguments | {"x": np.resize(arrays["x"], (t, B, I))})
+        made.append(device._gpu.pipelines_made)
+    assert made == made[:1] * 4
 
 
 class NoArray:

@@ -93,10 +93,10 @@ def test_no_lock_of_another_thread_is_waited_for(opened):
     """Nor one of the thread that forks."""
     result = "told(compute)" if opened else "compute() > 0"
     assert run(f"""
-from vkdml.faces import functional
+from vkdml.faces import sessions
 from vkdml.runtime import device as devices
 {"compute()" if opened else ""}
-locks = [devices._opening, functional.shared_sessions._lock, *(gpu.lock for gpu in devices._open.values())]
+locks = [devices._opening, sessions.shared_sessions._lock, *(gpu.lock for gpu in devices._open.values())]
 held, done = threading.Event(), threading.Event()
 def hold():
     for lock in locks:
@@ -122,12 +122,12 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), compute() > 0)
 def test_a_child_may_drop_what_the_parent_made():
     assert run("""
 import gc
-from vkdml.faces import functional
+from vkdml.faces import sessions
 from vkdml.runtime import device as devices
 
 def drop():
-    functional.shared_sessions = functional.Sessions(16)
-    functional._device.cache_clear()
+    sessions.shared_sessions = sessions.Sessions(16)
+    sessions._device.cache_clear()
     devices._open.clear()
     del globals()["device"]
     gc.collect()

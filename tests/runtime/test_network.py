@@ -111,7 +111,7 @@ def test_what_was_dropped_is_made_again(device, values, packings):
     try:
         device.cache_limit = 0
         assert (store.size, len(store)) == (0, 0)
-        assert chain._commands is None
+        assert not chain._commands
         for _ in range(2):
             np.testing.assert_array_equal(run(chain, values), first)
         assert len(packings) == 2

@@ -45,6 +45,19 @@ def test_a_user_is_told_once_a_part_of_its_is_dropped():
     assert (lost, keys(store)) == (["second", "first"], "bxyz")
 
 
+def test_renewed_again_and_again_with_others_between():
+    store = Store(30)
+    first, second = Lease(store, list), Lease(store, list)
+    put(store, "a", first)
+    put(store, "b", second)
+    for lease, order in ((first, "ba"), (first, "ba"), (second, "ab"), (first, "ba")):
+        lease.renew()
+        assert keys(store) == order
+    put(store, "c")
+    first.renew()
+    assert keys(store) == "bca"
+
+
 def test_what_a_user_gave_back_is_dropped_without_telling():
     store = Store(20)
     lease = Lease(store, lambda: pytest.fail("told"))

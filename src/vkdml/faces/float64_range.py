@@ -16,13 +16,14 @@ class RangeCheck:
     """Refuses inputs out of range, and results of finite inputs that are not finite: something on the way was out of range.
 
     name: the operator's in errors. names: what errors call the arrays and the results, by their keys. arrays: the inputs, of
-    any shapes.
+    any shapes. before: of a call whose results are inputs of this one.
     """
 
-    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray],
+                 before: RangeCheck | None = None) -> None:
         self._name = name
         self._names = names
-        self._is_finite = True
+        self._is_finite: bool = before is None or before._is_finite
         for key, array in arrays.items():
             finite = np.isfinite(array)
             self._is_finite = self._is_finite and bool(finite.all())

@@ -1,28 +1,18 @@
-"""The operators on numpy arrays in ONNX's shapes. What was compiled and packed for one call serves the next like it."""
+"""The operators as functions of numpy arrays in ONNX's shapes. What was compiled and packed for one call serves the next like
+it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from types import NoneType
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import DriverError, InvalidArgumentError
 from ..planning.options import Options
-from ..runtime.fork import Lock
-from ..runtime.network import Network, Node
-from ..runtime.operator import Device, Operator, check_lengths
-from ..runtime.recent import Recent
-from ..runtime.weights import WeightKeeper
+from ..runtime.operator import Device
 from ..spec import cells
-from ..spec.arguments import DEFAULT_ATTRIBUTES, Activations, convert, describe
-from ..spec.arrays import element_strides, flat
-from ..spec.cells import Cell
-from ..spec.element_types import ElementType
-from ..spec.problem import from_desc
-from .float64_range import RangeCheck
+from ..spec.arguments import Activations
+from .sessions import shared_sessions
 
 
 def gru(
@@ -76,7 +66,7 @@ def gru(
     attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
                   "activation_beta": activation_beta, "clip": clip, "linear_before_reset": linear_before_reset,
                   "layout": layout}
-    y, y_h = recurrent("gru", cells.GRU, arrays, attributes, (True, True), device, options)
+    y, y_h = shared_sessions.run("gru", cells.GRU, arrays, attributes, (True, True), device, options)
     return y, y_h
 
 
@@ -134,7 +124,7 @@ def lstm(
               "CellMemInitTensor": initial_c, "SequenceLengthsTensor": sequence_lens, "PeepholeTensor": p}
     attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
                   "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
-    y, y_h, y_c = recurrent("lstm", cells.LSTM, arrays, attributes, (True, True, True), device, options)
+    y, y_h, y_c = shared_sessions.run("lstm", cells.LSTM, arrays, attributes, (True, True, True), device, options)
     return y, y_h, y_c
 
 
@@ -164,118 +154,5 @@ def rnn(
               "SequenceLengthsTensor": sequence_lens}
     attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
                   "activation_beta": activation_beta, "clip": clip, "layout": layout}
-    y, y_h = recurrent("rnn", cells.RNN, arrays, attributes, (True, True), device, options)
+    y, y_h = shared_sessions.run("rnn", cells.RNN, arrays, attributes, (True, True), device, options)
     return y, y_h
-
-
-class Sessions:
-    """Compiled operators and packed weights of earlier calls, for the next calls with the same shapes and attributes.
-
-    kept: how many operators, those that were used last. shares: whether operators that differ in T and B share their packed
-    weights, buffers and kernels; for calls with the same weights.
-    """
-
-    def __init__(self, kept: int, shares: bool = False) -> None:
-        self._sessions: Recent[_Session] = Recent(kept)
-        self._cache = WeightKeeper() if shares else None
-        self._lock = Lock()
-
-    def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
-            device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-        """Run a cell on numpy arrays.
-
-        Args:
-            name: the operator's name in errors.
-            arrays: by DirectML field, in ONNX's shapes (see `gru`); None where an optional one is left out.
-            attributes: ONNX's, by name; those left out have ONNX's defaults.
-            wanted: for each of the cell's outputs whether to compute and return it.
-            device: a Device, or what Device() takes.
-            options: what to force in the plan.
-
-        Returns:
-            The wanted outputs, in ONNX's shapes and the type of the input.
-
-        Raises:
-            InvalidArgumentError: an argument is wrong.
-            DriverError: no device, or the driver failed.
-        """
-        checked, element = convert(name, cell, arrays)
-        attributes = {**DEFAULT_ATTRIBUTES, **{attribute: _plain(value) for attribute, value in attributes.items()}}
-        device = open_device(name, device)
-        if not isinstance(options, Options):
-            raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
-        layouts = [None if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
-                   for array in checked.values()]
-        key = (device, cell.name, element, options, *wanted, *map(_typed, attributes.values()), *layouts)
-        try:
-            hash(key)
-        except TypeError:
-            raise InvalidArgumentError(name, "attributes", key[3:], "numbers, strings and lists of them") from None
-        with self._lock:
-            session = self._sessions.get(
-                key, lambda: _Session(name, cell, checked, element, attributes, wanted, device, options, self._cache))
-        try:
-            return session.run(name, checked)
-        except DriverError:
-            with self._lock:
-                self._sessions.drop(key)
-            raise
-
-
-shared_sessions = Sessions(kept=16)
-
-
-def recurrent(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
-              device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-    """Run a cell on numpy arrays: what `gru`, `lstm` and `rnn` do. Arguments and result are those of Sessions.run."""
-    return shared_sessions.run(name, cell, arrays, attributes, wanted, device, options)
-
-
-def open_device(name: str, device: Device | int | str | None) -> Device:
-    """A Device, or the one of that index or name, or the default one for None: each opened once."""
-    if not isinstance(device, (Device, int, str, NoneType)):
-        raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
-    return device if isinstance(device, Device) else _device(device)
-
-
-@cache
-def _device(device: int | str | None) -> Device:
-    return Device(device)
-
-
-def _plain(value: Any) -> Any:
-    """numpy's arrays and scalars as Python's lists and numbers."""
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _typed(value: Any) -> Any:
-    """A part of the key. 1, 1.0 and True are equal, but not all of them are right everywhere."""
-    return tuple(map(_typed, value)) if isinstance(value, (list, tuple)) else (type(value), value)
-
-
-class _Session:
-    """A network of one operator, for all calls with the same shapes, types and attributes."""
-
-    def __init__(self, name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
-                 attributes: Mapping[str, Any], wanted: Sequence[bool], device: Device, options: Options,
-                 cache: WeightKeeper | None) -> None:
-        desc, self.shapes = describe(name, cell, arrays, element, attributes, wanted)
-        self.problem = from_desc(desc, attributes["clip"], element)
-        self.outputs = [field for field in self.problem.outputs if self.problem.has(field)]
-        names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, options, cache)
-
-    def run(self, name: str, arrays: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
-        given = {field: array for field, array in arrays.items() if array is not None}
-        lengths = given.get("SequenceLengthsTensor")
-        if lengths is not None:
-            check_lengths(name, lengths, self.problem.steps)
-            given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
-        range_check = None
-        if self.problem.element.pairs:
-            range_check = RangeCheck(name, self.problem.cell.arguments, {field: flat(array) for field, array in given.items()})
-        dtype = given["InputTensor"].dtype
-        results = self.network.run(given, {field: (self.shapes[field], dtype) for field in self.outputs})
-        if range_check:
-            range_check.check_results(results)
-        return list(results.values())

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..planning.options import Options
 from ..spec.arrays import flat
+from .carried import Carried
 from .commands import Commands
 from .compiled import CompiledOperator
 from .device import Buffer
@@ -40,12 +41,14 @@ class Network:
     them, at each execution. Pipelines, packed weights and buffers are those of all networks of the device: a network has only
     its recorded commands for itself.
 
-    keeper: of networks with the same nodes, but for T and B. carried: inputs by the names of outputs that share their buffers,
-    in place: what an execution leaves there the next one begins with. At first they are zeros.
+    keeper: of networks with the same nodes, but for T and B. carried: inputs by the names of outputs that they become: what an
+    execution leaves there the next one begins with. At first they are zeros. carrier: a network that carries the same tensors:
+    both go on where either ended.
     """
 
     def __init__(self, device: Device, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 keeper: WeightKeeper | None = None, carried: Mapping[str, str] = {}) -> None:
+                 keeper: WeightKeeper | None = None, carried: Mapping[str, str] = {},
+                 carrier: Network | None = None) -> None:
         self.device = device
         self._outputs = tuple(outputs)
         self._nodes = [(device.compile_operator(node.operator, options=options), node.names) for node in nodes]
@@ -53,42 +56,36 @@ class Network:
         self._keeper = keeper or WeightKeeper()
         self._lease = Lease(self._gpu.store, self._let_go)
         computed = {names[field] for compiled, names in self._nodes for field in compiled.output_fields if field in names}
-        self._given = [index for index, (compiled, names) in enumerate(self._nodes)
-                       if compiled.weight_fields and computed.isdisjoint(names[field] for field in compiled.weight_fields)]
+        weights = {index: {field: names[field] for field in compiled.weight_fields}
+                   for index, (compiled, names) in enumerate(self._nodes)}
+        self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
+        self._weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
-        self._own = self._carried_buffers(carried)
+        self._carried: Carried = carrier._carried if carrier else Carried(device, carried, self._sizes)
         self._let_go()
 
     def _let_go(self) -> None:
         """Of what is in the store."""
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
-        self._commands: Commands | None = None
+        self._commands: dict[int, Commands] = {}  # by the turn of what is carried
 
     def _buffer_sizes(self) -> dict[str, int]:
         """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
-            before = compiled.weight_fields if index in self._given else []
+            before = self._given.get(index, {})
             for field, name in names.items():
                 if field not in before:
                     sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
         return sizes
 
-    def _carried_buffers(self, carried: Mapping[str, str]) -> dict[str, Buffer]:
-        own = {}
-        for output, source in carried.items():
-            size = max(self._sizes[output], self._sizes[source])
-            own[output] = own[source] = buffer = self.device.create_buffer(size)
-            buffer.upload(np.zeros(size // 4, np.uint32))
-        return own
-
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Execute on arrays by name: of the inputs and the weights, each contiguous or with its descriptor's strides.
 
-        Weights are taken to be unchanged where the array is the one of the last call and nobody can write to it. results:
-        shapes and dtypes of the outputs to return.
+        Weights are taken to be unchanged where the array is the one of the last call and nobody can write to it, and where a
+        node's are left out. results: shapes and dtypes of the outputs to return.
 
         Raises InvalidArgumentError for sequence lengths above T, and DriverError when the driver fails.
         """
@@ -97,37 +94,42 @@ class Network:
             for name in self._inputs:
                 self._buffers[name].write(flat(values[name]))
             commands.execute()
+            self._carried.advance()
             return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run with them needs."""
         with self.device.lock:
-            self._prepared(weights).prepare()
+            for _ in range(self._carried.turns):
+                self._prepared(weights).prepare()
+                self._carried.advance()
 
     def write(self, name: str, array: np.ndarray) -> None:
-        """Of a carried tensor. Raises what Buffer.upload raises."""
-        self._own[name].upload(array)
+        """Of a carried tensor, either name. Raises what Buffer.upload raises."""
+        self._carried.current(name).upload(array)
 
     def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """Of a carried tensor. Raises what Buffer.download raises."""
-        return self._own[name].download(shape, dtype)
+        """Of a carried tensor, either name. Raises what Buffer.download raises."""
+        return self._carried.current(name).download(shape, dtype)
 
     def _prepared(self, values: Mapping[str, np.ndarray]) -> Commands:
         """The commands, with the weights in `values` packed."""
         self._lease.renew()
-        for index in self._given:
-            self._pack(index, values)
-        if self._commands is None:
-            self._commands = self._record()
-        return self._commands
+        turn = self._carried.turn
+        if turn not in self._commands or not self._weight_names.isdisjoint(values):
+            for index in self._given:
+                self._pack(index, values)
+        if turn not in self._commands:
+            self._commands[turn] = self._record()
+        return self._commands[turn]
 
     # Weights
 
     def _pack(self, index: int, values: Mapping[str, np.ndarray]) -> None:
         """A node's, unless they are packed already, by whomever."""
-        compiled, names = self._nodes[index]
-        snapshot = self._keeper.snapshot(index, {field: values[names[field]] for field in compiled.weight_fields})
-        last = self._packed.get(index)
+        compiled, last = self._nodes[index][0], self._packed.get(index)
+        snapshot = self._keeper.snapshot(
+            index, {field: values[name] for field, name in self._given[index].items() if name in values})
         if last is not None:
             if last.snapshot is snapshot:
                 return
@@ -136,7 +138,7 @@ class Network:
         packed = self._gpu.store.get(key, lambda: self._packed_now(compiled, snapshot), sum(compiled.packed_sizes.values()),
                                      self._lease)
         self._packed[index] = _Packed(snapshot, key, packed)
-        self._commands = None
+        self._commands = {}
 
     def _packed_now(self, compiled: CompiledOperator, snapshot: Snapshot) -> Mapping[str, Buffer]:
         packed = PackedWeights(self._gpu, compiled.packed_sizes).buffers
@@ -156,21 +158,22 @@ class Network:
         """Upload the inputs, run all nodes, and read back the outputs."""
         scratch = Scratch(self._gpu, self._lease)
         on_host = {*self._inputs, *self._outputs}
-        self._buffers = self._own | {name: scratch.buffer(size, name in on_host)
-                                     for name, size in self._sizes.items() if name not in self._own}
+        carried = self._carried.buffers()
+        self._buffers = {name: scratch.buffer(size, name in on_host)
+                         for name, size in self._sizes.items() if name not in carried}
         commands = Commands(self._gpu)
         for name in self._inputs:
             commands.upload(self._buffers[name])
         for index in range(len(self._nodes)):
-            self._record_node(commands, index, scratch.beside())
+            self._record_node(commands, index, {**self._buffers, **carried}, scratch.beside())
         for name in self._outputs:
             commands.readback(self._buffers[name])
         return commands
 
-    def _record_node(self, commands: Commands, index: int, scratch: Scratch) -> None:
-        """scratch: for what is the node's alone; other nodes may have it after the node."""
+    def _record_node(self, commands: Commands, index: int, tensors: Mapping[str, Buffer], scratch: Scratch) -> None:
+        """tensors: by name. scratch: for what is the node's alone; other nodes may have it after the node."""
         compiled, names = self._nodes[index]
-        buffers = {field: self._buffers[name] for field, name in names.items() if name in self._buffers}
+        buffers = {field: tensors[name] for field, name in names.items() if name in tensors}
         check_lengths_before(commands, compiled.problem, buffers)
         own = {name: Buffer(self._gpu, size) if name == compiled.flagged else scratch.buffer(size, False)
                for name, size in compiled.scratch_sizes.items()}

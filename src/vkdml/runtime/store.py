@@ -57,6 +57,7 @@ class Store:
         self._limit = limit
         self._entries: dict[Hashable, _Entry] = {}  # what was used last is last
         self._size = 0
+        self._last_keys: object = None  # of the `use` that nothing came after
 
     @property
     def size(self) -> int:
@@ -75,6 +76,7 @@ class Store:
 
     def get(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease | None = None) -> T:
         """The value of a key, made if it is not there. lease: of the user who keeps it longer than this call."""
+        self._last_keys = None
         entry = self._entries.pop(key, None)
         if entry is None:
             entry = _Entry(make(), size)
@@ -89,8 +91,11 @@ class Store:
 
     def use(self, keys: dict[Hashable, None]) -> None:
         """Mark these as used now. All are there."""
+        if keys is self._last_keys:  # as with steps of one stream, which are short
+            return
         for key in keys:
             self._entries[key] = self._entries.pop(key)
+        self._last_keys = keys
 
     def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
         """Until the rest is within the limit, but nothing of this lease, nor the key that is used now."""

@@ -36,7 +36,7 @@ class WeightKeeper:
         self._last: dict[int, Snapshot] = {}  # by node
 
     def snapshot(self, node: int, arrays: Mapping[str, np.ndarray]) -> Snapshot:
-        """Of a node's weights, by field: the last one where they have not changed.
+        """Of a node's weights, by field: the last one where they have not changed or there are none.
 
         An array that nobody can write to is compared by identity, others by their contents.
         """

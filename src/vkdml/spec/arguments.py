@@ -42,18 +42,39 @@ _DIRECTIONS = {
 def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
     """Convert the arrays of a call to X's element type. Returns them by descriptor field, and that type.
 
-    Sequence lengths keep their integer type. An array that is not contiguous is copied only if `element_strides` cannot
-    describe it. Raises InvalidArgumentError for an array that does not convert exactly.
+    Raises InvalidArgumentError for an array that does not convert exactly.
 
     name: how error messages name the operator. arrays: by descriptor field; None or no entry where one is left out.
     """
-    converted = {field: _as_array(name, cell, field, arrays.get(field)) for field in cell.inputs}
-    x = converted["InputTensor"]
-    assert x is not None
-    element = element_types.of(x.dtype)
+    x, element = typed_array(name, cell, "InputTensor", arrays.get("InputTensor"))
+    given = {field: arrays.get(field) for field in cell.inputs} | {"InputTensor": x}
+    return convert_to(name, cell, x.dtype.newbyteorder("="), "InputTensor", given), element
+
+
+def typed_array(name: str, cell: Cell, field: str, value: Any) -> tuple[np.ndarray, ElementType]:
+    """The value of a required field as an array, and its element type.
+
+    Raises InvalidArgumentError for what is no array, or of no type that the operators have.
+    """
+    array = _as_array(name, cell, field, value)
+    assert array is not None
+    element = element_types.of(array.dtype)
     if element is None:
-        raise InvalidArgumentError(name, "X", x.dtype, "one of " + ", ".join(row.name for row in element_types.ALL))
-    dtype = x.dtype.newbyteorder("=")
+        raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
+                                   "one of " + ", ".join(row.name for row in element_types.ALL))
+    return array, element
+
+
+def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], whose: str, arrays: Mapping[str, Any]
+               ) -> dict[str, np.ndarray | None]:
+    """Convert arrays, by descriptor field, to a type; None stays None.
+
+    Sequence lengths keep their integer type. An array that is not contiguous is copied only if `element_strides` cannot
+    describe it. Raises InvalidArgumentError for an array that does not convert exactly.
+
+    whose: the field that the type is of.
+    """
+    converted = {field: _as_array(name, cell, field, array) for field, array in arrays.items()}
     for field, array in converted.items():
         if array is None:
             continue
@@ -65,11 +86,11 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                           f"{element.name}, the type of X, or one that converts to it exactly")
+                                           f"{dtype}, the type of {cell.arguments[whose]}, or one that converts to it exactly")
             array = array.astype(dtype, copy=False)
         is_describable = array.flags.c_contiguous or element_strides(array) is not None
         converted[field] = array if is_describable else np.ascontiguousarray(array)
-    return converted, element
+    return converted
 
 
 def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
@@ -125,6 +146,11 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
         **{flag: attributes[attribute] for flag, attribute in cell.flags.items()},
     )
     return desc, shapes
+
+
+def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of an input in ONNX's dimensions. sizes: of T, B, I, H and D."""
+    return tuple(evaluate(dim, sizes) for dim in _onnx_dims(cell.inputs[field], layout))
 
 
 def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:

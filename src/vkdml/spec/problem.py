@@ -22,7 +22,7 @@ from .element_types import ElementType
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
-_WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
+WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
 
 _REVERSED = {
     DML_RECURRENT_NETWORK_DIRECTION.FORWARD: (False,),
@@ -75,7 +75,7 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
     name = type(desc).__name__
     cell = cells.BY_DESC[type(desc)]
     reverse = _check_direction(name, desc.Direction)
-    element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,), _WEIGHTS)
+    element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,), WEIGHTS)
     sizes = _check_sizes(name, cell, tensors, len(reverse))
     for field in cell.outputs:
         check_output_strides(name, field, tensors[field])
@@ -87,7 +87,7 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         tensors=tensors,
         inputs=tuple(cell.inputs),
         outputs=tuple(cell.outputs),
-        weights=_WEIGHTS,
+        weights=WEIGHTS,
         cell=cell,
         steps=sizes["T"],
         batch=sizes["B"],

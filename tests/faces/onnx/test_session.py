@@ -114,14 +114,16 @@ def test_shapes_in_turn(schedule):
             np.testing.assert_allclose(result, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_like_lengths_share_kernels(monkeypatch):
+def test_like_lengths_share_pipelines(device):
+    made = None
     session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
     theirs = onnxruntime.InferenceSession(
         model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()).SerializeToString())
     for t in (42, 36, 40):
         feed = {"x": np.random.default_rng(t).standard_normal((t, 1, I)).astype(np.float32)}
         np.testing.assert_allclose(session.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
-        monkeypatch.setattr("vkdml.runtime.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
+        made = made or device._gpu.pipelines_made
+        assert device._gpu.pipelines_made == made
 
 
 @pytest.mark.parametrize(("text", "message"), [

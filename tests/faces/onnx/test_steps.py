@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from tests.faces.onnx.support import B, H, I, T, check, model, weights
-from vkdml.faces.onnx import steps
+from vkdml.faces import sessions
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
@@ -68,9 +68,10 @@ def test_bfloat16_between_pieces():
     np.testing.assert_allclose(result, expected, atol=1e-2)
 
 
-def test_what_was_compiled_is_bounded():
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(sessions, "_SHAPES_KEPT", 4)
     session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
-    sessions = session._program._steps[0]._node._sessions
-    assert (len(sessions._sessions), len(sessions._cache)) == (steps._SESSIONS_KEPT, 1)
+    kept = session._program._steps[0].node._sessions._sessions
+    assert [len(each._calls) for each in kept._values.values()] == [4]

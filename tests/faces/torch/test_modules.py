@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 
 import vkdml
 import vkdml.torch as vt
-from tests.faces.torch.support import SEQUENCES, B, H, I, T, check, states
+from tests.faces.torch.support import SEQUENCES, B, H, I, T, check, flat, states
 from vkdml.faces.torch import modules
 
 pytestmark = pytest.mark.device
@@ -140,12 +140,50 @@ def test_changed_parameters_are_seen(change):
     torch.testing.assert_close(twin(x)[0], expected(x)[0], atol=1e-5, rtol=1e-5)
 
 
-def test_networks_are_bounded():
+def test_networks_are_bounded(monkeypatch):
+    monkeypatch.setattr(modules, "_STACKS_KEPT", 4)
     twin = vt.convert(nn.RNN(1, 1).eval())
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
-    compiled = modules._compiled[twin]
-    assert (len(compiled.stacks), len(compiled.cache)) == (modules._STACKS_KEPT, 1)
+    assert len(modules._compiled[twin].stacks) == 4
+
+
+@pytest.mark.parametrize(("module", "shapes"), [
+    (nn.LSTM(I, H, 2, bidirectional=True), [(T, 1), (T, 2), (1, 1)]), (nn.Sequential(nn.GRU(I, H, batch_first=True)), [(1, T), (2, T)])])
+def test_nothing_is_made_after_a_warm_up(device, module, shapes):
+    twin = vt.convert(module.eval())
+    if isinstance(twin, nn.Sequential):
+        vt.warm_up(twin, T, [1, 2])
+    else:
+        twin.warm_up([1, T], [1, 2])
+        twin.warm_up(T, 2, hx=True, packed=True)
+    made = device._gpu.pipelines_made
+    for shape in shapes:
+        x = torch.randn(*shape, I)
+        torch.testing.assert_close(flat(twin(x)), flat(module(x)), atol=1e-5, rtol=1e-5)
+    if isinstance(twin, nn.LSTM):
+        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(T, 2, I), torch.tensor([T, 2]))
+        twin(packed, (torch.randn(4, 2, H), torch.randn(4, 2, H)))
+    assert device._gpu.pipelines_made == made
+
+
+def test_a_cell_has_one_step(device):
+    twin = vt.convert(nn.LSTMCell(I, H).eval())
+    twin.warm_up(B=[B])
+    twin.warm_up([1, T], B, hx=True)
+    made = device._gpu.pipelines_made
+    h = twin(torch.randn(B, I))
+    twin(torch.randn(B, I), h)
+    assert device._gpu.pipelines_made == made
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: vt.convert(nn.GRU(I, H).eval()).warm_up(0), "GRU: warm_up: T: found 0"),
+    (lambda: vt.convert(nn.GRU(I, H)).warm_up(1), "GRU: training: found True"),
+])
+def test_wrong_warm_ups(call, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        call()
 
 
 class Mine(nn.GRU):

@@ -11,6 +11,7 @@ from torch import nn
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
+from vkdml.runtime.commands import Commands
 
 pytestmark = pytest.mark.device
 
@@ -65,8 +66,8 @@ def test_layers_chain_on_the_device(monkeypatch):
     x = torch.randn(T, B, I)
     twin(x)
     calls = []
-    execute = vkdml.CommandRecorder.execute
-    monkeypatch.setattr(vkdml.CommandRecorder, "execute", lambda self: (calls.append(self), execute(self)))
+    execute = Commands.execute
+    monkeypatch.setattr(Commands, "execute", lambda self: (calls.append(self), execute(self)))
     written = []
     write = vkdml.Buffer.write
     monkeypatch.setattr(vkdml.Buffer, "write", lambda self, array: (written.append(array.shape), write(self, array)))
@@ -75,13 +76,15 @@ def test_layers_chain_on_the_device(monkeypatch):
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_like_lengths_share_kernels(monkeypatch, batch_first):
+def test_like_lengths_share_pipelines(device, batch_first):
     module = nn.GRU(I, H, 2, bidirectional=True, batch_first=batch_first).eval()
     twin = vt.convert(module)
+    made = None
     for t in (60, 50, 56):
         x = torch.randn((1, t, I) if batch_first else (t, 1, I))
         torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
-        monkeypatch.setattr("vkdml.runtime.device.Gpu.create_kernel", lambda *_: pytest.fail("compiled again"))
+        made = made or device._gpu.pipelines_made
+        assert device._gpu.pipelines_made == made
 
 
 def test_float64_out_of_range_is_refused():

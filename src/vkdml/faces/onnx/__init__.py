@@ -16,8 +16,10 @@ except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
 
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
+from .feeds import NodeArg
 from .nodes import run_node
-from .session import InferenceSession, NodeArg
+from .session import InferenceSession
+from .streams import SessionStream
 
-__all__ = ["InferenceSession", "NodeArg", "PreparedModel", "VulkanBackend", "prepare", "run_model", "run_node",
+__all__ = ["InferenceSession", "NodeArg", "PreparedModel", "SessionStream", "VulkanBackend", "prepare", "run_model", "run_node",
            "supports_device"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from ...errors import InvalidArgumentError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec import cells, element_types
+from ...spec.arguments import convert
 from ...spec.cells import Cell
-from .. import functional
-from ..functional import Sessions
+from ...spec.element_types import ElementType
+from ...spec.problem import WEIGHTS
+from ..sessions import Arrays, Session, Sessions, Settings, shared_sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -55,13 +58,39 @@ class RecurrentNode:
         self._wanted = [bool(name) for name in _outputs(self.operator, self._cell, node)]
         self._sessions = sessions
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """The node's names of inputs and outputs, by DirectML field."""
+        inputs = zip(_input_fields(self._cell), self._node.input)
+        return {field: name for field, name in (*inputs, *zip(self._cell.outputs, self._node.output)) if name}
+
+    def settings(self, device: Device | int | str | None, options: Options) -> Settings:
+        return Settings(self.operator, self._cell, self._attributes, self._wanted, device, options)
+
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None,
             options: Options = Options()) -> list[np.ndarray]:
         """The outputs that the node names. Arguments and errors: see `run_node`."""
+        checked, element = self.convert(inputs)
+        return self._session(checked, element, device, options).run(self.operator, checked)
+
+    def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device, options: Options) -> None:
+        """Make all that a run with these sizes needs. weights: by name."""
+        settings = self.settings(device, options)
+        fields = self.fields
+        given = {field: weights[name] for field, name in fields.items() if field in WEIGHTS}
+        others = [field for field in self._cell.inputs if field in fields and field not in given]
+        checked, element = convert(self.operator, self._cell, given | settings.zeros(given, t, b, others))
+        self._session(checked, element, device, options).prepare(self.operator, checked)
+
+    def convert(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Arrays, ElementType]:
+        """The checked inputs by field, and their type."""
         arrays = _inputs(self.operator, self._cell, self._node, inputs)
         _check_types(self.operator, self._cell, self._version, arrays)
         _check_hidden_size(self.operator, self._hidden_size, arrays)
-        return self._sessions.run(self.operator, self._cell, arrays, self._attributes, self._wanted, device, options)
+        return convert(self.operator, self._cell, arrays)
+
+    def _session(self, arrays: Arrays, element: ElementType, device: Device | int | str | None, options: Options) -> Session:
+        return self._sessions.session(self.settings(device, options), element, arrays)
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
@@ -87,7 +116,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     if not isinstance(node, onnx.NodeProto):
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
     opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
-    results = RecurrentNode(node, opset, functional.shared_sessions).run(inputs, named_device(device))
+    results = RecurrentNode(node, opset, shared_sessions).run(inputs, named_device(device))
     return namedtupledict("Outputs", [name for name in node.output if name])(*results)
 
 
@@ -134,9 +163,14 @@ def _check_hidden_size(operator: str, hidden_size: int | None, arrays: Mapping[s
         raise InvalidArgumentError(operator, "hidden_size", hidden_size, f"{found[0]}, the last dimension of R")
 
 
+def _input_fields(cell: Cell) -> list[str]:
+    """In ONNX's order."""
+    return [field for field in cell.arguments if field in cell.inputs]
+
+
 def _inputs(operator: str, cell: Cell, node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
     """Arrays by DirectML field, for the node's inputs in ONNX's order."""
-    fields = [field for field in cell.arguments if field in cell.inputs]
+    fields = _input_fields(cell)
     names = list(node.input)
     if len(names) > len(fields):
         raise InvalidArgumentError(operator, "input", f"{len(names)} inputs", f"at most {len(fields)}")
@@ -164,12 +198,18 @@ def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, A
     for field, array in arrays.items():
         if array is None:
             continue
-        dtype = str(getattr(array, "dtype", type(array).__name__))
+        dtype = _type_name(getattr(array, "dtype", type(array).__name__))
         expected = ["int32"] if field == "SequenceLengthsTensor" else allowed
         if dtype not in expected:
             raise InvalidArgumentError(operator, cell.arguments[field], dtype, " or ".join(expected))
         if field == "InputTensor":
             allowed = [dtype]
+
+
+@cache
+def _type_name(dtype: Any) -> str:
+    """numpy takes a microsecond or two to say it."""
+    return str(dtype)
 
 
 def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:

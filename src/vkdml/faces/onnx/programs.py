@@ -9,8 +9,10 @@ Sources: ONNX If 1 to 25, Loop 1 to 25, Scan 9 to 25.
 
 from __future__ import annotations
 
-from collections import ChainMap, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 from ...errors import InvalidArgumentError
 from . import graphs
 from .nodes import is_recurrent
-from .steps import Context, Piece, RecurrentStep, Scope, Step, Values
+from .steps import Context, Piece, RecurrentStep, Scope, Step, StreamStep, Values
 
 
 class Program:
@@ -36,6 +38,7 @@ class Program:
         self._scope.arrays.update({tensor.name: _read_only(numpy_helper.to_array(tensor)) for tensor in graph.initializer})
         nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
         self._steps = self._cut(nodes, context)
+        self._used = Counter(name for node in nodes for name in (*node.input, *graphs.uses(node) - set(node.input)))
 
     def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
         """Computes the constants. Returns the other nodes."""
@@ -88,18 +91,47 @@ class Program:
         return [values[name] for name in self.outputs]
 
 
+    def warm_up(self, t: int, b: int) -> None:
+        """Compile what the recurrent nodes need for T and B, those in bodies too."""
+        for step in self._steps:
+            if isinstance(step, RecurrentStep):
+                step.warm_up(t, b)
+            elif isinstance(step, IfStep | LoopStep | ScanStep):
+                for body in step.bodies:
+                    body.warm_up(t, b)
+
+    def streaming(self, carried: Mapping[str, str], wanted: Collection[str]) -> tuple[Program, list[StreamStep]]:
+        """A program that keeps on the device what it can of the inputs that are carried, by output; and the steps that do.
+
+        That is where an output is a recurrent node's last state, an input is its initial state, and nobody else uses either.
+        wanted: the outputs that are returned.
+        """
+        program, streams = copy.copy(self), list[StreamStep]()
+        private = {output: name for output, name in carried.items() if output not in wanted and not self._used[output]
+                   and self._used[name] == 1 and name not in self.outputs and self.outputs.count(output) == 1}
+        program._steps = []
+        for step in self._steps:
+            if isinstance(step, RecurrentStep) and (kept := step.kept(private)):
+                streams.append(StreamStep(step, kept))
+                step = streams[-1]
+            program._steps.append(step)
+        program.outputs = [name for name in self.outputs if name not in chain(*(step.carried for step in streams))]
+        return program, streams
+
+
 class IfStep:
     """If: runs one of two bodies."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self._node = node
-        self._branches = {condition: Program(graphs.body(node, attribute), context, scope, {})
-                          for condition, attribute in ((True, "then_branch"), (False, "else_branch"))}
-        scope.types.update(_named(node, self._branches[True].output_types))
+        branches = {condition: Program(graphs.body(node, attribute), context, scope, {})
+                    for condition, attribute in ((True, "then_branch"), (False, "else_branch"))}
+        self.bodies = [branches[False], branches[True]]
+        scope.types.update(_named(node, branches[True].output_types))
 
     def run(self, values: Values) -> None:
         condition = bool(_scalar(self._node, "cond", values[self._node.input[0]]))
-        values.update(_named(self._node, self._branches[condition].run([], values)))
+        values.update(_named(self._node, self.bodies[condition].run([], values)))
 
 
 class LoopStep:
@@ -111,6 +143,7 @@ class LoopStep:
         types = [graphs.tensor_type(TensorProto.INT64), graphs.tensor_type(TensorProto.BOOL),
                  *(graphs.without_shape(scope.type_of(name)) for name in node.input[2:])]
         self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
+        self.bodies = [self._program]
         self._ranks = [len(value.type.tensor_type.shape.dim) for value in body.input[:2]]  # 0; some exporters write 1
         self._carried = len(node.input) - 2
         types = self._program.output_types[1:]
@@ -149,6 +182,7 @@ class ScanStep:
         types = [scope.type_of(name) for name in node.input]
         types[self._states:] = [graphs.tensor_type(kind.tensor_type.elem_type) for kind in types[self._states:]]
         self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
+        self.bodies = [self._program]
         types = self._program.output_types
         made = len(types) - self._states
         self._stacks = [_Stack(node, output, kind, axis, backward) for output, kind, axis, backward in zip(

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx.shape_inference
 import onnxruntime
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, inliner
+from onnx import AttributeProto, ModelProto, NodeProto, inliner
 
 from ...errors import InvalidArgumentError
 from ...planning.options import Options
 from ...runtime.operator import Device
-from .. import functional
+from ..sessions import open_device, shapes_to_warm_up
 from . import graphs
+from .feeds import Inputs, NodeArg, expect_names, node_arg, own
 from .programs import Program
 from .steps import Context, Scope
-
-
-@dataclass(frozen=True)
-class NodeArg:
-    """An input or output of a model, as onnxruntime.NodeArg has it.
-
-    type: such as "tensor(float)". shape: a number, the name of a dynamic dimension or None for each dimension.
-    """
-
-    name: str
-    type: str
-    shape: list[int | str | None]
+from .streams import SessionStream
 
 
 class InferenceSession:
@@ -41,7 +31,7 @@ class InferenceSession:
 
     Recurrent nodes may be at the top level, in the bodies of If, Loop and Scan, and in functions. The graph is divided once, at
     load. Constant weights are packed once: initializers, constants, and what is computed from these. Shapes may change from
-    call to call: for each node, what was compiled is kept for the last 8 combinations of time steps and batch rows.
+    call to call: lengths and batches of about the same size share what is compiled. Sessions of one model share all of it.
 
     Args:
         path_or_bytes: a model's file (with its external data beside it), its bytes, or a ModelProto.
@@ -68,14 +58,13 @@ class InferenceSession:
         def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
             return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
 
-        self._device = functional.open_device("InferenceSession", device)
+        self._device = open_device("InferenceSession", device)
         context = Context(model.opset_import, model.ir_version, self._device, options, open_session)
         constants = {tensor.name for tensor in model.graph.initializer}
         inputs = {value.name: value for value in model.graph.input if value.name not in constants}
-        self._declared = list(inputs.values())
-        self._inputs = [_node_arg(value, value.type) for value in inputs.values()]
+        self._inputs = Inputs(list(inputs.values()))
         self._program = Program(model.graph, context, Scope({}, {}), {name: value.type for name, value in inputs.items()})
-        self._outputs = [_node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
+        self._outputs = [node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
 
     @property
     def device(self) -> Device:
@@ -84,7 +73,7 @@ class InferenceSession:
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that must be fed: those without an initializer."""
-        return list(self._inputs)
+        return self._inputs.args
 
     def get_outputs(self) -> list[NodeArg]:
         return list(self._outputs)
@@ -105,30 +94,93 @@ class InferenceSession:
             OnnxRuntimeError: onnxruntime refused its inputs or failed.
             DriverError: the driver failed.
         """
+        return self._run(*self._checked(output_names, input_feed))
+
+    def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
+                  callback: Callable[[list[Any], Any, str], None], user_data: Any, run_options: None = None) -> None:
+        """Run the model in a thread of its own, and return at once.
+
+        Args:
+            output_names, input_feed: as `run` has them. The arrays must not change until the run has ended.
+            callback: is called in that thread with the outputs, user_data and "". Where the run failed, with an empty list,
+                user_data and what was wrong.
+            user_data: any object.
+            run_options: onnxruntime has it; here only None.
+
+        Raises:
+            InvalidArgumentError: a missing or unknown name, or an array of another type or shape than the model declares.
+        """
+        if not callable(callback):
+            raise InvalidArgumentError("run_async", "callback", type(callback).__name__, "a function")
+        if run_options is not None:
+            raise InvalidArgumentError("run_async", "run_options", type(run_options).__name__, "None")
+        names, fed = self._checked(output_names, input_feed)
+
+        def work() -> None:
+            try:
+                results, error = self._run(names, fed), ""
+            except Exception as raised:  # nobody else would hear of it
+                results, error = [], str(raised) or type(raised).__name__
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, name="vkdml run_async").start()
+
+    def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1) -> None:
+        """Pack weights and compile all that the recurrent nodes need for these lengths and batches: runs compile nothing then.
+
+        Nodes in bodies are among them; nodes whose weights are fed or computed from what is fed are not. Lengths of about the
+        same size share what is compiled, so a few of them are enough for a range.
+
+        Args:
+            T: time steps as the recurrent nodes get them: a number, or several, such as range(10, 200, 10).
+            B: batch rows: likewise. Each length is prepared with each batch size.
+
+        Raises:
+            InvalidArgumentError: no whole number from 1, or a node that cannot have these sizes.
+            DriverError: the driver failed.
+        """
+        for t, b in shapes_to_warm_up("InferenceSession", T, B):
+            self._program.warm_up(t, b)
+
+    def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:
+        """Runs of which each begins with what the one before ended with, as for sound that comes in pieces.
+
+        Where an output is the last state of a recurrent node at the top level, and the input is its initial state, both
+        directly, the state stays on the device. Other values are handed on as numpy arrays.
+
+        Args:
+            carried: for each output that is handed on, the input that it becomes: {"h_out": "h_in"}. At first these inputs are
+                zeros, and sizes that the model does not declare are 1; see SessionStream.state.
+            output_names: the outputs to return; if None, all that are not handed on.
+
+        Raises:
+            InvalidArgumentError: an unknown name, or an output and an input that are not tensors of numbers of one type.
+        """
         outputs = self._program.outputs
-        _expect_names("output_names", output_names or (), outputs)
-        fed = self._feed(input_feed)
-        results = dict(zip(outputs, self._program.run(fed)))
-        return [_own(results[name], fed) for name in output_names or outputs]
+        if not isinstance(carried, Mapping):
+            raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
+        expect_names("carried", carried, outputs)
+        expect_names("carried", list(carried.values()), self._program.inputs)
+        expect_names("output_names", output_names or (), outputs)
+        inputs, made = ({arg.name: arg.type for arg in args} for args in (self._inputs.args, self._outputs))
+        for output, name in carried.items():
+            if inputs[name] != made[output] or not re.fullmatch(r"tensor\((?!string).*\)", inputs[name]):
+                raise InvalidArgumentError("stream", f"carried: {output}", f"{made[output]} for {name}, {inputs[name]}",
+                                           "an input of the same type, a tensor of numbers")
+            if list(carried.values()).count(name) > 1:
+                raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
+                                           "an input for each output")
+        wanted = output_names or [name for name in outputs if name not in carried]
+        return SessionStream(self._program, carried, wanted, self._inputs)
 
-    def _feed(self, input_feed: Mapping[str, Any]) -> list[Any]:
-        """The inputs in order. Refuses other types and sizes than the model declares."""
-        if not isinstance(input_feed, Mapping):
-            raise InvalidArgumentError("run", "input_feed", type(input_feed).__name__, "a dictionary of arrays by name")
-        names = self._program.inputs
-        _expect_names("input_feed", input_feed, names)
-        missing = [name for name in names if name not in input_feed]
-        if missing:
-            raise InvalidArgumentError("run", "input_feed", f"nothing for {missing[0]!r}", "all of " + ", ".join(names))
-        return [_checked(value, input_feed[value.name]) for value in self._declared]
+    def _checked(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> tuple[Sequence[str], list[Any]]:
+        """The names of the outputs to return, and the inputs in order."""
+        expect_names("output_names", output_names or (), self._program.outputs)
+        return output_names or self._program.outputs, self._inputs.feed(input_feed)
 
-
-def _expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:
-    if isinstance(names, str):
-        raise InvalidArgumentError("run", argument, repr(names), "a list of names")
-    unknown = [name for name in names if name not in allowed]
-    if unknown:
-        raise InvalidArgumentError("run", argument, repr(unknown[0]), "one of " + ", ".join(allowed))
+    def _run(self, output_names: Sequence[str], fed: Sequence[Any]) -> list[Any]:
+        results = dict(zip(self._program.outputs, self._program.run(fed)))
+        return [own(results[name], fed) for name in output_names]
 
 
 def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
@@ -175,31 +227,6 @@ def _inferred(model: ModelProto) -> ModelProto:
         return model
 
 
-def _checked(declared: ValueInfoProto, value: Any) -> Any:
-    """The value fed for an input, as an array. Refuses other types and sizes than declared; onnxruntime checks sequences."""
-    if not declared.type.HasField("tensor_type"):
-        return value
-    if isinstance(value, onnxruntime.OrtValue):
-        value = value.numpy()
-    array = np.asarray(value)
-    tensor = declared.type.tensor_type
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-    if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
-        raise InvalidArgumentError("run", f"input_feed: {declared.name}", array.dtype, str(dtype))
-    sizes = _sizes(declared)
-    fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
-    if tensor.HasField("shape") and not fits:
-        raise InvalidArgumentError("run", f"input_feed: {declared.name}", f"the shape {array.shape}",
-                                   str(_node_arg(declared, declared.type).shape))
-    return array
-
-
-def _own(result: Any, fed: Sequence[Any]) -> Any:
-    """The result, copied if it is a constant of the model or an array that was fed, so that the caller may write to it."""
-    is_shared = isinstance(result, np.ndarray) and (not result.flags.writeable or any(result is value for value in fed))
-    return result.copy() if is_shared else result
-
-
 def _quiet_options() -> onnxruntime.SessionOptions:
     """Without spinning: threads that spin between a model's pieces would take the cores from a CPU driver and from each other.
     Without warnings: they are about optimizations of single pieces, which say little about the model.
@@ -210,14 +237,3 @@ def _quiet_options() -> onnxruntime.SessionOptions:
     return options
 
 
-def _node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
-    """kind: the type, which may be inferred. The shape is the declared or inferred one."""
-    names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
-    return NodeArg(value.name, graphs.type_name(kind),
-                   [name if size is None else size for name, size in zip(names, _sizes(value))])
-
-
-def _sizes(value: ValueInfoProto) -> list[int | None]:
-    """The dimensions, None for those that may vary."""
-    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
-            for dim in value.type.tensor_type.shape.dim]

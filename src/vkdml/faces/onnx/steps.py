@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,11 +15,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
-from ..functional import Sessions
+from ...spec.problem import WEIGHTS
+from ..sessions import STATES, Sessions, StreamSession
 from . import graphs
 from .nodes import RecurrentNode
 
-_SESSIONS_KEPT = 8  # for each recurrent node: one for each of the last combinations of T and B
+_SESSIONS_KEPT = 4  # for each recurrent node: more than one only where its weights are fed in other shapes
 
 Values = MutableMapping[str, Any]
 
@@ -118,11 +119,58 @@ class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self._node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT, shares=True))
-        self._outputs = [name for name in node.output if name]
-        self._context = context
+        self.node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT))
+        self.context = context
+        self.outputs = [name for name in node.output if name]
+        self._weights = {name: scope.arrays[name] for name in node.input if name in scope.arrays}
         scope.types.update(dict.fromkeys(
-            self._outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
+            self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
     def run(self, values: Values) -> None:
-        values.update(zip(self._outputs, self._node.run(values, self._context.device, self._context.options)))
+        values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
+
+    def warm_up(self, t: int, b: int) -> None:
+        """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
+        if all(name in self._weights for field, name in self.node.fields.items() if field in WEIGHTS):
+            self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
+
+
+    def kept(self, carried: Mapping[str, str]) -> dict[str, str]:
+        """Of the inputs that are carried, by output, those that are the node's initial states by its last states."""
+        fields = self.node.fields
+        return {fields[output]: fields[state] for output, state in STATES.items()
+                if output in fields and state in fields and carried.get(fields[output]) == fields[state]}
+
+
+class StreamStep:
+    """A recurrent node whose last states are the initial states of its next run, and stay on the device.
+
+    carried: inputs of the graph by the outputs of the graph that they become; names of the node's.
+    """
+
+    def __init__(self, step: RecurrentStep, carried: Mapping[str, str]) -> None:
+        self.carried = carried
+        self._node = step.node
+        self._settings = step.node.settings(step.context.device, step.context.options)
+        self._fields = {name: field for field, name in step.node.fields.items() if name in carried.values()}
+        self._outputs = [name for name in step.outputs if name not in carried]
+        self._session: StreamSession | None = None
+        self._state: dict[str, np.ndarray] = {}
+
+    def write(self, state: Mapping[str, np.ndarray]) -> None:
+        """What the next run begins with, by input: all of them."""
+        self._state = {field: state[name] for name, field in self._fields.items()}
+        self._session = None
+
+    def read(self) -> dict[str, np.ndarray]:
+        """What the next run begins with, by input."""
+        state = self._session.read() if self._session else self._state
+        return {name: state[field] for name, field in self._fields.items()}
+
+    def run(self, values: Values) -> None:
+        """Of what it carries it only looks at types: the values are those that were written last."""
+        checked, element = self._node.convert(values)
+        if self._session is None:
+            self._session = StreamSession(self._node.operator, self._settings, element, self._state)
+        others = {field: array for field, array in checked.items() if field not in self._state}
+        values.update(zip(self._outputs, self._session.run(self._node.operator, others)))

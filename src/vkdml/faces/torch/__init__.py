@@ -13,6 +13,6 @@ try:
 except ImportError:
     raise MissingPackageError("vkdml.torch needs the package torch: pip install 'vkdml[torch]'") from None
 
-from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert
+from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert, warm_up
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell", "convert"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell", "convert", "warm_up"]

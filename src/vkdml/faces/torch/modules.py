@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -17,10 +18,10 @@ from ...runtime.operator import Device
 from ...runtime.recent import Recent
 from ...runtime.weights import WeightKeeper
 from ...spec.element_types import ElementType
-from ..functional import open_device
+from ..sessions import open_device, shapes_to_warm_up
 from .stacks import ELEMENTS, KINDS, Layer, Parameters, Shape, Stack, to_numpy, to_torch
 
-_STACKS_KEPT = 8  # for each module: one for each of the last combinations of T and B
+_STACKS_KEPT = 64  # networks of a module, for the shapes that were called last: each is a recording of commands
 
 Module = TypeVar("Module", bound=nn.Module)
 States = tuple[Tensor, ...]
@@ -65,31 +66,70 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     return module
 
 
+def warm_up(module: nn.Module, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
+            ) -> None:
+    """`warm_up` of every twin in a module. They all get these lengths, and cells one step."""
+    for part in module.modules():
+        if isinstance(part, _Twin):
+            part.warm_up(T, B, hx=hx, packed=packed)
+
+
 class _Twin(nn.Module):
     """vulkan_device: the index of the device."""
 
     vulkan_device: int
 
+    def _layers(self) -> list[Layer]:
+        raise NotImplementedError
+
+    def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False) -> None:
+        """Pack the parameters and compile all that calls with these lengths and batches need: they compile nothing then.
+
+        Lengths of about the same size share what is compiled, so a few of them are enough for a range.
+
+        Args:
+            T: time steps: a number, or several, such as range(10, 200, 10).
+            B: batch rows: likewise. Each length is prepared with each batch size.
+            hx: whether the calls will give initial states.
+            packed: whether they will give PackedSequences.
+
+        Raises:
+            InvalidArgumentError: no whole number from 1, or a module in training mode or on another device.
+            DriverError: the driver failed.
+        """
+        name, layers = type(self).__name__, self._layers()
+        shapes = shapes_to_warm_up(name, T, B)
+        with torch.no_grad():
+            element = self._check_tensors({}, _named_parameters(layers))
+        for t, b in shapes:
+            shape = Shape(t, b, self.input_size, self.hidden_size, element, hx, packed)
+            with self._prepared(layers, shape) as (stack, parameters):
+                stack.prepare(parameters)
+
+    @contextmanager
+    def _prepared(self, layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Stack, Parameters]]:
+        """What a call of this shape runs. Meanwhile other threads wait."""
+        compiled = _compiled.setdefault(self, _Compiled())
+        with compiled.lock:
+            compiled.parameters.update(layers)
+            yield compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
+                layers, shape, open_device(type(self).__name__, self.vulkan_device), compiled.keeper)), compiled.parameters
+
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"
 
     @torch.compiler.disable
-    def _run(self, layers: Sequence[Layer], input: Tensor, states: States, lengths: Tensor | None = None
-             ) -> tuple[Tensor, States]:
+    def _run(self, input: Tensor, states: States, lengths: Tensor | None = None) -> tuple[Tensor, States]:
         """input: [T, B, I]. lengths: [B]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
-        name = type(self).__name__
+        name, layers = type(self).__name__, self._layers()
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)}
-        element = self._check_tensors(tensors, {key: tensor for layer in layers for key, tensor in layer.named_parameters()})
+        element = self._check_tensors(tensors, _named_parameters(layers))
         t, b = input.shape[:2]
         if 0 in input.shape:
             raise InvalidArgumentError(name, "input", f"the shape {tuple(input.shape)}", "no dimension of 0")
         shape = Shape(t, b, self.input_size, self.hidden_size, element, bool(states), lengths is not None)
-        compiled = _compiled.setdefault(self, _Compiled())
-        with compiled.lock:
-            compiled.parameters.update(layers)
-            stack = compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
-                layers, shape, open_device(name, self.vulkan_device), compiled.cache))
-            y, last = stack.run(name, compiled.parameters, to_numpy(input), [to_numpy(state) for state in states],
+        with self._prepared(layers, shape) as (stack, parameters):
+            y, last = stack.run(name, parameters, to_numpy(input), [to_numpy(state) for state in states],
                                 None if lengths is None else lengths.numpy())
         return to_torch(y), tuple(map(to_torch, last))
 
@@ -128,12 +168,16 @@ class _Twin(nn.Module):
         return element
 
 
+def _named_parameters(layers: Sequence[Layer]) -> dict[str, Tensor]:
+    return {key: tensor for layer in layers for key, tensor in layer.named_parameters()}
+
+
 class _Compiled:
     """What a twin's calls have compiled and packed. Not an attribute of the twin, so that twins can be copied and saved."""
 
     def __init__(self) -> None:
         self.parameters = Parameters()
-        self.cache = WeightKeeper()
+        self.keeper = WeightKeeper()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
         self.lock = Lock()
 
@@ -154,8 +198,8 @@ class _Sequence(_Twin, nn.RNNBase):
         if input.dim() == 3:
             self._check_shapes(input, states, None)
             if not self.batch_first:
-                return self._run(self._layers(), input, states)
-            y, last = self._run(self._layers(), input.transpose(0, 1), states)
+                return self._run(input, states)
+            y, last = self._run(input.transpose(0, 1), states)
             return y.transpose(0, 1), last
         batch = 0 if self.batch_first else 1
         y, last = self._forward(input.unsqueeze(batch), tuple(state.unsqueeze(1) for state in states))
@@ -167,7 +211,7 @@ class _Sequence(_Twin, nn.RNNBase):
         states = _permuted(states, order)
         self._check_shapes(data, states, batch_sizes)
         padded, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))
-        y, last = self._run(self._layers(), padded, states, lengths)
+        y, last = self._run(padded, states, lengths)
         return PackedSequence(pack_padded_sequence(y, lengths).data, batch_sizes, order, back), _permuted(last, back)
 
     def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
@@ -215,7 +259,18 @@ class RNN(_Sequence, nn.RNN):
 class _Single(_Twin, nn.RNNCellBase):
     """GRUCell, LSTMCell and RNNCell: a sequence of one step."""
 
-    def _forward(self, mode: str, input: Tensor, states: States) -> States:
+    def _mode(self) -> str:
+        raise NotImplementedError
+
+    def warm_up(self, T: int | Iterable[int] = 1, B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
+                ) -> None:
+        """As that of a GRU. A cell has one step, whatever T says."""
+        super().warm_up(1, B, hx=hx)
+
+    def _layers(self) -> list[Layer]:
+        return [Layer(KINDS[self._mode()], self, [""])]
+
+    def _forward(self, input: Tensor, states: States) -> States:
         if not isinstance(input, Tensor):
             raise InvalidArgumentError(type(self).__name__, "input", type(input).__name__, "a Tensor")
         if input.dim() not in (1, 2):
@@ -225,7 +280,7 @@ class _Single(_Twin, nn.RNNCellBase):
         for (argument, shape), tensor in zip(expected.items(), (input, *states)):
             if tensor.shape != shape:
                 raise InvalidArgumentError(type(self).__name__, argument, f"the shape {tuple(tensor.shape)}", str(shape))
-        _, last = self._run([Layer(KINDS[mode], self, [""])], input.reshape(1, -1, self.input_size),
+        _, last = self._run(input.reshape(1, -1, self.input_size),
                             tuple(state.reshape(1, -1, self.hidden_size) for state in states))
         return tuple(state.reshape(*input.shape[:-1], self.hidden_size) for state in last)
 
@@ -233,22 +288,31 @@ class _Single(_Twin, nn.RNNCellBase):
 class GRUCell(_Single, nn.GRUCell):
     """torch.nn.GRUCell on a Vulkan device. Made by `convert`."""
 
+    def _mode(self) -> str:
+        return "GRU"
+
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._forward("GRU", input, self._states(hx, 1))[0]
+        return self._forward(input, self._states(hx, 1))[0]
 
 
 class LSTMCell(_Single, nn.LSTMCell):
     """torch.nn.LSTMCell on a Vulkan device. Made by `convert`."""
 
+    def _mode(self) -> str:
+        return "LSTM"
+
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> Any:
-        return self._forward("LSTM", input, self._states(hx, 2))
+        return self._forward(input, self._states(hx, 2))
 
 
 class RNNCell(_Single, nn.RNNCell):
     """torch.nn.RNNCell on a Vulkan device. Made by `convert`."""
 
+    def _mode(self) -> str:
+        return f"RNN_{self.nonlinearity.upper()}"
+
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._forward(f"RNN_{self.nonlinearity.upper()}", input, self._states(hx, 1))[0]
+        return self._forward(input, self._states(hx, 1))[0]
 
 
 _TWINS: dict[type[nn.Module], type[nn.Module]] = {

@@ -136,7 +136,7 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 class Stack:
     """The network of all layers, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, cache: WeightKeeper) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, keeper: WeightKeeper) -> None:
         self._shape = shape
         self._layers = len(layers)
         steps: list[Node] = []
@@ -150,7 +150,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results, keeper=cache)
+        self._network = Network(device, steps, self._results, keeper=keeper)
 
     def _layer(self, layer: Layer, k: int, width: int) -> list[Node]:
         """A recurrent step and, if the layer has one, its projections of the sequence and of the last state.
@@ -186,6 +186,10 @@ class Stack:
         desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
                               Direction=directions[sizes["D"] - 1])
         return Node(Operator(from_desc(desc, None, self._shape.element)), names)
+
+    def prepare(self, parameters: Parameters) -> None:
+        """Make all that a run needs."""
+        self._network.prepare(parameters.arrays)
 
     def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:

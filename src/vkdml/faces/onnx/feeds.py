@@ -1,0 +1,102 @@
+"""What is fed to a session and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, TypeProto, ValueInfoProto, helper
+
+from ...errors import InvalidArgumentError
+from . import graphs
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output of a model, as onnxruntime.NodeArg has it.
+
+    type: such as "tensor(float)". shape: a number, the name of a dynamic dimension or None for each dimension.
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class Inputs:
+    """The inputs that must be fed, as the model declares them."""
+
+    def __init__(self, declared: Sequence[ValueInfoProto]) -> None:
+        self._declared = {value.name: value for value in declared}
+        self._tensors = {value.name: (helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _sizes(value))
+                         for value in declared if value.type.HasField("tensor_type")}
+
+    @property
+    def args(self) -> list[NodeArg]:
+        return [node_arg(value, value.type) for value in self._declared.values()]
+
+    def feed(self, input_feed: Mapping[str, Any], others: Mapping[str, Any] = {}) -> list[Any]:
+        """The inputs in order. Refuses other types and sizes than the model declares.
+
+        others: values for some inputs, which are not in the feed then.
+        """
+        if not isinstance(input_feed, Mapping):
+            raise InvalidArgumentError("run", "input_feed", type(input_feed).__name__, "a dictionary of arrays by name")
+        names = [name for name in self._declared if name not in others]
+        expect_names("input_feed", input_feed, names)
+        missing = [name for name in names if name not in input_feed]
+        if missing:
+            raise InvalidArgumentError("run", "input_feed", f"nothing for {missing[0]!r}", "all of " + ", ".join(names))
+        return [self.check(name, others[name] if name in others else input_feed[name]) for name in self._declared]
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value for an input, as an array. Refuses other types and sizes than declared; onnxruntime checks sequences."""
+        if name not in self._tensors:
+            return value
+        if isinstance(value, onnxruntime.OrtValue):
+            value = value.numpy()
+        array = np.asarray(value)
+        declared, (dtype, sizes) = self._declared[name], self._tensors[name]
+        tensor = declared.type.tensor_type
+        if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
+            raise InvalidArgumentError("run", f"input_feed: {name}", array.dtype, str(dtype))
+        fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
+        if tensor.HasField("shape") and not fits:
+            raise InvalidArgumentError("run", f"input_feed: {name}", f"the shape {array.shape}",
+                                       str(node_arg(declared, declared.type).shape))
+        return array
+
+    def zeros(self, name: str) -> np.ndarray:
+        """For an input that is a tensor of numbers. Sizes that the model does not declare are 1."""
+        dtype, sizes = self._tensors[name]
+        return np.zeros([1 if size is None else size for size in sizes], dtype)
+
+
+def expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise InvalidArgumentError("run", argument, repr(names), "a list of names")
+    unknown = [name for name in names if name not in allowed]
+    if unknown:
+        raise InvalidArgumentError("run", argument, repr(unknown[0]), "one of " + ", ".join(allowed))
+
+
+def own(result: Any, fed: Sequence[Any]) -> Any:
+    """The result, copied if it is a constant of the model or an array that was fed, so that the caller may write to it."""
+    is_shared = isinstance(result, np.ndarray) and (not result.flags.writeable or any(result is value for value in fed))
+    return result.copy() if is_shared else result
+
+
+def node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
+    """kind: the type, which may be inferred. The shape is the declared or inferred one."""
+    names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
+    return NodeArg(value.name, graphs.type_name(kind),
+                   [name if size is None else size for name, size in zip(names, _sizes(value))])
+
+
+def _sizes(value: ValueInfoProto) -> list[int | None]:
+    """The dimensions, None for those that may vary."""
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+            for dim in value.type.tensor_type.shape.dim]

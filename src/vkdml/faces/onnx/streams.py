@@ -1,0 +1,63 @@
+"""A model that is run again and again, some of its outputs being inputs of the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import InvalidArgumentError
+from .feeds import Inputs, own
+from .programs import Program
+
+
+class SessionStream:
+    """Runs of a session that hand values on from each to the next. Made by InferenceSession.stream. For one thread.
+
+    program: of the session. carried: inputs by output. output_names: what a step returns.
+    """
+
+    def __init__(self, program: Program, carried: Mapping[str, str], output_names: Sequence[str], inputs: Inputs) -> None:
+        self._carried = dict(carried)
+        self._output_names = list(output_names)
+        self._inputs = inputs
+        self._program, self._steps = program.streaming(self._carried, output_names)
+        self._write({name: inputs.zeros(name) for name in self._carried.values()})
+
+    def step(self, input_feed: Mapping[str, Any]) -> list[Any]:
+        """Run the model once more.
+
+        input_feed: an array for each input that is not carried, by name. Returns the outputs that are not carried, or those
+        that were asked for. Raises what InferenceSession.run raises. After an error of a wrong argument the state is as it was,
+        after another error it is unknown: `reset`, or set `state`.
+        """
+        fed = self._inputs.feed(input_feed, self._state)
+        results = dict(zip(self._program.outputs, self._program.run(fed)))
+        self._state.update({name: np.array(results[output]) for output, name in self._carried.items() if output in results})
+        return [own(results[name], fed) for name in self._output_names]
+
+    def reset(self) -> None:
+        """Begin again with zeros, in the shapes of the state."""
+        self._write({name: np.zeros_like(array) for name, array in self._state.items()})
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next step begins with, by input. May be set, to arrays of the types and sizes that the model declares;
+        sizes that it does not declare, such as the batch, are 1 at first. InvalidArgumentError for others.
+        """
+        on_device = {name: array for step in self._steps for name, array in step.read().items()}
+        return {name: array.copy() for name, array in (self._state | on_device).items()}
+
+    @state.setter
+    def state(self, state: Mapping[str, Any]) -> None:
+        if not isinstance(state, Mapping) or set(state) != set(self._state):
+            found = ", ".join(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+            raise InvalidArgumentError("stream", "state", found, "a dictionary with " + " and ".join(self._state))
+        self._write({name: np.array(self._inputs.check(name, array)) for name, array in state.items()})
+
+    def _write(self, state: Mapping[str, np.ndarray]) -> None:
+        """Of what is on the device by then, `_state` keeps only types and shapes."""
+        self._state = dict(state)
+        for step in self._steps:
+            step.write(state)

@@ -1,0 +1,271 @@
+"""Calls of one operator on numpy arrays: what they have in common is made once, and what depends on their shapes is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from ..errors import DriverError, InvalidArgumentError
+from ..planning.options import Options
+from ..runtime.fork import Lock
+from ..runtime.network import Network, Node
+from ..runtime.operator import Device, Operator, check_lengths
+from ..runtime.recent import Recent
+from ..runtime.weights import WeightKeeper
+from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
+from ..spec.arrays import element_strides, flat
+from ..spec.cells import Cell
+from ..spec.element_types import ElementType
+from ..spec.problem import WEIGHTS, from_desc
+from .float64_range import RangeCheck
+
+_SHAPES_KEPT = 64  # networks of a session, for the shapes that were called last: each is a recording of commands
+
+Arrays = Mapping[str, np.ndarray | None]
+
+
+class Settings:
+    """What calls of an operator must have in common, besides their weights, to share a session.
+
+    attributes: ONNX's, by name; those left out have ONNX's defaults. wanted: for each of the cell's outputs whether to compute
+    it. device: what Device() takes, or a Device. name: the operator's in errors.
+    """
+
+    def __init__(self, name: str, cell: Cell, attributes: Mapping[str, Any], wanted: Sequence[bool],
+                 device: Device | int | str | None, options: Options) -> None:
+        self.cell = cell
+        self.attributes = {**DEFAULT_ATTRIBUTES, **{key: _plain(value) for key, value in attributes.items()}}
+        self.wanted = tuple(wanted)
+        self.device = open_device(name, device)
+        self.options = options
+        if not isinstance(options, Options):
+            raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
+        self.key = (self.device, cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
+        try:
+            hash(self.key)
+        except TypeError:
+            raise InvalidArgumentError(name, "attributes", self.key[2:], "numbers, strings and lists of them") from None
+
+    def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
+        """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights are."""
+        w, r = arrays["WeightTensor"], arrays["RecurrenceTensor"]
+        assert w is not None
+        assert r is not None
+        directions = 2 if self.attributes["direction"] == "bidirectional" else 1
+        return {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])), "D": directions}
+
+    def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
+        """Arrays for other fields of a call with these weights."""
+        w, sizes = weights["WeightTensor"], self.sizes(weights, t, b)
+        assert w is not None
+        return {field: np.zeros(onnx_shape(self.cell, field, self.attributes["layout"], sizes),
+                                np.int32 if field == "SequenceLengthsTensor" else w.dtype) for field in fields}
+
+
+class Session:
+    """Calls that differ in shapes and in layouts in memory. Networks are kept by these; the weights are packed once for all.
+
+    element: the type of all arrays but the lengths.
+    """
+
+    def __init__(self, settings: Settings, element: ElementType) -> None:
+        self.settings = settings
+        self.element = element
+        self._calls: Recent[Call] = Recent(_SHAPES_KEPT)
+        self._keeper = WeightKeeper()
+        self._check_before: RangeCheck | None = None
+
+    def run(self, name: str, arrays: Arrays) -> list[np.ndarray]:
+        """The wanted outputs, in ONNX's shapes and the type of the input.
+
+        name: the operator's in errors. arrays: by field, as `convert` and `convert_to` return them.
+        """
+        with self.settings.device.lock:
+            key = _layouts(self.settings.cell, arrays)
+            call = self._call(name, key, arrays)
+            check = self._check_range(name, arrays) if self.element.pairs else None
+            try:
+                return call.run(name, arrays, check)
+            except DriverError:
+                self._calls.drop(key)
+                raise
+
+    def prepare(self, name: str, arrays: Arrays) -> Call:
+        """Make all that calls like this one need."""
+        with self.settings.device.lock:
+            call = self._call(name, _layouts(self.settings.cell, arrays), arrays)
+            call.network.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
+            return call
+
+    def _call(self, name: str, key: Hashable, arrays: Arrays) -> Call:
+        return self._calls.get(key, lambda: Call(name, self, arrays, self._keeper))
+
+    def _check_range(self, name: str, arrays: Arrays) -> RangeCheck:
+        memory = {field: flat(array) for field, array in arrays.items() if array is not None}
+        return RangeCheck(name, self.settings.cell.arguments, memory, self._check_before)
+
+
+def _layouts(cell: Cell, arrays: Arrays) -> Hashable:
+    return tuple([None if (array := arrays.get(field)) is None else
+                  (array.shape, None if array.flags.c_contiguous else element_strides(array)) for field in cell.inputs])
+
+
+class Call:
+    """The network for calls with the same shapes and layouts.
+
+    carried: inputs by the outputs that stay in their place. carrier: where such values are by now.
+    """
+
+    def __init__(self, name: str, session: Session, arrays: Arrays, keeper: WeightKeeper, carried: Mapping[str, str] = {},
+                 carrier: Network | None = None) -> None:
+        settings, element = session.settings, session.element
+        given = {field: arrays.get(field) for field in settings.cell.inputs}
+        desc, self.shapes = describe(name, settings.cell, given, element, settings.attributes, settings.wanted)
+        self.problem = from_desc(desc, settings.attributes["clip"], element)
+        self.outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
+        names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
+        self.network = Network(settings.device, [Node(Operator(self.problem), names)], self.outputs, settings.options, keeper,
+                               carried, carrier)
+
+    def run(self, name: str, arrays: Arrays, check: RangeCheck | None) -> list[np.ndarray]:
+        given = {field: array for field, array in arrays.items() if array is not None}
+        lengths = given.get("SequenceLengthsTensor")
+        if lengths is not None:
+            check_lengths(name, lengths, self.problem.steps)
+            given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
+        dtype = given["InputTensor"].dtype
+        results = self.network.run(given, {field: (self.shapes[field], dtype) for field in self.outputs})
+        if check:
+            check.check_results(results)
+        return list(results.values())
+
+
+# The initial state that each last state becomes
+STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
+
+
+class StreamSession(Session):
+    """Calls of which each begins with the states that the one before ended with. These stay on the device.
+
+    Calls take no arrays for them, and return none. After a call that failed they are as before.
+
+    state: what the first call begins with, by input; all are of one batch size, which stays.
+    """
+
+    def __init__(self, name: str, settings: Settings, element: ElementType, state: Mapping[str, np.ndarray]) -> None:
+        super().__init__(settings, element)
+        self._carried = {output: field for output, field in STATES.items() if field in state}
+        self._carrier: Network | None = None
+        self.write(name, state)
+
+    def write(self, name: str, state: Mapping[str, np.ndarray]) -> None:
+        """What the next call begins with, by input: all of them, in the shapes of the first ones."""
+        self._check_before = None
+        if self.element.pairs:
+            self._check_range(name, state)
+        self._state = {field: array.copy() for field, array in state.items()}
+        self._is_on_device = False
+
+    def read(self) -> dict[str, np.ndarray]:
+        """What the next call begins with, by input."""
+        with self.settings.device.lock:
+            if self._is_on_device:
+                assert self._carrier is not None
+                return {field: self._carrier.read(field, array.shape, array.dtype) for field, array in self._state.items()}
+            return {field: array.copy() for field, array in self._state.items()}
+
+    def enter(self) -> None:
+        """Bring a state that was written to the device. A call must have been prepared."""
+        if not self._is_on_device:
+            assert self._carrier is not None
+            for field, array in self._state.items():
+                self._carrier.write(field, array)
+            self._is_on_device = True
+
+    def _call(self, name: str, key: Hashable, arrays: Arrays) -> Call:
+        call = self._calls.get(
+            key, lambda: Call(name, self, {**arrays, **self._state}, self._keeper, self._carried, self._carrier))
+        self._carrier = self._carrier or call.network
+        self.enter()
+        return call
+
+    def _check_range(self, name: str, arrays: Arrays) -> RangeCheck:
+        self._check_before = super()._check_range(name, arrays)
+        return self._check_before
+
+
+class Sessions:
+    """Sessions of the last few operators that were called: settings, types and weights' shapes. kept: how many."""
+
+    def __init__(self, kept: int) -> None:
+        self._sessions: Recent[Session] = Recent(kept)
+        self._lock = Lock()
+
+    def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
+            device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
+        """Run a cell on numpy arrays.
+
+        Args:
+            name: the operator's name in errors.
+            arrays: by DirectML field, in ONNX's shapes (see `gru`); None where an optional one is left out.
+            attributes: ONNX's, by name; those left out have ONNX's defaults.
+            wanted: for each of the cell's outputs whether to compute and return it.
+            device: a Device, or what Device() takes.
+            options: what to force in the plan.
+
+        Returns:
+            The wanted outputs, in ONNX's shapes and the type of the input.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong.
+            DriverError: no device, or the driver failed.
+        """
+        checked, element = convert(name, cell, arrays)
+        return self.session(Settings(name, cell, attributes, wanted, device, options), element, checked).run(name, checked)
+
+    def session(self, settings: Settings, element: ElementType, arrays: Arrays) -> Session:
+        """For calls with weights of these shapes."""
+        weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
+        with self._lock:
+            return self._sessions.get((settings.key, element, *weights), lambda: Session(settings, element))
+
+
+shared_sessions = Sessions(kept=16)
+
+
+def shapes_to_warm_up(name: str, T: int | Iterable[int], B: int | Iterable[int]) -> list[tuple[int, int]]:
+    """Each T with each B. Raises InvalidArgumentError for what are no whole numbers from 1."""
+    sizes = []
+    for argument, given in (("T", T), ("B", B)):
+        numbers = list(given) if isinstance(given, Iterable) else [given]
+        wrong = [number for number in numbers if not isinstance(number, int | np.integer) or number < 1]
+        if wrong:
+            raise InvalidArgumentError(name, f"warm_up: {argument}", repr(wrong[0]), "whole numbers from 1")
+        sizes.append([int(number) for number in numbers])
+    return [(t, b) for t in sizes[0] for b in sizes[1]]
+
+
+def open_device(name: str, device: Device | int | str | None) -> Device:
+    """A Device, or the one of that index or name, or the default one for None: each opened once."""
+    if not isinstance(device, (Device, int, str, NoneType)):
+        raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
+    return device if isinstance(device, Device) else _device(device)
+
+
+@cache
+def _device(device: int | str | None) -> Device:
+    return Device(device)
+
+
+def _plain(value: Any) -> Any:
+    """numpy's arrays and scalars as Python's lists and numbers."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _typed(value: Any) -> Any:
+    """A part of the key. 1, 1.0 and True are equal, but not all of them are right everywhere."""
+    return tuple(map(_typed, value)) if isinstance(value, (list, tuple)) else (type(value), value)

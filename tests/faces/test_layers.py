@@ -1,0 +1,159 @@
+"""Layers that hold their weights: the same results as the functions', with nothing done twice."""
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.support import ATOL, DTYPES, RTOL
+from vkdml.runtime import weights as weight_contents
+from vkdml.spec import reference
+
+pytestmark = pytest.mark.device
+
+T, B, I, H = 5, 3, 4, 6
+GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
+FUNCTIONS = {"GRU": reference.gru, "LSTM": reference.lstm, "RNN": reference.rnn}
+
+
+def make(*shape):
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) * 0.4).astype(np.float32)
+
+
+def weights(name, d=1):
+    gates = GATES[name]
+    return {"w": make(d, gates * H, I), "r": make(d, gates * H, H), "b": make(d, 2 * gates * H)} | (
+        {"p": make(d, 3 * H)} if name == "LSTM" else {})
+
+
+def states(name, b=B, d=1):
+    return {"initial_h": make(d, b, H)} | ({"initial_c": make(d, b, H)} if name == "LSTM" else {})
+
+
+def check(results, expected):
+    for result, wanted in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize(("name", "attributes"), [
+    ("GRU", {"linear_before_reset": True, "direction": "bidirectional"}), ("LSTM", {"input_forget": True, "clip": 0.5}),
+    ("RNN", {"activations": ["LeakyRelu"], "activation_alpha": [0.3], "direction": "reverse"})])
+def test_shapes_may_change(name, attributes):
+    d = 2 if attributes.get("direction") == "bidirectional" else 1
+    given = weights(name, d)
+    layer = getattr(vkdml, name)(**given, **attributes)
+    for t, b in ((5, 3), (1, 1), (4, 2), (5, 3)):
+        x = make(t, b, I)
+        check(layer(x), FUNCTIONS[name](x, **given, **attributes))
+        others = states(name, b, d) | {"sequence_lens": np.arange(b) % (t + 1)}
+        check(layer(x, **others), FUNCTIONS[name](x, **given, **attributes, **others))
+
+
+def test_weights_are_copied():
+    given = weights("GRU")
+    layer = vkdml.GRU(**given)
+    x = make(T, B, I)
+    expected = reference.gru(x, **given)
+    for array in given.values():
+        array[...] = 0
+    check(layer(x), expected)
+
+
+def test_weights_are_not_compared(monkeypatch):
+    layer = vkdml.LSTM(**weights("LSTM"))
+    layer(make(T, B, I))
+    monkeypatch.setattr(weight_contents, "_words", lambda array: pytest.fail("compared"))
+    layer(make(T, B, I))
+    layer(make(T + 1, B, I))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64"])
+def test_types(name):
+    """The type of w is the layer's; what converts to it exactly is taken."""
+    dtype = DTYPES[name]
+    given = {key: array.astype(dtype) for key, array in weights("GRU").items()}
+    x = make(T, B, I).astype(dtype)
+    y, y_h = vkdml.GRU(**given)(x)
+    expected = vkdml.gru(x, **given)
+    assert y.dtype == y_h.dtype == dtype
+    np.testing.assert_array_equal(y.astype(np.float64), expected[0].astype(np.float64))
+
+
+def test_narrower_arrays_are_converted():
+    given = weights("RNN")
+    x = make(T, B, I).astype(np.float16)
+    y, _ = vkdml.RNN(given["w"], given["r"].astype(np.float16), given["b"])(x)
+    assert y.dtype == np.float32
+    check([y], reference.rnn(x.astype(np.float32), given["w"], given["r"].astype(np.float16).astype(np.float32), given["b"])[:1])
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+def test_nothing_is_made_after_a_warm_up(device, layout):
+    layer = vkdml.LSTM(**weights("LSTM"), layout=layout, device=device)
+    for flags in ({}, {"initial_states": True, "sequence_lens": True}):
+        layer.warm_up([1, 7], range(1, 3), **flags)
+    made, packed = device._gpu.pipelines_made, device._gpu.store.sizes()["packed weights"]
+    for t, b in ((1, 1), (1, 2), (7, 1), (7, 2)):
+        x, given = make(t, b, I), states("LSTM", b)
+        if layout:
+            x, given = x.swapaxes(0, 1).copy(), {name: array.swapaxes(0, 1).copy() for name, array in given.items()}
+        layer(x)
+        layer(x, **given, sequence_lens=np.ones(b, np.int64))
+    assert (device._gpu.pipelines_made, device._gpu.store.sizes()["packed weights"]) == (made, packed)
+
+
+def test_layers_with_the_same_weights_share_them(device):
+    given, x = weights("GRU"), make(T, B, I)
+    first, second = vkdml.GRU(**given), vkdml.GRU(**given)
+    first(x)
+    made, size = device._gpu.pipelines_made, device._gpu.store.size
+    second(x)
+    assert (device._gpu.pipelines_made, device._gpu.store.size) == (made, size)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"w": None}, "GRU: W: found None; expected an array"),
+    ({"w": np.float32(1)}, r"GRU: W: found \(\); expected \(1, 18, 1\)"),
+    ({"w": make(3 * H, I)}, r"GRU: W: found \(18, 4\); expected \(1, 18, 4\)"),
+    ({"w": np.zeros((1, 3 * H, 0), np.float32)}, r"GRU: W: found \(1, 18, 0\)"),
+    ({"w": np.zeros((1, 3 * H, I), np.int32)}, "GRU: W: found int32; expected one of float32"),
+    ({"r": make(3 * H, H)}, r"GRU: R: found the shape \(18, 6\); expected \[D, 3\*H, H\]"),
+    ({"r": np.zeros((1, 3 * H, H))}, "GRU: R: found float64; expected float32, the type of W, or one that converts to it exactly"),
+    ({"b": make(1, 3 * H)}, r"GRU: B: found \(1, 18\); expected \(1, 36\)"),
+    ({"direction": "bidirectional"}, "GRU: W: found .* D = 2"),
+    ({"direction": "backward"}, "GRU: direction: found 'backward'"),
+    ({"activations": ["Tanh"]}, "GRU: activations: found"),
+    ({"activations": ["Tanh", {}]}, "GRU"),
+    ({"clip": -1.0}, "clip: found -1.0"),
+    ({"layout": 2}, "GRU: layout: found 2"),
+    ({"options": {}}, "GRU: options: found dict"),
+    ({"device": []}, "GRU: device: found list"),
+    ({"device": "none such"}, "no Vulkan device 'none such'"),
+])
+def test_wrong_weights_and_attributes(changes, message):
+    with pytest.raises(vkdml.VkdmlError, match=message):
+        vkdml.GRU(**(weights("GRU") | changes))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((None,), "GRU: X: found None"),
+    ((np.zeros((T, B, I)),), "GRU: X: found float64; expected float32, the type of W"),
+    ((make(T, B),), r"GRU: X: found the shape \(5, 3\); expected \[T, B, I\]"),
+    ((make(T, B, I + 1),), r"GRU: W: found \(1, 18, 4\); expected \(1, 18, 5\)"),
+    ((make(T, B, I), make(1, B + 1, H)), r"GRU: initial_h: found \(1, 4, 6\); expected \(1, 3, 6\)"),
+    ((make(T, B, I), None, np.array([1, 2, 9])), "GRU: sequence length of row 2: found 9"),
+])
+def test_wrong_arguments_of_a_call_leave_it_usable(arguments, message):
+    given = weights("GRU")
+    layer = vkdml.GRU(**given)
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        layer(*arguments)
+    x = make(T, B, I)
+    check(layer(x), reference.gru(x, **given))
+
+
+@pytest.mark.parametrize(("sizes", "message"), [
+    ((0,), "GRU: warm_up: T: found 0; expected whole numbers from 1"), (([1, 2.5],), "warm_up: T: found 2.5"),
+    ((1, "a"), "warm_up: B: found 'a'"), ((1, None), "warm_up: B: found None")])
+def test_wrong_sizes_of_a_warm_up(sizes, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        vkdml.GRU(**weights("GRU")).warm_up(*sizes)
