@@ -120,8 +120,9 @@ def make_desc(case: Case, dtype: str) -> Any:
              "BiasTensor": (1, 1, d, 2 * g * h), "OutputSequenceTensor": (t, d, b, h),
              **dict.fromkeys(OUTPUTS[1:1 + STATES[case.cell]], (1, d, b, h)),
              **dict.fromkeys(("HiddenInitTensor", "CellMemInitTensor")[:case.states], (1, d, b, h))}
-    owned = dict.fromkeys(("WeightTensor", "RecurrenceTensor", "BiasTensor"), vkdml.DML_TENSOR_FLAGS.OWNED_BY_DML)
-    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size, Flags=owned.get(field, vkdml.DML_TENSOR_FLAGS.NONE))
+    owned = dict.fromkeys(sizes, vkdml.DML_TENSOR_FLAGS.NONE) | dict.fromkeys(
+        ("WeightTensor", "RecurrenceTensor", "BiasTensor"), vkdml.DML_TENSOR_FLAGS.OWNED_BY_DML)
+    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size, Flags=owned[field])
                for field, size in sizes.items()}
     if case.ragged:
         tensors["SequenceLengthsTensor"] = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.UINT32,

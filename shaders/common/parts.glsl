@@ -3,6 +3,7 @@
 // - SPINS > 0, *persistent*: the parts run all steps of the chunk and meet at a barrier of their own after each phase. Vulkan
 //   does not promise that they run at the same time, so waiting is bounded: a workgroup that waits too long sets a flag in the
 //   state's buffer and ends; the others then wait too long as well, or see the flag when they begin. The host checks the flag.
+//   A last dispatch, of no step, stores the last states, as what runs instead needs the initial ones, and a buffer may hold both.
 // - SPINS == 0, *stepped*: a dispatch is one phase of one step; one more before them makes the state.
 // Workgroups: x tiles, y directions, z parts.
 layout(constant_id = 65) const uint PARTS = 1;
@@ -57,13 +58,15 @@ void end_barrier()
     }
 }
 
+bool has_phase(uint phase) { return !IS_STEPPED || dispatch.phase == phase; }
+bool is_end() { return (SPINS != 0 ? dispatch.first_step : dispatch.last_step) == dispatch.steps; }
+
 void phase_barrier()
 {
     if (PARTS == 1) state_barrier();
-    else if (SPINS != 0) parts_barrier();
+    else if (SPINS != 0 && !is_end()) parts_barrier();
 }
 
-bool has_phase(uint phase) { return !IS_STEPPED || dispatch.phase == phase; }
 
 void main()
 {

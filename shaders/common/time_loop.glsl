@@ -37,9 +37,10 @@ void keep_state(uint slot, uint r, uint unit);
 void store_output(uint i, real value);  // in output_sequence
 void run_step(uint step);               // all phases that has_phase, by finish_phase for each unit of each row
 // gpu/sequence.glsl or parts.glsl defines main, and: what a phase stored is seen by all who read it in the next; whether this
-// dispatch runs a phase
+// dispatch runs a phase; whether it stores last states
 void phase_barrier();
 bool has_phase(uint phase);
+bool is_end();
 // A cell defines the gate math: the new h of a unit, from the input's part x and the recurrent part of its gates; how a state
 // of its own starts and ends; and which slot R multiplies, for which gates (source_slot, first_gate, end_gate)
 real cell_phase(uint phase, uint r, uint unit, uint slot_of_h, real4 x, real4 recurrent);
@@ -65,8 +66,8 @@ void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recur
 }
 
 // The state before dispatch.first_step, of the units [start, end); what pads HIDDEN is 0. Initial states are read here alone, and
-// last states stored by end_state alone. Of each row that is ordered, by the barrier at the end or, *stepped*, as this is a
-// dispatch of its own: so a last state may be bound to the buffer of the initial one.
+// last states stored by end_state alone. Of each row that is ordered, by the barrier at the end or, in parts, as one of the two is
+// a dispatch of its own: so a last state may be bound to the buffer of the initial one.
 void begin_state(bool first, uint start, uint end)
 {
     for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)
@@ -98,7 +99,7 @@ void end_state()
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             uint row = row_of(r);
             if (row < dispatch.batch) {
-                bool last = dispatch.last_step == dispatch.steps;
+                bool last = is_end();
                 if (!last) keep_state(slot_at(dispatch.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
                     real h = length_of(r) == 0 ? ZERO : load_state(slot_at(dispatch.steps, r), r, unit);

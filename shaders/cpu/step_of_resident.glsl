@@ -35,5 +35,5 @@ void run_step(uint step)
 void begin_tile(out uint steps, out uint shortest)
 {
     sort_rows(steps, shortest);
-    load_resident_weights();
+    ONCE_IF(dispatch.first_step < dispatch.last_step) load_resident_weights();
 }

@@ -3,6 +3,7 @@
 // Workgroups: x tiles, y directions.
 void phase_barrier() { state_barrier(); }
 bool has_phase(uint phase) { return true; }
+bool is_end() { return dispatch.last_step == dispatch.steps; }
 
 void main()
 {

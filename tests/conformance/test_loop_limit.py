@@ -36,7 +36,7 @@ FLOAT64_LOOPS = {
 }
 PROJECTIONS = {
     "lanes": ((2, 16, 220_000, 8), replace(LANES, fused=False, projection_row_lanes=False)),
-    "rows": ((4, 8, 8_900, 8), replace(LANES, fused=False, projection_row_lanes=True)),
+    "rows": ((4, 8, 8_700, 8), replace(LANES, fused=False, projection_row_lanes=True)),
     "rows by tile": ((3, 30, 8_800, 8), Options(schedule="sequence", row_lanes=True, rows=32)),
     "plain": ((2, 3, 250_000, 8), replace(PLAIN, fused=False)),
     "float64": ((2, 3, 12_000, 8), Options(schedule="sequence", fused=False)),

@@ -131,17 +131,6 @@ def test_streaming_keeps_the_state_on_the_device(device, in_place):
         np.testing.assert_allclose(states[1 - t % 2].download((2, 5)), expected[t, 0], rtol=RTOL, atol=ATOL)
 
 
-def test_what_may_give_up_is_not_in_place(device, case):
-    """It would begin again with what it had written over."""
-    compiled = device.compile_operator(device.create_operator(case.desc), options=vkdml.Options(schedule="persistent"))
-    buffers = {field: device.upload(array) for field, array in case.arrays.items()}
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([buffers[field] for field in compiled.input_fields])
-    table.bind_outputs([device.create_buffer(5 * 3 * 9 * 4), buffers["HiddenInitTensor"]])
-    with pytest.raises(vkdml.InvalidArgumentError, match="OutputSingleTensor: found the buffer of HiddenInitTensor too, with the schedule pers"):
-        device.create_command_recorder().record_dispatch(compiled, table)
-
-
 def test_chained_operators_in_one_recording(device):
     """A second layer reads what the first wrote, without a trip to the host."""
     first = gru_desc(4, 2, 3, 5, SequenceLengthsTensor=None, OutputSingleTensor=None)

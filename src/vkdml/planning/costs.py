@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..spec.whole_numbers import ceil_div
 from . import profiles
 from .device_info import DeviceInfo
-from .options import STEPPED
+from .options import PERSISTENT, STEPPED
 from .profiles import FLOAT64, LANES, RESIDENT, ROWS
 from .tiling import KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
@@ -40,6 +40,7 @@ class Costs:
         loop, steps = tiling.loop, tiling.problem.steps
         stepped = loop.schedule == STEPPED
         dispatches = 1 + steps * loop.problem.loop.phases if stepped else ceil_div(steps, loop.chunk_steps)
+        dispatches += loop.schedule == PERSISTENT
         total = steps * self.step_seconds(tiling)
         if loop.kernel == RESIDENT:
             total += dispatches * self._resident_start(loop)

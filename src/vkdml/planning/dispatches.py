@@ -16,7 +16,7 @@ from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, power_of_two
 from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo
-from .options import STEPPED
+from .options import PERSISTENT, STEPPED
 from .profiles import FLOAT64, GPU
 from .tiling import (
     ARRAY_COLUMNS,
@@ -117,6 +117,8 @@ def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
         for start, end in _chunks(first, last, loop.chunk_steps):
             seconds = (end - start) * of_step
             dispatches += [step(start, end, phase, first, submissions.start(seconds)) for phase in range(phases)]
+    if loop.schedule == PERSISTENT:  # the last states, once nothing can make the fallback run any more
+        dispatches.append(step(steps, steps, 0, first, False))
     return tuple(dispatches)
 
 

@@ -150,7 +150,7 @@ PROFILES = {
         most_workgroup=512,
         most_rows=8,
         block_vecs=4,
-        rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=37e-6, dispatch=3e-6),
+        rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=35e-6, dispatch=5e-6),
     ),
 }
 

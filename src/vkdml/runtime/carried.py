@@ -11,8 +11,8 @@ from .operator import Device
 
 
 class Carried:
-    """Two buffers for each, which are read and written in turns. With one, a plan that gives up would begin again with what it
-    had written, and a failed execution would leave neither the old values nor the new ones.
+    """Two buffers for each, which are read and written in turns. With one, a failed execution would leave neither the old
+    values nor the new ones.
 
     inputs: by the outputs that they become. sizes: bytes by the names of both. At first all are zeros.
     """

@@ -69,8 +69,7 @@ class CommandRecorder:
         """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
 
         In place: the buffer of HiddenInitTensor may be OutputSingleTensor's too, that of CellMemInitTensor
-        OutputCellSingleTensor's, and that of an activation's input its output's, where both have the same strides (with the
-        schedule persistent, never).
+        OutputCellSingleTensor's, and that of an activation's input its output's, where both have the same strides.
 
         Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
         output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
@@ -86,7 +85,7 @@ class CommandRecorder:
         if table.missing():
             raise InvalidArgumentError(problem.operator, "record_dispatch", "no binding for " + ", ".join(table.missing()),
                                        "all of them bound")
-        _check_aliases(table.compiled, table.bound)
+        _check_aliases(problem, table.bound)
         if isinstance(dispatchable, OperatorInitializer):
             if problem.initialized:
                 dispatchable.compiled.record_packing(self._commands, table.bound, dispatchable.compiled.packed.buffers)
@@ -181,18 +180,14 @@ _IN_PLACE = {"OutputTensor": "InputTensor", "OutputSingleTensor": "HiddenInitTen
              "OutputCellSingleTensor": "CellMemInitTensor"}
 
 
-def _check_aliases(compiled: CompiledOperator, bound: dict[str, Buffer]) -> None:
-    """Refuse an output without a buffer of its own, unless it is in place. A plan that may give up never is: it begins again
-    with its inputs.
-    """
-    problem = compiled.problem
+def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
+    """Refuse an output without a buffer of its own, unless it is in place."""
     for output in problem.outputs:
         source = _IN_PLACE.get(output)
         others = [field for field, buffer in bound.items() if field != output and buffer is bound.get(output)]
         in_place = others == [source] and problem.tensor(output).strides == problem.tensor(others[0]).strides
-        if others and (not in_place or compiled.plan.gave_up):
-            found = f"the buffer of {others[0]} too" + ", with the schedule persistent" * in_place
-            raise InvalidArgumentError(problem.operator, output, found, "a buffer of its own")
+        if others and not in_place:
+            raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
 
 
 class Device:
