@@ -95,33 +95,34 @@ def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[
     shapes = model.shapes(rng, count)
     data = rng.standard_normal((LONGEST, LARGEST_BATCH, INPUTS), np.float32)
     inputs = [np.ascontiguousarray(data[:t, :b]) for t, b in shapes]
-    seconds: dict[str, dict[str, list[float]]] = {name: {"first": [], "second": [], "steady": []} for name in runs}
-    made = [_pipelines(device)]
-    for number, x in enumerate(inputs):
-        results = []
-        for name, run in runs.items():
+    rows: dict[str, dict[str, Any]] = {}
+    results: dict[str, list[np.ndarray]] = {}
+    for name, run in runs.items():  # one after the other: onnxruntime's threads spin for a while after each call
+        made = [_pipelines(device)]
+        seconds: dict[str, list[float]] = {"first": [], "second": [], "steady": []}
+        results[name] = []
+        for number, x in enumerate(inputs):
             took, y = timed(run, x)
-            seconds[name]["first"].append(took)
-            results.append(y)
-        made.append(_pipelines(device))
-        if number % CHECKED == 0:
-            np.testing.assert_allclose(results[0], results[1], atol=1e-4)
-        progress()
-    for name, run in runs.items():
-        for x in inputs:
-            seconds[name]["second"].append(timed(run, x)[0])
-        for x in inputs:
-            seconds[name]["steady"].append(min(timed(run, x)[0] for _ in range(STEADY_CALLS)))
+            seconds["first"].append(took)
+            made.append(_pipelines(device))
+            results[name] += [y] * (number % CHECKED == 0)
             progress()
-    pipelines = {"vkdml": (made[-1] - made[0], made[-1] - made[len(made) // 2])}
-    return {name: row(times, *pipelines.get(name, (None, None))) for name, times in seconds.items()}
+        for x in inputs:
+            seconds["second"].append(timed(run, x)[0])
+        for x in inputs:
+            seconds["steady"].append(min(timed(run, x)[0] for _ in range(STEADY_CALLS)))
+            progress()
+        rows[name] = row(seconds, made[-1] - made[0], made[-1] - made[len(made) // 2])
+    for ours_y, theirs_y in zip(*results.values(), strict=True):
+        np.testing.assert_allclose(ours_y, theirs_y, atol=1e-4)
+    return rows
 
 
 def _pipelines(device: vkdml.Device) -> int:
     return device._gpu.pipelines_made
 
 
-def row(seconds: dict[str, list[float]], pipelines: int | None, late: int | None) -> dict[str, Any]:
+def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
     """Of the first pass the quantiles of a call, in milliseconds. pipelines: made in it; late: in its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{device.info.name}, {device.info.driver} {device.info.driver_version}\n")
     rows = []
     for name in chosen.models:
-        with tqdm(total=3 * counts[name], desc=name, disable=None) as bar:
+        with tqdm(total=4 * counts[name], desc=name, disable=None) as bar:
             measured = measure(MODELS[name], counts[name], device, bar.update)
         rows += [{"model": name, "shapes": counts[name], "library": library, **values} for library, values in measured.items()]
     print(tabulate(rows, "keys", "github", floatfmt=".2f"))
