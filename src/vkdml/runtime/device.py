@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, TypeVar
 
 import numpy as np
@@ -282,3 +283,13 @@ def _driver_call(call: Callable[[], T]) -> T:
         raise
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error
+
+
+def kp_description() -> str:
+    """Which kp is installed, and what it lacks without vkdml's patches."""
+    lacks = [consequence for has, consequence in (
+        (hasattr(kp, "OpMemoryBarrier"), "a submission for each dispatch that depends on another"),
+        (hasattr(kp.Manager, "algorithm_from"), "a pipeline for each set of buffers, and the driver's failures may go unnoticed"),
+    ) if not has]
+    installed = f"kp {metadata.version('kp')}"
+    return f"{installed} without vkdml's patches: {', '.join(lacks)}; `make wheels` builds a patched one" if lacks else installed
