@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from compile_shaders import compile_shaders
 
-_NO_KP = ("vkdml needs kp, Kompute's Python package, and pip cannot build that from PyPI's sources: run `make wheels` in vkdml's "
-          "source tree, then `pip install dist/*.whl`")
+_NO_KP = ("vkdml needs kp, Kompute's Python package, which pip cannot build: run `make wheels` in vkdml's source tree, then "
+          "`pip install dist/*.whl`")
 
 # Arguments after which pip does not fetch kp, or may find it elsewhere
 _OTHER_SOURCES = ("--no-deps", "-f", "--find-links", "-r", "--requirement", "--no-index")

@@ -288,8 +288,8 @@ def _driver_call(call: Callable[[], T]) -> T:
 def kp_description() -> str:
     """Which kp is installed, and what it lacks without vkdml's patches."""
     lacks = [consequence for has, consequence in (
-        (hasattr(kp, "OpMemoryBarrier"), "a submission for each dispatch that depends on another"),
-        (hasattr(kp.Manager, "algorithm_from"), "a pipeline for each set of buffers, and the driver's failures may go unnoticed"),
+        (hasattr(kp, "OpMemoryBarrier"), "one submission for each dispatch that depends on another"),
+        (hasattr(kp.Manager, "algorithm_from"), "one pipeline for each set of buffers, failures of the driver unnoticed"),
     ) if not has]
     installed = f"kp {metadata.version('kp')}"
-    return f"{installed} without vkdml's patches: {', '.join(lacks)}; `make wheels` builds a patched one" if lacks else installed
+    return f"{installed} without vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed
