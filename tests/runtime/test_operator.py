@@ -270,17 +270,23 @@ def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_bef
         assert not any(made)  # the fallback's, made when it is needed first
 
 
-def copying_kernel(device, source, target):
-    """It reads and writes 4 floats."""
+def copying_dispatch(device):
     floats = tensor(4)
     (dispatch,) = device.compile_operator(device.create_operator(
         vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats))).plan.execute
-    return device._gpu.create_kernel(dispatch, {"InputTensor": source, "OutputTensor": target})
+    return dispatch
+
+
+def copying_kernel(device, source, target):
+    """It reads and writes 4 floats."""
+    return device._gpu.create_kernel(copying_dispatch(device), {"InputTensor": source, "OutputTensor": target})
 
 
 def test_hazards_end_a_submission(device, memory):
     """Upload, dispatch and readback of a chain share a submission; what kp cannot order starts a new one."""
     a, b, c = (device.create_buffer(16) for _ in range(3))
+
+    push = copying_dispatch(device).push
 
     def submissions(*steps):
         commands = device._gpu.create_commands()
@@ -290,12 +296,12 @@ def test_hazards_end_a_submission(device, memory):
         return commands.submissions
 
     a_to_b, b_to_a, a_to_c = copying_kernel(device, a, b), copying_kernel(device, b, a), copying_kernel(device, a, c)
-    assert submissions(("dispatch", a_to_c, {}), ("dispatch", a_to_b, {})) == 1
-    assert submissions(("dispatch", a_to_b, {}), ("dispatch", b_to_a, {})) == 2  # read after write, write after read
-    assert submissions(("dispatch", a_to_b, {}), ("dispatch", a_to_b, {})) == 2  # write after write
-    assert submissions(("dispatch", a_to_c, {}), ("call", lambda: None), ("dispatch", a_to_b, {})) == 3
-    copies = [(1, ("upload", a), ("dispatch", a_to_b, {}), ("readback", b)), (2, ("dispatch", a_to_b, {}), ("upload", a)),
-              (2, ("upload", b), ("dispatch", a_to_b, {})), (2, ("readback", b), ("dispatch", a_to_b, {})),
+    assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push)) == 1
+    assert submissions(("dispatch", a_to_b, push), ("dispatch", b_to_a, push)) == 2  # read after write, write after read
+    assert submissions(("dispatch", a_to_b, push), ("dispatch", a_to_b, push)) == 2  # write after write
+    assert submissions(("dispatch", a_to_c, push), ("call", lambda: None), ("dispatch", a_to_b, push)) == 3
+    copies = [(1, ("upload", a), ("dispatch", a_to_b, push), ("readback", b)), (2, ("dispatch", a_to_b, push), ("upload", a)),
+              (2, ("upload", b), ("dispatch", a_to_b, push)), (2, ("readback", b), ("dispatch", a_to_b, push)),
               (2, ("readback", b), ("readback", b)), (2, ("upload", b), ("readback", b)), (2, ("upload", a), ("upload", a))]
     for expected, *steps in copies:
         dispatches = sum(name == "dispatch" for name, *_ in steps)
