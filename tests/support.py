@@ -151,7 +151,7 @@ def random_case(seed: int) -> Case:
 def owned(desc: Any) -> Any:
     """With weights that the initializer packs."""
     flags = descs.DML_TENSOR_FLAGS.OWNED_BY_DML
-    return replace(desc, **{field: replace(getattr(desc, field), Flags=flags) for field in problem.from_desc(desc).weights
+    return replace(desc, **{field: replace(getattr(desc, field), Flags=flags) for field in problem.WEIGHTS
                             if getattr(desc, field, None) is not None})
 
 

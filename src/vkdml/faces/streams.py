@@ -32,21 +32,14 @@ class Stream:
         self._settings = settings
         self._batch_axis = 0 if settings.attributes["layout"] else 1
         states = [field for output, field in STATES.items() if output in cell.outputs]
-        zeros = settings.zeros(weights, 1, int(batch), ["InputTensor", *states])
-        self._x = zeros.pop("InputTensor")  # of one step
-        self._zeros = zeros
-        self._session = StreamSession(self._name, settings, element, zeros)
-        self._prepare_step()
-
-    def _prepare_step(self) -> None:
-        """What every single step needs, looked up once: a step is short."""
-        call = self._session.prepare(self._name, {**self._weights, "InputTensor": self._x})
-        step, batch, size = self._x.shape[1 - self._batch_axis], self._x.shape[self._batch_axis], self._x.shape[2]
-        assert step == 1
-        self._step_shape = batch, size
-        self._network = call.network
+        self._zeros = settings.zeros(weights, 1, int(batch), states)
+        self._session = StreamSession(self._name, settings, element, self._zeros)
+        # What every single step needs is looked up once, as a step is short
+        x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
+        self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
+        self._network = self._session.prepare(self._name, {**weights, "InputTensor": x}).network
         hidden = self._zeros["HiddenInitTensor"].shape[-1]
-        self._results = {"OutputSequenceTensor": ((batch, hidden), self._x.dtype)}
+        self._results = {"OutputSequenceTensor": ((int(batch), hidden), x.dtype)}
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """Go on by one step, or by several.
@@ -64,14 +57,14 @@ class Stream:
 
         After an error the state is as before, but where it is about a result out of the range of float64.
         """
-        if type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._x.dtype and x.flags.c_contiguous \
-                and not self._session.element.pairs:
+        if (type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._dtype and x.flags.c_contiguous
+                and not self._session.element.pairs):
             self._session.enter()
             return self._network.run({"InputTensor": x}, self._results)["OutputSequenceTensor"]
-        return self._steps(x)
+        return self._any_steps(x)
 
-    def _steps(self, x: Any) -> np.ndarray:
-        arrays = convert_to(self._name, self._settings.cell, self._x.dtype, "WeightTensor", {"InputTensor": x})
+    def _any_steps(self, x: Any) -> np.ndarray:
+        arrays = convert_to(self._name, self._settings.cell, self._dtype, "WeightTensor", {"InputTensor": x})
         array = arrays["InputTensor"]
         if array is None:
             raise InvalidArgumentError(self._name, "X", "None", "an array")
@@ -105,7 +98,7 @@ class Stream:
         if not isinstance(state, Mapping) or set(state) != set(fields):
             found = ", ".join(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
             raise InvalidArgumentError(self._name, "state", found, "a dictionary with " + " and ".join(fields))
-        arrays = convert_to(self._name, self._settings.cell, self._x.dtype, "WeightTensor",
+        arrays = convert_to(self._name, self._settings.cell, self._dtype, "WeightTensor",
                             {field: state[argument] for argument, field in fields.items()})
         for field, array in arrays.items():
             if array is None or array.shape != self._zeros[field].shape:

@@ -9,6 +9,7 @@ import pytest
 import vkdml
 from tests.faces.onnx.support import GRU, STACK, B, H, I, T, inputs_of, model, weights
 from vkdml.onnx import InferenceSession
+from vkdml.runtime.device import HAS_BARRIERS, Submission
 
 pytestmark = pytest.mark.device
 
@@ -145,6 +146,31 @@ def test_it_returns_before_the_run_has_ended():
     session.run_async(None, {"x": np.ones((T, B, I), np.float32)}, callback, None)
     returned.set()
     assert called.wait(60)
+
+
+@pytest.mark.skipif(not HAS_BARRIERS, reason="kp without the patch that lets other threads run")
+def test_other_threads_go_on_meanwhile(monkeypatch):
+    """While the device works, not only before and after."""
+    count, grown = 0, []
+    run = Submission.run
+
+    def counted(submission):
+        before = count
+        run(submission)
+        grown.append(count - before)
+
+    monkeypatch.setattr(Submission, "run", counted)
+    rng = np.random.default_rng(0)
+    session = InferenceSession(model("g (float[T,B,64] x) => (float[T,D,B,128] y) { y = GRU <hidden_size=128> (x, W, R) }", {
+        "W": rng.standard_normal((1, 384, 64), np.float32), "R": rng.standard_normal((1, 384, 128), np.float32)}))
+    session.warm_up(100, 16)
+    grown.clear()
+    done = threading.Event()
+    session.run_async(None, {"x": np.zeros((100, 16, 64), np.float32)}, lambda *_: done.set(), None)
+    while not done.is_set():
+        count += 1
+    assert grown
+    assert min(grown) > 0
 
 
 def test_many_runs_at_once():
