@@ -6,6 +6,7 @@
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
 # make docs                 an API reference of the docstrings in docs/api/
+# make wheels               wheels of kp and of vkdml for this Python in dist/: for environments without a compiler
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
@@ -16,7 +17,7 @@ export WORDS =
 PYTEST = $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
-.PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate clean
+.PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate wheels clean
 
 setup:
 	@tools/setup
@@ -56,6 +57,9 @@ docs: setup-docs
 
 vulkan-extras:
 	@tools/get_vulkan_extras
+
+wheels:
+	@tools/setup wheels
 
 validate: setup-conformance
 	@$(VENV_PYTHON) -m tools.validate

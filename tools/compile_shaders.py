@@ -23,18 +23,28 @@ def kernels() -> list[str]:
 
 def compile_shaders(directory: Path) -> None:
     """Write every kernel's SPIR-V. Raises SystemExit with one line when glslangValidator is missing or refuses a shader."""
-    glslang = shutil.which("glslangValidator")
-    if glslang is None:
-        raise SystemExit("glslangValidator is missing; install it, on Debian: apt-get install glslang-tools")
+    _compiler()  # missing? Then nothing is removed
     for stale in directory.rglob("*.spv"):
         stale.unlink()
     for kernel in kernels():
-        source, target = SHADERS / f"{kernel}.comp", directory / f"{kernel}.spv"
+        target = directory / f"{kernel}.spv"
         target.parent.mkdir(parents=True, exist_ok=True)
-        command = [glslang, "-V", "--quiet", "--target-env", "vulkan1.1", str(source), "-o", str(target)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise SystemExit(f"{source} does not compile: {result.stdout.strip() or result.stderr.strip()}")
+        compile_source(SHADERS / f"{kernel}.comp", target)
+
+
+def compile_source(source: Path, target: Path) -> None:
+    """Compile one shader. Raises SystemExit with one line when glslangValidator is missing or refuses it."""
+    command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", str(source), "-o", str(target)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise SystemExit(f"{source} does not compile: {result.stdout.strip() or result.stderr.strip()}")
+
+
+def _compiler() -> str:
+    glslang = shutil.which("glslangValidator")
+    if glslang is None:
+        raise SystemExit("glslangValidator is missing; install it, on Debian: apt-get install glslang-tools")
+    return glslang
 
 
 if __name__ == "__main__":

@@ -99,18 +99,20 @@ void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 
 void main()
 {
-    uint stride = gl_NumWorkGroups.x * WORKGROUP;
     uint outer_count = tensor.by_units != 0 ? tensor.column_loads : tensor.units;
     uint of_direction = outer_count * inner_count() * tensor.gates, load_count = tensor.directions * of_direction;
     uint blocks = outer_count / tensor.together;  // of a direction
-    Place at = place_of(gl_GlobalInvocationID.x), by = place_of(stride);
-    for (uint i = gl_GlobalInvocationID.x; i < load_count; i += stride) {
+    // A workgroup's loads are side by side, as caches like them
+    uint turns = (load_count + gl_NumWorkGroups.x * WORKGROUP - 1) / (gl_NumWorkGroups.x * WORKGROUP);
+    uint first = gl_WorkGroupID.x * turns * WORKGROUP;
+    Place at = place_of(first + gl_LocalInvocationID.x), by = place_of(WORKGROUP);
+    for (uint i = first + gl_LocalInvocationID.x; i < min(first + turns * WORKGROUP, load_count); i += WORKGROUP) {
         pack_load(i, at, i < of_direction ? 0 : 1, i < of_direction ? at.block : at.block - blocks);
         advance(at, by);
     }
     uint of_extras = tensor.directions * tensor.units, bias_end = load_count + of_extras;
     uint count = bias_end + (tensor.peepholes != 0 ? of_extras : 0);
-    for (uint i = load_count + gl_GlobalInvocationID.x; i < count; i += stride) {
+    for (uint i = load_count + gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * WORKGROUP) {
         uint extra = i < bias_end ? i - load_count : i - bias_end;
         bool is_second = extra >= tensor.units;  // direction
         pack_extra(i, i < bias_end, is_second ? 1 : 0, is_second ? extra - tensor.units : extra);

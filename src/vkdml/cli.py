@@ -26,7 +26,7 @@ from .errors import InvalidArgumentError, VkdmlError
 from .faces import dxdispatch
 from .faces.dxdispatch.resources import read_npy
 from .runtime import vulkan
-from .runtime.device import select_device
+from .runtime.device import kp_description, select_device
 from .runtime.operator import Device
 
 # The modules of the commands that work only in a source tree. They parse their own arguments.
@@ -156,6 +156,7 @@ def _devices(chosen: argparse.Namespace) -> int:
     table = [["*" if row["is_default"] else "", *(row[column] for column in columns)] for row in rows]
     print(tabulate(table, ["", *columns.values()]))
     print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes.")
+    print(kp_description())
     return 0
 
 

@@ -32,9 +32,9 @@ from .tiling import (
 )
 
 _WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
-_PACK_WORKGROUP = 64
-# Loads that an invocation packs at least, as it divides to find its first, and workgroups that suffice
-_LEAST_PACKED, _MOST_PACK_WORKGROUPS = 8, 256
+_PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
+# Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
+_LEAST_PACKED, _MOST_PACKERS = 8, 2**14
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
 _UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 
@@ -93,11 +93,12 @@ def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Lay
         **_strides(problem, "BiasTensor", "bias", (2, 3), ("d", "row")),
         **_strides(problem, "PeepholeTensor", "peephole", (2, 3), ("d", "row")),
     }
-    constants = {"WORKGROUP": _PACK_WORKGROUP, "ELEMENT": problem.element.shader_id}
+    workgroup = info.subgroup_size if info.is_cpu else _PACK_WORKGROUP
+    constants = {"WORKGROUP": workgroup, "ELEMENT": problem.element.shader_id}
     buffers = {"Weights": field, "Packed": packed, **given(problem, "BiasTensor")}
     if push["peepholes"]:
         buffers |= given(problem, "PeepholeTensor")
-    groups = min(ceil_div(loads, _PACK_WORKGROUP * _LEAST_PACKED), _MOST_PACK_WORKGROUPS, info.max_workgroup_count)
+    groups = min(ceil_div(loads, workgroup * _LEAST_PACKED), _MOST_PACKERS // workgroup, info.max_workgroup_count)
     return Dispatch(in_room("pack", problem), constants, buffers, (packed,), (groups, 1, 1), push)
 
 

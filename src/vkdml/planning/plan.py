@@ -9,7 +9,7 @@ Three schedules, one gate math (shaders/cells/):
   asked for.
 
 Each with the input's part of all gates first, as one matrix product for many time steps (the projection), or multiplied in
-the loop (fused): one submission less, for few steps or few inputs.
+the loop (fused): one dispatch less, for few steps or few inputs.
 """
 
 from __future__ import annotations

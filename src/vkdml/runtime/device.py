@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, TypeVar
 
 import numpy as np
@@ -221,7 +222,7 @@ class Submission:
 # VK_PIPELINE_STAGE_COMPUTE_SHADER and _TRANSFER
 _ACCESSES, _STAGES = 0x20 | 0x40 | 0x800 | 0x1000, 0x800 | 0x1000
 
-# What a kp without this project's patches lacks
+# What a kp without the patches in tools/kp/ lacks
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
 _SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 
@@ -316,3 +317,13 @@ def _driver_call(call: Callable[[], T]) -> T:
         return call()
     except (RuntimeError, MemoryError) as error:
         raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error
+
+
+def kp_description() -> str:
+    """Which kp is installed, and what it lacks without vkdml's patches."""
+    lacks = [consequence for has, consequence in (
+        (HAS_BARRIERS, "one submission for each dispatch that depends on another"),
+        (_SHARES_PIPELINES, "one pipeline for each set of buffers, failures of the driver unnoticed"),
+    ) if not has]
+    installed = f"kp {metadata.version('kp')}"
+    return f"{installed} without vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed

@@ -1,0 +1,55 @@
+"""tools/setup and tools/kp/, as far as they can be tested without building kp."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = (ROOT / "tools" / "setup").read_text()
+PATCHES = sorted((ROOT / "tools" / "kp").glob("*.patch"))
+
+
+def test_versions_of_kp_agree():
+    version = re.search(r"^KP_VERSION=(\S+)", SETUP, re.M)[1]
+    assert f"\n+    version='{version}'," in PATCHES[-1].read_text()
+    dependency = re.search(r'"(kp==[^"]+)"', (ROOT / "pyproject.toml").read_text())[1]
+    assert Requirement(dependency).specifier.contains(version)
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
+def test_patches_begin_with_their_reason(patch):
+    subject, empty, reason = patch.read_text().split("\n")[:3]
+    assert len(subject) > 10
+    assert not subject.startswith("diff")
+    assert empty == ""
+    assert reason
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "source.txt"])
+def test_downloads_are_pinned_by_hash(name):
+    lines = (ROOT / "tools" / "kp" / name).read_text().replace("\\\n", " ").splitlines()
+    pinned = [line for line in lines if not line.startswith("#")]
+    assert pinned
+    for line in pinned:
+        assert re.fullmatch(r"[\w-]+==\S+(\s+--hash=sha256:[0-9a-f]{64})+", line)
+
+
+@pytest.mark.parametrize(("mode", "trusted"), [(0o700, True), (0o755, True), (0o775, False), (0o757, False)])
+def test_what_others_may_write_is_not_trusted(tmp_path, mode, trusted):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert is_ours(folder) == trusted
+
+
+def test_links_are_not_trusted(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert not is_ours(tmp_path / "link")
+
+
+def is_ours(path):
+    function = re.search(r"^is_ours\(\) .*$", SETUP, re.M)[0]
+    return subprocess.run(["bash", "-c", f'{function}\nis_ours "$1"', "bash", path]).returncode == 0
