@@ -52,7 +52,7 @@ class Library:
 
 
 class Layer:
-    """An initialized operator with its buffers. Streaming cases use two sets of outputs in turns: the states in one set are
+    """An operator with its buffers. Streaming cases use two sets of outputs in turns: the states in one set are
     the initial states of the execution that writes the other.
     """
 
@@ -63,8 +63,11 @@ class Layer:
         self._itemsize = np.dtype(dtype).itemsize
         self._compiled = device.compile_operator(device.create_operator(make_desc(case, dtype)), options=options)
         weights = dict(zip(("WeightTensor", "RecurrenceTensor", "BiasTensor"), map(arrays.get, "WRB")))
-        self._initialize({field: device.upload(array) for field, array in weights.items() if array is not None})
+        buffers = {field: device.upload(array) for field, array in weights.items() if array is not None}
+        initialized = self._compiled.problem.initialized  # all weights, in commits that take none at execution
+        self._initialize({field: buffer for field, buffer in buffers.items() if field in initialized})
         self._inputs = {"InputTensor": device.upload(arrays["X"])}
+        self._inputs |= {field: buffer for field, buffer in buffers.items() if field not in initialized}
         if case.ragged:
             self._inputs["SequenceLengthsTensor"] = device.upload(case.lengths.astype(np.uint32))
         y = self._buffer(case.steps)
@@ -120,10 +123,7 @@ def make_desc(case: Case, dtype: str) -> Any:
              "BiasTensor": (1, 1, d, 2 * g * h), "OutputSequenceTensor": (t, d, b, h),
              **dict.fromkeys(OUTPUTS[1:1 + STATES[case.cell]], (1, d, b, h)),
              **dict.fromkeys(("HiddenInitTensor", "CellMemInitTensor")[:case.states], (1, d, b, h))}
-    owned = dict.fromkeys(sizes, vkdml.DML_TENSOR_FLAGS.NONE) | dict.fromkeys(
-        ("WeightTensor", "RecurrenceTensor", "BiasTensor"), vkdml.DML_TENSOR_FLAGS.OWNED_BY_DML)
-    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size, Flags=owned[field])
-               for field, size in sizes.items()}
+    tensors = {field: vkdml.DML_BUFFER_TENSOR_DESC(DataType=TYPES[dtype], Sizes=size) for field, size in sizes.items()}
     if case.ragged:
         tensors["SequenceLengthsTensor"] = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.UINT32,
                                                                          Sizes=(1, 1, 1, b))
