@@ -55,6 +55,7 @@ class Commands:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._steps: list[_Operation | _Call | _Packing] = []
+        self._packings: list[_Packing] = []
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
 
@@ -88,7 +89,8 @@ class Commands:
         record(inner)
         operations = list(inner._operations())
         written = {buffer for operation in self._operations() for buffer in operation.writes}
-        self._add(_Packing(packed, sources, operations, not written.isdisjoint(sources)))
+        self._packings.append(_Packing(packed, sources, operations, not written.isdisjoint(sources)))
+        self._add(self._packings[-1])
 
     def _add(self, step: _Operation | _Call | _Packing) -> None:
         fork.check()
@@ -124,11 +126,10 @@ class Commands:
         """Which packings are needed now, and what is packed after them."""
         after: dict[PackedWeights, tuple[int, ...] | None] = {}
         due = []
-        for step in self._steps:
-            if isinstance(step, _Packing):
-                wanted = step.stamps()
-                due.append(wanted is None or wanted != after.get(step.packed, step.packed.stamps))
-                after[step.packed] = wanted
+        for packing in self._packings:
+            wanted = packing.stamps()
+            due.append(wanted is None or wanted != after.get(packing.packed, packing.packed.stamps))
+            after[packing.packed] = wanted
         return tuple(due), after
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
@@ -151,7 +152,7 @@ class Commands:
     def counts(self) -> tuple[int, int]:
         """Submissions, calls among them, and dispatches of an execution that packs nothing."""
         dispatches = sum(isinstance(step, _Operation) and step.copies is None for step in self._steps)
-        return len(self._runs((False,) * sum(isinstance(step, _Packing) for step in self._steps))), dispatches
+        return len(self._runs((False,) * len(self._packings))), dispatches
 
 
 class _Builder:

@@ -25,8 +25,20 @@ class Snapshot:
         digest = hashlib.blake2b(digest_size=16)
         for field, array in self.arrays.items():
             digest.update(f"{field} {array.dtype} {array.shape} {array.strides} ".encode())
-            digest.update(_words(array).data)
+            digest.update(self._words[field].data)
         return digest.digest()
+
+    @cached_property
+    def _words(self) -> dict[str, np.ndarray]:
+        return {field: _words(array) for field, array in self.arrays.items()}
+
+    def holds(self, field: str, array: np.ndarray) -> bool:
+        """Whether an array has the contents and the layout of this field's."""
+        kept = self.arrays.get(field)
+        if kept is None or (array is kept and _is_frozen(array)):
+            return kept is not None
+        return (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
+                and bool((_words(array) == self._words[field]).all()))
 
 
 class WeightKeeper:
@@ -41,17 +53,10 @@ class WeightKeeper:
         An array that nobody can write to is compared by identity, others by their contents.
         """
         last = self._last.get(node)
-        if last is None or not all(_is_last(array, last.arrays.get(field)) for field, array in arrays.items()):
+        if last is None or not all(last.holds(field, array) for field, array in arrays.items()):
             last = Snapshot({field: array if _is_frozen(array) else _frozen_copy(array) for field, array in arrays.items()})
             self._last[node] = last
         return last
-
-
-def _is_last(array: np.ndarray, kept: np.ndarray | None) -> bool:
-    if kept is None or (array is kept and _is_frozen(array)):
-        return kept is not None
-    return (array.dtype, array.shape, array.strides) == (kept.dtype, kept.shape, kept.strides) and np.array_equal(
-        _words(array), _words(kept))
 
 
 def _frozen_copy(array: np.ndarray) -> np.ndarray:
