@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import fork
 from .device import HAS_BARRIERS, Buffer, Gpu, Kernel, Submission
@@ -39,9 +40,8 @@ class _Packing:
 
     def stamps(self) -> tuple[int, ...] | None:
         """Of the sources, when it is executed; None: unknown."""
-        stamps = [buffer.stamp for buffer in self.sources]
-        known = tuple(stamp for stamp in stamps if stamp is not None)
-        return None if self.is_fresh or len(known) < len(stamps) else known
+        stamps: Any = tuple([buffer.stamp for buffer in self.sources])
+        return None if self.is_fresh or None in stamps else stamps
 
 
 class Commands:

@@ -93,28 +93,24 @@ class Buffer:
 
     After os.fork a child process cannot use it: DriverError.
 
-    has_copy: whether there is a copy for the host; without one the buffer serves kernels only.
+    has_copy: whether there is a copy for the host; without one the buffer serves kernels only. stamp: another number after each
+    change of what the device has; None where the host can change it unseen.
     """
 
     def __init__(self, gpu: Gpu, size_in_bytes: int, has_copy: bool = True) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         self.serial = next(_serials)
-        self._stamp = next(_serials)
+        self.stamp: int | None = next(_serials)
         self._is_exposed = False
         on_device = kp.TensorTypes.device if has_copy else kp.TensorTypes.storage
         self._tensor = _make(lambda: gpu._manager.tensor_t(
             np.zeros(size_in_bytes // 4, np.uint32), kp.TensorTypes.host if gpu.host_memory else on_device))
         self._mapped = self._tensor.data().view(np.uint8) if has_copy or gpu.host_memory else np.zeros(0, np.uint8)
 
-    @property
-    def stamp(self) -> int | None:
-        """Another number after each change of what the device has; None where the host can change it unseen."""
-        return None if self._is_exposed else self._stamp
-
     def mark_written(self) -> None:
         """To be called after a change of what the device has."""
-        self._stamp = next(_serials)
+        self.stamp = None if self._is_exposed else next(_serials)
 
     @property
     def _bytes(self) -> np.ndarray:
@@ -129,6 +125,7 @@ class Buffer:
         nobody sees what is written through the array.
         """
         self._is_exposed = self.gpu.host_memory
+        self.mark_written()
         return self._bytes[:self.size_in_bytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
     def write(self, array: np.ndarray) -> None:
