@@ -86,7 +86,7 @@ real packed_bias(uint direction, uint unit, uint gate)
 void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 {
     real numbers[4];
-    [[unroll]] for (uint gate = 0; gate < 4; ++gate) {
+    [[dont_unroll]] for (uint gate = 0; gate < 4; ++gate) {  // compiles faster, and takes no time beside the loads of weights
         numbers[gate] = ZERO;
         if (unit < tensor.hidden && is_bias && tensor.has_bias != 0 && gate < tensor.gates)
             numbers[gate] = packed_bias(direction, unit, gate);

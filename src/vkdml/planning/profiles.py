@@ -138,7 +138,7 @@ PROFILES = {
         host_memory=True,
         most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
         rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=48e-6, dispatch=12e-6,
-                    late_worker=100e-6),
+                    second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
     "other CPU drivers": replace(_LLVMPIPE, driver=None, most_iterations=2**31, spins=100_000),
