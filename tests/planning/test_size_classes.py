@@ -1,5 +1,6 @@
 """Lengths and batches share what is compiled."""
 
+from collections import Counter
 from itertools import product
 
 import pytest
@@ -33,7 +34,7 @@ def two_layers(sizes, info, cell, changes):
     (cells.GRU, {"LinearBeforeReset": False, "SequenceLengthsTensor": None}), (cells.GRU, {}), (cells.RNN, {}),
 ], ids=["LSTM", "LSTM, ragged", "GRU, reset after", "GRU", "GRU, ragged", "RNN, ragged"])
 def test_all_lengths_and_batches_share_a_few(name, cell, changes):
-    sizes = [*product((1, 2, 23, 199), BATCHES), *product(STEPS, (1, 16))]
+    sizes = [*product((1, 2, 9, 23, 199), BATCHES), *product(STEPS, (1, 16))]
     assert len(set().union(*(two_layers(each, DEVICES[name], cell, changes) for each in sizes))) <= 16
 
 
@@ -57,5 +58,11 @@ def test_a_representative_is_of_its_own_class():
     for sizes in product((1, 2, 100), range(1, 300)):
         found = representative(*sizes)
         assert representative(*found) == found
-        assert (found.steps == 1) == (sizes[0] == 1)
         assert (found.batch == 1) == (sizes[1] == 1)
+
+
+def test_a_program_that_runs_for_a_while_meets_no_new_class():
+    """Of 300 random sizes all classes but that of a single step of one row are met, or one in many programs meets another."""
+    sizes = [representative(*each) for each in product(STEPS, BATCHES)]
+    often = [count for found, count in Counter(sizes).items() if found != (1, 1)]
+    assert min(often) / len(sizes) * 300 > 5
