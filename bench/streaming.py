@@ -13,7 +13,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,9 +43,7 @@ class ByHand:
     """
 
     def __init__(self, device: vkdml.Device, case: Case) -> None:
-        desc = make_desc(case, "float32")
-        not_owned = {field: replace(getattr(desc, field), Flags=vkdml.DML_TENSOR_FLAGS.NONE) for field in FIELDS.values()}
-        self._compiled = device.compile_operator(device.create_operator(replace(desc, **not_owned)))
+        self._compiled = device.compile_operator(device.create_operator(make_desc(case, "float32")))
         self._device = device
         arrays = case.arrays()
         self.buffers = {field: device.upload(arrays[name]) for name, field in FIELDS.items()}
