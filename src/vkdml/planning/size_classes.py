@@ -3,8 +3,8 @@ so that they share what is compiled.
 
 There are as few as can be, and each is met often, so that a program that runs for a while meets no new one. Each has a reason:
 how much longer its neighbour's kernels would take, by the model of costs or measured.
-- a few steps: weights are not loaded to stay, and there is no dispatch for a projection. On lavapipe an LSTM(256) of one step takes
-  0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. Of one row, only a single step is a class of its own;
+- a few steps: weights are not loaded to stay, and there is no dispatch for a projection. On a CPU driver an LSTM(256) of one
+  step takes 0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. Of one row, only a single step is a class;
 - one row, up to 4, up to 8, up to 16: a tile multiplies all rows that it may have (1.3 to 2 times);
 - up to 32 rows of many steps: a tile of 32 leaves one of two cores idle, unless its units are shared out (1.9 times);
 - more than 128: GPUs have work for all their cores in tiles of several rows (1.4 to 1.7 times).
