@@ -62,3 +62,12 @@ def pytest_runtest_setup():
 @pytest.fixture(scope="session")
 def device() -> vkdml.Device:
     return vkdml.Device()
+
+
+@pytest.fixture
+def shared_pipelines() -> None:
+    """For tests that count pipelines."""
+    from vkdml.runtime.device import SHARES_PIPELINES
+
+    if not SHARES_PIPELINES:
+        pytest.skip("this kp makes a pipeline for each set of buffers; the one that `make wheels` builds does not")

@@ -345,9 +345,7 @@ def test_a_call_is_one_submission(device, has_barriers, sizes, options, linear_b
     assert submissions == (1 if has_barriers else dispatches)
 
 
-def test_many_bindings_make_one_pipeline(device, case):
-    if not low_level._SHARES_PIPELINES:
-        pytest.skip("this kp makes a pipeline for each set of buffers: make wheels builds one that does not")
+def test_many_bindings_make_one_pipeline(device, case, shared_pipelines):
     ready = Ready(device, case)
     ready.recorder.execute()
     made = device._gpu.pipelines_made

@@ -221,7 +221,7 @@ _ACCESSES, _STAGES = 0x20 | 0x40 | 0x800 | 0x1000, 0x800 | 0x1000
 
 # What a kp without the patches in tools/kp/ lacks
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
-_SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
+SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 
 
 class Gpu:
@@ -267,7 +267,7 @@ class Gpu:
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
         groups = list(dispatch.groups)
         key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
-        if _SHARES_PIPELINES:
+        if SHARES_PIPELINES:
             pipeline = self._pipeline(key, lease, compiled, dispatch, [self._placeholder] * len(bound))
             algorithm = _make(lambda: self._manager.algorithm_from(pipeline, [buffer._tensor for buffer in bound], groups))
         else:
@@ -320,7 +320,7 @@ def kp_description() -> str:
     """Which kp is installed, and what it lacks without vkdml's patches."""
     lacks = [consequence for has, consequence in (
         (HAS_BARRIERS, "one submission for each dispatch that depends on another"),
-        (_SHARES_PIPELINES, "one pipeline for each set of buffers, failures of the driver unnoticed"),
+        (SHARES_PIPELINES, "one pipeline for each set of buffers, failures of the driver unnoticed"),
     ) if not has]
     installed = f"kp {metadata.version('kp')}"
     return f"{installed} without vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed

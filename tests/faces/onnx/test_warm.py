@@ -93,13 +93,13 @@ def pipelines_of_random_shapes(device, count):
     return after
 
 
-def test_random_shapes_share_pipelines(device):
+def test_random_shapes_share_pipelines(device, shared_pipelines):
     """At most 16, and none for shapes that were there before."""
     assert pipelines_of_random_shapes(device, 40)[-1] <= 16
     assert pipelines_of_random_shapes(device, 40)[-1] == 0
 
 
-def test_random_shapes_share_pipelines_long(device):
+def test_random_shapes_share_pipelines_long(device, shared_pipelines):
     """At most 16, and none of them in the second half."""
     after = pipelines_of_random_shapes(device, 600)
     assert after[-1] <= 16
