@@ -5,6 +5,7 @@ import pytest
 
 import vkdml
 from tests import recording
+from vkdml.runtime.device import SHARES_PIPELINES
 
 
 def pytest_addoption(parser):
@@ -67,7 +68,5 @@ def device() -> vkdml.Device:
 @pytest.fixture
 def shared_pipelines() -> None:
     """For tests that count pipelines."""
-    from vkdml.runtime.device import SHARES_PIPELINES
-
     if not SHARES_PIPELINES:
         pytest.skip("this kp makes a pipeline for each set of buffers; the one that `make wheels` builds does not")
