@@ -239,7 +239,7 @@ class Gpu:
         self._thread: ThreadPoolExecutor | None = None
         fork.begin()
         self._manager = _make(lambda: kp.Manager(info.index))
-        self._placeholder = Buffer(self, 16)  # bound where an optional tensor is left out; no kernel touches it
+        self._placeholder = Buffer(self, 16)  # bound where none is needed
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """In the device's own thread, after what it was given before."""
@@ -264,7 +264,10 @@ class Gpu:
 
     def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer], compiled: CompiledKernel, lease: Lease | None
                        ) -> Kernel:
-        bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, self._placeholder)
+        # Where an optional tensor is left out, no kernel touches what is bound. Validation does not know that; of a buffer
+        # that the dispatch writes it sees what orders it.
+        left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
+        bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         groups = list(dispatch.groups)
         key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
         if SHARES_PIPELINES:
