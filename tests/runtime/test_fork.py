@@ -38,8 +38,10 @@ def in_child(work):
 
 
 def run(code):
-    """What a program prints. All of its processes are ended after some time."""
-    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", HEAD + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    """What a program prints, unbuffered, as a child would print its parent's buffer again. All of its processes are ended after
+    some time.
+    """
+    process = subprocess.Popen([sys.executable, "-u", "-W", "ignore", "-c", HEAD + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, start_new_session=True)
     try:
         output, errors = process.communicate(timeout=SECONDS)
