@@ -495,6 +495,25 @@ def test_after_a_failure_weights_are_packed_again(device, case, monkeypatch):
     check(case, ready.results())
 
 
+def test_weights_that_a_failed_execution_may_have_written_are_packed_again(device, case, monkeypatch):
+    """By another recording, which knows nothing of the failure."""
+    ready = Ready(device, case)
+    check(case, ready.results())
+    before = ready.buffers["WeightTensor"].stamp
+    described = tensor(*case.desc.WeightTensor.Sizes)
+    compiled = device.compile_operator(device.create_operator(
+        vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=described, OutputTensor=described)))
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([device.upload(case.arrays["WeightTensor"])])
+    table.bind_outputs([ready.buffers["WeightTensor"]])
+    recorder = device.create_command_recorder()
+    recorder.record_dispatch(compiled, table)
+    monkeypatch.setattr(low_level.Submission, "run", lambda _: (_ for _ in ()).throw(vkdml.DriverError("lost")))
+    with pytest.raises(vkdml.DriverError, match="lost"):
+        recorder.execute()
+    assert ready.buffers["WeightTensor"].stamp not in (before, None)
+
+
 # Executions in the background
 
 

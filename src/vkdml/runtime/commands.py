@@ -206,9 +206,9 @@ class _Builder:
             submission, changed = self._submission, self._changed
 
             def run() -> None:
-                submission.run()
-                for buffer in changed:
+                for buffer in changed:  # before, as a submission that fails may have changed them
                     buffer.mark_written()
+                submission.run()
 
             self._runs.append(run)
         self._start()

@@ -157,8 +157,8 @@ class Buffer:
                 return
             submission = self.gpu.create_submission()
             submission.upload(self)
+            self.mark_written()  # before, as an upload that fails may have changed it
             submission.run()
-            self.mark_written()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """Bring the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
