@@ -27,12 +27,12 @@ from bench.adapters.ours import make_desc
 from bench.cases import Case
 from bench.models import OUTPUTS, STATE_INPUTS, make_model
 from vkdml.onnx import InferenceSession
+from vkdml.spec.cells import STATES
 
 BLOCK = 500
 REST_SECONDS = 0.05  # onnxruntime's threads spin for a while after its last step, and would take cores from the next way
 PACKED_HIDDEN = (256, 512)
 FIELDS = {"X": "InputTensor", "W": "WeightTensor", "R": "RecurrenceTensor", "B": "BiasTensor"}
-STATES = {"HiddenInitTensor": "OutputSingleTensor", "CellMemInitTensor": "OutputCellSingleTensor"}
 
 Step = Callable[[np.ndarray], np.ndarray]
 
@@ -50,11 +50,11 @@ class ByHand:
         self._y = self.buffers["OutputSequenceTensor"] = device.create_buffer(4 * case.batch * case.hidden)
         self._shape = (case.batch, case.hidden)
         zeros = np.zeros(case.state_shape, np.float32)
-        states = [{field: device.upload(zeros) for field in STATES} for _ in range(2)]
+        states = [{field: device.upload(zeros) for field in STATES.values()} for _ in range(2)]
         self._recorders = [self._record(states[turn], states[1 - turn]) for turn in range(2)]
 
     def _record(self, read: dict[str, vkdml.Buffer], written: dict[str, vkdml.Buffer]) -> vkdml.CommandRecorder:
-        bound = self.buffers | read | {output: written[field] for field, output in STATES.items()}
+        bound = self.buffers | read | {output: written[field] for output, field in STATES.items()}
         table = self._device.create_binding_table(self._compiled)
         has = self._compiled.problem.has
         table.bind_inputs([bound[field] if has(field) else None for field in self._compiled.input_fields])

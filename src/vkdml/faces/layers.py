@@ -11,9 +11,9 @@ from ..planning.options import Options
 from ..runtime.operator import Device
 from ..spec import cells
 from ..spec.arguments import Activations, convert_to, describe, typed_array
-from ..spec.cells import Cell
+from ..spec.cells import STATES, Cell
 from ..spec.problem import from_desc
-from .sessions import STATES, Session, Settings, shapes_to_warm_up
+from .sessions import Session, Settings, shapes_to_warm_up
 from .streams import Stream
 
 

@@ -18,7 +18,7 @@ from ..runtime.recent import Recent
 from ..runtime.weights import WeightKeeper
 from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
 from ..spec.arrays import element_strides, flat
-from ..spec.cells import Cell
+from ..spec.cells import STATES, Cell
 from ..spec.element_types import ElementType
 from ..spec.problem import WEIGHTS, from_desc
 from .float64_range import RangeCheck
@@ -142,10 +142,6 @@ class Call:
         if check:
             check.check_results(results)
         return list(results.values())
-
-
-# The initial state that each last state becomes
-STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
 
 
 class StreamSession(Session):

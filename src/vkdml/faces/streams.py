@@ -9,8 +9,9 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..spec.arguments import convert_to
+from ..spec.cells import STATES
 from ..spec.element_types import ElementType
-from .sessions import STATES, Arrays, Settings, StreamSession
+from .sessions import Arrays, Settings, StreamSession
 
 
 class Stream:

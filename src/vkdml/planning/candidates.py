@@ -94,8 +94,10 @@ class Planner:
 
     def _check_workgroup(self) -> None:
         workgroup, most = self.options.workgroup, self.info.max_workgroup_invocations
+        if workgroup is None:
+            return
         lanes = self._shapes.lanes
-        if workgroup and (workgroup % lanes or workgroup > most):
+        if workgroup % lanes or workgroup > most:
             raise InvalidArgumentError(self.problem.operator, "options.workgroup", workgroup,
                                        f"a multiple of {lanes}, at most {most}")
 
@@ -147,7 +149,7 @@ def _representative(problem: Problem) -> Problem:
 
 @dataclass(frozen=True)
 class _SizeClass:
-    """All that the tilings of a size class depend on. planner: of its representative."""
+    """All that the tilings of a size class depend on. planner: of a problem in it."""
 
     key: Hashable
     planner: Planner = field(compare=False)
@@ -158,9 +160,10 @@ class _SizeClass:
         key = (planner.info, planner.options, planner.profile, representative(problem.steps, problem.batch),
                problem.cell.name, problem.loop, problem.element, problem.hidden, problem.input_size, problem.directions,
                problem.has("SequenceLengthsTensor"), problem.has("PeepholeTensor"))
-        return _SizeClass(key, Planner(_representative(problem), planner.info, planner.options))
+        return _SizeClass(key, planner)
 
 
 @lru_cache(_CLASSES_KEPT)
 def _ranked(of_class: _SizeClass) -> tuple[Tiling, ...]:
-    return of_class.planner.ranked()
+    planner = of_class.planner
+    return Planner(_representative(planner.problem), planner.info, planner.options).ranked()

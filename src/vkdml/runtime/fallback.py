@@ -37,7 +37,7 @@ class Fallback:
             self._clear_words()
         self._is_clear = False  # stays so if the driver fails
         self._attempt.execute()
-        if self._buffer.read((self._word + 1,), np.uint32)[self._word]:
+        if self._buffer.host(np.uint32)[self._word]:
             self._clear_words()  # at once, as other attempts may use the buffer too
             self._run_fallback()
         self._is_clear = True

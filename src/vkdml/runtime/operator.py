@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import InvalidArgumentError
 from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, Options
-from ..spec import activations, elementwise
+from ..spec import activations, cells, elementwise
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
@@ -176,8 +176,7 @@ def check_lengths_before(commands: Commands, problem: CheckedOperator, buffers: 
 
 
 # The input that an output may share its buffer with, where strides are equal: each element on itself
-_IN_PLACE = {"OutputTensor": "InputTensor", "OutputSingleTensor": "HiddenInitTensor",
-             "OutputCellSingleTensor": "CellMemInitTensor"}
+_IN_PLACE = {"OutputTensor": "InputTensor", **cells.STATES}
 
 
 def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:

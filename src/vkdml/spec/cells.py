@@ -129,3 +129,6 @@ RNN = Cell(
 )
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
+
+# The initial state that each last state becomes, where a sequence goes on
+STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

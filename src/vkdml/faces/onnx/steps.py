@@ -15,8 +15,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
+from ...spec.cells import STATES
 from ...spec.problem import WEIGHTS
-from ..sessions import STATES, Sessions, StreamSession
+from ..sessions import Sessions, StreamSession
 from . import graphs
 from .nodes import RecurrentNode
 
@@ -133,7 +134,6 @@ class RecurrentStep:
         """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
         if all(name in self._weights for field, name in self.node.fields.items() if field in WEIGHTS):
             self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
-
 
     def kept(self, carried: Mapping[str, str]) -> dict[str, str]:
         """Of the inputs that are carried, by output, those that are the node's initial states by its last states."""
