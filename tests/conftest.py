@@ -1,3 +1,4 @@
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
     path = config.getoption("--report")
     if path:
         config.pluginmanager.register(recording.Reporter(path))

@@ -24,7 +24,7 @@ KP_MODULE = "src/vkdml/runtime/device.py"
 
 DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|"
                      r"qualcomm|mali|panvk|powervr|moltenvk|dozen|dzn|venus)(?![a-z])", re.IGNORECASE)
-PACKAGES = re.compile(r"mesa-vulkan-drivers")  # what users install is no driver's name
+NO_DRIVERS = re.compile(r"mesa-vulkan-drivers|\bVK_[A-Z]+_\w+")  # what users install, and Vulkan's extensions
 DRIVERS_ROOMS = ("src/vkdml/planning/profiles.py", "shaders/cpu/")
 
 # A room for shaders, and those that its files may include
@@ -141,7 +141,7 @@ def driver_names(root: Path) -> Iterator[str]:
     for path in files(root, "src/**/*.py", "shaders/**/*.comp", "shaders/**/*.glsl"):
         if path.relative_to(root).as_posix().startswith(DRIVERS_ROOMS):
             continue
-        text = PACKAGES.sub(lambda package: " " * len(package[0]), path.read_text())
+        text = NO_DRIVERS.sub(lambda name: " " * len(name[0]), path.read_text())
         for found in DRIVERS.finditer(text):
             yield (f"{place(root, path, line_of(text, found.start()))} names a driver, {found[0]}: say which property of it "
                    f"matters, and put what is only its own into {' or '.join(DRIVERS_ROOMS)}")

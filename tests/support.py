@@ -52,12 +52,14 @@ SCHEDULES = {
     "resident persistent": Options(resident=True, schedule="persistent", parts=2),
     "resident, rows projected": Options(resident=True, projection_row_lanes=True, schedule="sequence"),
     "rows projected, chunked": Options(projection_row_lanes=True, fused=False, chunk_steps=2, workspace_bytes=20000),
-    "plain": Options(lanes=False, fused=False),
-    "plain fused": Options(lanes=False, fused=True, rows=3),
-    "plain in a buffer": Options(lanes=False, shared_state=False, workgroup=64),
-    "plain chunked": Options(lanes=False, fused=False, chunk_steps=2, workgroup=1),
-    "plain stepped": Options(lanes=False, schedule="stepped", workgroup=32),
-    "plain persistent": Options(lanes=False, schedule="persistent", workgroup=32, rows=8),
+    "plain": Options(lanes=False),
+    "plain streamed": Options(lanes=False, register_loads=0),
+    "plain chunked": Options(lanes=False, rows=2, chunk_steps=2, workspace_bytes=20000),
+    "plain stepped": Options(lanes=False, schedule="stepped", workgroup=16),
+    "plain barrier": Options(lanes=False, schedule="persistent", meeting="barrier", workgroup=16),
+    "plain flow": Options(lanes=False, schedule="persistent", meeting="flow", workgroup=64),
+    "plain flow chunked": Options(lanes=False, schedule="persistent", meeting="flow", workgroup=16, rows=3, chunk_steps=2,
+                                  workspace_bytes=20000),
 }
 
 
@@ -71,17 +73,26 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
     one row and one unit.
     """
     chosen, profile = SCHEDULES[name], profiles.profile(info)
-    shuffle = chosen.lanes or chosen.row_lanes or chosen.resident or chosen.projection_row_lanes
-    if shuffle and (element.pairs or not (profile.prefers_shuffles and info.subgroup_shuffle)):
-        chosen = replace(chosen, lanes=False, row_lanes=None, resident=None, projection_row_lanes=None, workgroup=None,
-                         units_at_once=None)
     if element.pairs:
-        chosen = replace(chosen, rows=None, workspace_bytes=2 * chosen.workspace_bytes)
+        return _of_plain(replace(chosen, rows=None, meeting=None, register_loads=None,
+                                 workspace_bytes=2 * chosen.workspace_bytes))
+    if chosen.lanes is not False and not (profile.prefers_shuffles and info.subgroup_shuffle):
+        chosen = replace(_of_plain(chosen), lanes=False)
+    if chosen.lanes is False:  # these have the input projected, and their state where there is room for it
+        return replace(chosen, fused=None, shared_state=None, parts=None, rows=min(chosen.rows or 0, 8) or None)
     if not {profiles.ROWS, profiles.RESIDENT} <= profile.kernels:
         chosen = replace(chosen, row_lanes=None, resident=None, projection_row_lanes=None)
     if chosen.row_lanes and chosen.rows:
         chosen = replace(chosen, rows=info.subgroup_size)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
+
+
+def _of_plain(chosen: Options) -> Options:
+    """Without what only kernels that shuffle have."""
+    if not (chosen.lanes or chosen.row_lanes or chosen.resident or chosen.projection_row_lanes):
+        return replace(chosen, units_at_once=None)
+    return replace(chosen, lanes=False, row_lanes=None, resident=None, projection_row_lanes=None, workgroup=None,
+                   units_at_once=None)
 
 
 def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BUFFER_TENSOR_DESC:

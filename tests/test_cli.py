@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ import vkdml
 from tests.faces.onnx.support import GRU, H, I, model, weights
 from vkdml import cli
 from vkdml.onnx import InferenceSession
+from vkdml.runtime import choices
 
 ACTIVATION = {
     "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},
@@ -70,6 +72,13 @@ def test_devices(capsys, device):
     rows = json.loads(out)
     assert [row["name"] for row in rows if row["is_default"]] == [device.info.name]
     assert rows[device.info.index]["max_storage_buffer_range"] == device.info.max_storage_buffer_range
+
+
+def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "profile", lambda info: SimpleNamespace(tuned=True))
+    choices.Choices(device.info).put({"meeting": "barrier"}, {"passed": True})
+    assert f"kept in {tmp_path}/vkdml/tuning (1 files;" in run(capsys, "devices")[1]
 
 
 def test_run(capsys, files, device):

@@ -83,16 +83,22 @@ real packed_bias(uint direction, uint unit, uint gate)
     return split ? input_bias : add(input_bias, recurrent);
 }
 
+real extra_of(bool is_bias, uint direction, uint unit, uint gate)
+{
+    if (unit < tensor.hidden && is_bias && tensor.has_bias != 0 && gate < tensor.gates) return packed_bias(direction, unit, gate);
+    if (unit < tensor.hidden && !is_bias && gate < tensor.peepholes)
+        return LOAD_ELEMENT(peephole, direction * tensor.peephole_stride_d
+                                      + (gate * tensor.hidden + unit) * tensor.peephole_stride_row);
+    return ZERO;
+}
+
 void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 {
     real numbers[4];
     [[dont_unroll]] for (uint gate = 0; gate < 4; ++gate) {  // compiles faster, and takes no time beside the loads of weights
-        numbers[gate] = ZERO;
-        if (unit < tensor.hidden && is_bias && tensor.has_bias != 0 && gate < tensor.gates)
-            numbers[gate] = packed_bias(direction, unit, gate);
-        if (unit < tensor.hidden && !is_bias && gate < tensor.peepholes)
-            numbers[gate] = LOAD_ELEMENT(peephole, direction * tensor.peephole_stride_d
-                                                   + (gate * tensor.hidden + unit) * tensor.peephole_stride_row);
+        real number = extra_of(is_bias, direction, unit, gate);
+        [[unroll]] for (uint k = 0; k < 4; ++k)  // an array that is indexed by a variable goes to memory
+            if (k == gate) numbers[k] = number;
     }
     store_extra(i, numbers);
 }

@@ -16,6 +16,7 @@ layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 // state. `gates` starts with gates_step. steps is T, batch is B; tiles: of the batch, in the time loop.
 layout(push_constant) uniform Dispatch {
     uint first_step; uint last_step; uint phase; uint gates_step; uint steps; uint batch; uint tiles;
+    uint last_slot;
     uint lengths_stride_b;
     uint input_stride_t; uint input_stride_b; uint input_stride_i;
     uint initial_h_stride_d; uint initial_h_stride_b; uint initial_h_stride_h;

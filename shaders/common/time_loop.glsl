@@ -1,49 +1,30 @@
-// What all time loops share: where a tile's state comes from, and where results go. SLOTS vectors of H numbers are the state
-// of a row: slots 0 and 1 hold h, of even and of odd steps. With two phases slot 0 is enough: in the phase that writes h, an
-// invocation reads its own unit's only, and slot 1 is the cell's. So is OWN_SLOT, read only by the invocation that stored it.
-layout(constant_id = 130) const uint SLOTS = 2;
-layout(constant_id = 132) const uint PHASES = 1;  // of a step
-layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // of weights for a row of h
-const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
-const uint OWN_SLOT = 2;
-// Where an element is in a tensor of one state a row, of DirectML's dimensions {1, D, B, H}
-#define PLACE_OF(name, row, unit) \
-    (direction * dispatch.name##_stride_d + (row) * dispatch.name##_stride_b + (unit) * dispatch.name##_stride_h)
+// What time loops share that keep the whole state of a tile: where it comes from, and where results go.
+#include "recurrence.glsl"
 layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
 layout(constant_id = 55) const uint HAS_SINGLE = 0;
-layout(constant_id = 59) const uint HAS_SEQUENCE = 0;  // has one more dimension, T
-layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
 layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
-layout(binding = 6) buffer OutputSequence { uint output_sequence[]; };
 layout(binding = 7) buffer OutputSingle { uint output_single[]; };
 
-uint direction, first_row;   // of this workgroup's tile
+uint first_row;              // of this workgroup's tile
 uint first_unit, end_unit;   // of this workgroup
 uint source;                 // the slot that R multiplies in this phase
-real4 peephole;              // the current unit's weights; component g is gate g's
 
 // rows.glsl or another file defines: which row of the batch is row r of the tile, and its number of steps; before the loop, the
 // steps of the longest row, and of the shortest that is in the batch
 uint row_of(uint r);
 uint length_of(uint r);
 void begin_tile(out uint steps, out uint shortest);
-// A kernel defines where state is kept. fetch_state copies it from the buffer to where it is during a dispatch, keep_state
-// back.
+// fetch_state copies state from the buffer to where it is during a dispatch, keep_state back.
 bool in_shared(uint slot);  // shared memory is undefined when a dispatch begins
-real load_state(uint slot, uint r, uint unit);
-void store_state(uint slot, uint r, uint unit, real value);
 void fetch_state(uint slot, uint r, uint unit);
 void keep_state(uint slot, uint r, uint unit);
-void store_output(uint i, real value);  // in output_sequence
 void run_step(uint step);               // all phases that has_phase, by finish_phase for each unit of each row
 // gpu/sequence.glsl or parts.glsl defines main, and: what a phase stored is seen by all who read it in the next; whether this
 // dispatch runs a phase; whether it stores last states
 void phase_barrier();
 bool has_phase(uint phase);
 bool is_end();
-// A cell defines the gate math: the new h of a unit, from the input's part x and the recurrent part of its gates; how a state
-// of its own starts and ends; and which slot R multiplies, for which gates (source_slot, first_gate, end_gate)
-real cell_phase(uint phase, uint r, uint unit, uint slot_of_h, real4 x, real4 recurrent);
+// How a cell's own state starts and ends
 void begin_cell(bool first, uint r, uint row, uint unit);
 void end_cell(bool last, uint r, uint row, uint unit);
 

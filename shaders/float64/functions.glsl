@@ -3,6 +3,17 @@
 
 #define INFINITY uintBitsToFloat(0x7F800000u)
 
+// 1 / (i + 2), and 1 / (2 i + 1). By choices: an array that is indexed by a variable goes to memory
+real inverse_of(int i) { return i == 0 ? vec2(0.5, 0.0) : (i == 1 ? vec2(0.33333334, -9.9341076e-09) : vec2(0.25, 0.0)); }
+
+real odd_inverse(int i)
+{
+    real first = i == 0 ? vec2(1.0, 0.0) : (i == 1 ? vec2(0.33333334, -9.9341076e-09) : vec2(0.2, -2.9802322e-09));
+    real next = i == 3 ? vec2(0.14285715, -6.386212e-09) : vec2(0.11111111, -8.278423e-10);
+    real last = i == 5 ? vec2(0.09090909, -2.709302e-09) : vec2(0.07692308, -2.865607e-09);
+    return i < 3 ? first : (i < 5 ? next : last);
+}
+
 // exp(x) and exp(x) - 1, both with all their digits
 void exponentials(real x, out real e, out real e_minus_1)
 {
@@ -15,9 +26,8 @@ void exponentials(real x, out real e, out real e_minus_1)
     // Taylor series; its far terms are too small to need pairs
     float far = r.x * (1.0 / 5.0) * (1.0 + r.x * (1.0 / 6.0) * (1.0 + r.x * (1.0 / 7.0)));
     real one = number(1.0);
-    const vec2 inverses[3] = vec2[](vec2(0.5, 0.0), vec2(0.33333334, -9.9341076e-09), vec2(0.25, 0.0));
     real series = add(one, number(far));
-    [[dont_unroll]] for (int i = 2; i >= 0; --i) series = add(one, multiply(multiply(r, inverses[i]), series));
+    [[dont_unroll]] for (int i = 2; i >= 0; --i) series = add(one, multiply(multiply(r, inverse_of(i)), series));
     r = multiply(r, series);
     [[dont_unroll]] for (int i = 0; i < 4; ++i) r = multiply(r, add(number(2.0), r));  // of 16 times as much
     float scale = power_of_2(int(k));
@@ -36,10 +46,7 @@ real log_1_plus(real x)
     real square = multiply(s, s);
     float far = 1.0 / 15.0 + square.x * (1.0 / 17.0 + square.x * (1.0 / 19.0 + square.x * (1.0 / 21.0 + square.x *
                 (1.0 / 23.0 + square.x * (1.0 / 25.0 + square.x * (1.0 / 27.0 + square.x * (1.0 / 29.0)))))));
-    const vec2 inverses[7] = vec2[](vec2(1.0, 0.0), vec2(0.33333334, -9.9341076e-09), vec2(0.2, -2.9802322e-09),
-        vec2(0.14285715, -6.386212e-09), vec2(0.11111111, -8.278423e-10), vec2(0.09090909, -2.709302e-09),
-        vec2(0.07692308, -2.865607e-09));
     real series = number(far);
-    [[dont_unroll]] for (int i = 6; i >= 0; --i) series = add(inverses[i], multiply(square, series));
+    [[dont_unroll]] for (int i = 6; i >= 0; --i) series = add(odd_inverse(i), multiply(square, series));
     return multiply(s * 2.0, series);
 }

@@ -92,8 +92,20 @@ real choose(bool condition, real a, real b) { return mix(b, a, bvec2(condition))
 bool less(real a, real b) { return a.x < b.x || (a.x == b.x && a.y < b.y); }
 bool less_or_equal(real a, real b) { return a.x < b.x || (a.x == b.x && a.y <= b.y); }
 
-real component(real4 v, uint i) { return vec2(v.hi[i], v.lo[i]); }
-void set_component(inout real4 v, uint i, real x) { v.hi[i] = x.x; v.lo[i] = x.y; }
+// By choices: what is indexed by a variable goes to memory
+real component(real4 v, uint i)
+{
+    vec2 first = i == 0 ? vec2(v.hi.x, v.lo.x) : vec2(v.hi.y, v.lo.y), last = i == 2 ? vec2(v.hi.z, v.lo.z) : vec2(v.hi.w, v.lo.w);
+    return i < 2 ? first : last;
+}
+
+void set_component(inout real4 v, uint i, real x)
+{
+    bvec4 is_i = equal(uvec4(i), uvec4(0, 1, 2, 3));
+    v.hi = mix(v.hi, vec4(x.x), is_i);
+    v.lo = mix(v.lo, vec4(x.y), is_i);
+}
+
 void add_dot(inout real4 acc, uint i, real4 a, real4 b)
 {
     real sum = component(acc, i);

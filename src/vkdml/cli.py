@@ -25,8 +25,10 @@ from . import __version__, demo
 from .errors import InvalidArgumentError, VkdmlError
 from .faces import dxdispatch
 from .faces.dxdispatch.resources import read_npy
-from .runtime import vulkan
-from .runtime.device import kp_description, select_device
+from .planning.device_info import DeviceInfo
+from .planning.profiles import profile
+from .runtime import choices, vulkan
+from .runtime.device import has_host_memory, kp_description, select_device
 from .runtime.operator import Device
 
 # The modules of the commands that work only in a source tree. They parse their own arguments.
@@ -151,13 +153,29 @@ def _devices(chosen: argparse.Namespace) -> int:
         _print_json(rows)
         return 0
     columns = {"index": "", "name": "name", "type": "type", "driver": "driver", "driver_version": "version",
-               "api_version": "Vulkan", "subgroup_size": "subgroup", "max_workgroup_invocations": "workgroup",
-               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor"}
-    table = [["*" if row["is_default"] else "", *(row[column] for column in columns)] for row in rows]
+               "api_version": "Vulkan", "units": "units", "subgroup": "subgroup", "max_workgroup_invocations": "workgroup",
+               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "copies": "copies"}
+    shown = [{**asdict(info), "units": _units(info), "subgroup": _subgroup(info),
+              "copies": "no" if has_host_memory(info) else "yes"} for info in infos]
+    table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
     print(tabulate(table, ["", *columns.values()]))
-    print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes.")
+    print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes. copies: whether tensors are copied to it.\n"
+          "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
+    if any(profile(info).tuned for info in infos):
+        print(f"What was measured on GPUs is kept in {choices.folder()} ({choices.count()} files; VKDML_TUNING=off).")
     print(kp_description())
     return 0
+
+
+def _units(info: DeviceInfo) -> str:
+    return str(info.cores if info.is_cpu else info.compute_units or "?")
+
+
+def _subgroup(info: DeviceInfo) -> str:
+    """Its invocations, or the fewest and the most."""
+    if info.min_subgroup_size == info.max_subgroup_size:
+        return str(info.subgroup_size)
+    return f"{info.min_subgroup_size} to {info.max_subgroup_size}"
 
 
 def _run(chosen: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, GPU, make_problem
+from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
@@ -12,15 +12,19 @@ from vkdml.spec import cells, element_types
 
 
 def test_a_gpu_gets_no_shuffles_and_shared_state():
-    loop = Planner(make_problem(10, 4, 64, 128), GPU, Options(schedule="sequence", fused=False)).best().loop
-    assert (loop.kernel, loop.lanes, loop.shared_state) == (profiles.GPU, 1, True)
+    for schedule in ("sequence", "stepped", "persistent"):
+        best = Planner(make_problem(10, 4, 64, 128), GPU, Options(schedule=schedule)).best()
+        assert (best.loop.kernel, best.loop.lanes, best.loop.shared_state) == (profiles.GPU, 1, True)
+        assert best.projection.kernel == profiles.GPU
 
 
 def test_a_gpu_gets_wide_workgroups_and_loads_in_blocks():
-    options = [Options(schedule=name, fused=False) for name in ("sequence", "stepped")]
-    tilings = [Planner(make_problem(10, 1, 64, 512), GPU, forced).best() for forced in options]
-    assert [(tiling.projection.workgroup, tiling.loop.workgroup) for tiling in tilings] == [(64, 512), (32, 32)]
-    assert all(cut.block_loads == 4 for tiling in tilings for cut in (tiling.loop, tiling.projection))
+    """In sequence: wider than parts, which are many, and with more than one load of streamed weights under way at once."""
+    sequence, stepped = (Planner(make_problem(10, 1, 64, 512), GPUS["RTX 3090"], Options(schedule=name)).best().loop
+                         for name in ("sequence", "stepped"))
+    assert sequence.workgroup == 512 > stepped.workgroup
+    assert stepped.parts > 16
+    assert 1 < sequence.stream_loads <= sequence.streamed_loads
 
 
 @pytest.mark.parametrize("info", [CPU, GPU])
@@ -36,15 +40,17 @@ def test_parts_leave_every_core_its_own():
     assert found == [8, 4]
 
 
-@pytest.mark.parametrize("info", [replace(CPU, cores=2), GPU])
-@pytest.mark.parametrize("options", [Options(), Options(resident=True, parts=2), Options(fused=True), Options(row_lanes=True)])
+@pytest.mark.parametrize(("info", "options"), [
+    *((replace(CPU, cores=2), options) for options in (
+        Options(), Options(resident=True, parts=2), Options(fused=True), Options(row_lanes=True), Options(lanes=False))),
+    *((info, options) for info in (GPU, GPUS["RTX 3090"]) for options in (
+        Options(), Options(meeting="barrier"), Options(meeting="flow", rows=4), Options(register_loads=0, shared_loads=1))),
+], ids=str)
 def test_a_fallback_has_the_same_weights_and_room(info, options):
-    if info is GPU:
-        options = replace(options, resident=None, row_lanes=None)
     planner = Planner(make_problem(100, 9, 256, 256, cell=cells.LSTM), info, replace(options, schedule="persistent"))
     for tiling in planner.tilings():
         for other in planner.fallbacks(tiling):
-            assert other.loop.schedule != "persistent"
+            assert (other.loop.schedule, other.loop.meeting) in (("sequence", None), ("stepped", None))
             assert other.loop.spins == 0
             assert (other.input, other.loop.hidden, other.projection) == (tiling.input, tiling.loop.hidden, tiling.projection)
             assert other.loop.units == tiling.loop.units
@@ -68,11 +74,12 @@ def test_chunks_are_bounded_by_the_options():
 
 
 def test_a_submission_takes_no_seconds():
-    planner = Planner(make_problem(100_000, 1, 64, 1024), GPU, Options(schedule="sequence"))
+    planner = Planner(make_problem(100_000, 1, 64, 1024), GPUS["RTX 3090"], Options(schedule="sequence"))
     best = planner.best()
     assert 0.4 < best.loop.chunk_steps * planner.costs.step_seconds(best) <= 0.5
 
 
 def test_steps_that_would_be_too_many_to_record_are_no_choice():
-    schedules = [{tiling.loop.schedule for tiling in Planner(make_problem(steps, 1, 64, 512), GPU).tilings()} for steps in (1000, 1001)]
-    assert schedules == [{"sequence", "stepped"}, {"sequence"}]  # a step of a GRU has two phases
+    schedules = [{tiling.loop.schedule for tiling in Planner(make_problem(steps, 1, 64, 512), GPUS["RTX 3090"]).tilings()}
+                 for steps in (1000, 1001)]
+    assert schedules == [{"sequence", "stepped", "persistent"}, {"sequence", "persistent"}]  # a step of a GRU has two phases

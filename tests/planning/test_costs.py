@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, DEVICES, GPU, make_problem
+from tests.planning.devices import CPU, DEVICES, GPU, GPUS, make_problem
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import Costs
 from vkdml.planning.options import Options
@@ -45,9 +45,19 @@ def test_cores_share_tiles():
     assert (two, four) == (one / 2, one / 2)
 
 
-def test_a_gpu_runs_a_workgroup_on_one_core():
-    """Four of its subgroups at a time, so that eight take twice as long."""
-    problem = make_problem(50, 1, 64, 256)
-    narrow, wide = (best(problem, GPU, schedule="sequence", workgroup=size) for size in (128, 256))
-    assert narrow.loop.part_units == wide.loop.part_units
-    assert Costs(GPU).step_seconds(narrow) == Costs(GPU).step_seconds(wide)
+def test_a_gpus_units_share_workgroups():
+    """Where weights stay: as many units as workgroups are as good as more, and fewer take longer."""
+    info = GPUS["RTX 3090"]
+    tiling = best(make_problem(50, 64, 64, 64), info, schedule="sequence", rows=1)
+    assert (tiling.loop.workgroups, tiling.loop.streamed_loads) == (64, 0)
+    seconds = [Costs(replace(info, compute_units=units)).step_seconds(tiling) for units in (128, 64, 32, 16)]
+    assert seconds[0] == seconds[1] < seconds[2] < seconds[3]
+
+
+def test_a_gpu_with_one_row_meets_in_flow():
+    """A barrier waits for arrivals and for who counts them, and a dispatch for the one before: and all have the same work."""
+    info, problem = GPUS["RTX 3090"], make_problem(250, 1, 64, 512)
+    tilings = [best(problem, info, workgroup=512, **forced)
+               for forced in ({"meeting": "flow"}, {"meeting": "barrier"}, {"schedule": "stepped"})]
+    flow, barrier, stepped = map(Costs(info).step_seconds, tilings)
+    assert flow < barrier < stepped

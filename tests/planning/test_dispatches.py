@@ -1,10 +1,11 @@
 """Dispatches have what their kernels declare: by names, so that nothing is bound or pushed in the wrong place."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from tests.planning.devices import CPU, GPU, make_problem
+from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from tests.support import CELLS, SCHEDULES, options_on, tensor
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import SUBMISSION_SECONDS, Costs
@@ -15,6 +16,7 @@ from vkdml.runtime.kernels import load
 from vkdml.spec import cells, element_types
 
 GPU_COSTS = Costs(GPU)
+NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -28,15 +30,17 @@ def test_kernels_find_what_they_declare(info, name):
             assert set(declared.push) <= set(dispatch.push)
             blocks = set().union(*declared.bindings.values())
             assert set(dispatch.buffers) <= blocks
+            assert NEEDED & blocks <= set(dispatch.buffers)
+            assert set(dispatch.writes) <= set(dispatch.buffers.values())
             assert len(declared.push) * 4 <= 128  # what Vulkan guarantees
 
 
 @pytest.mark.parametrize(("info", "element", "options", "kernels"), [
-    (GPU, "FLOAT32", Options(schedule="sequence", fused=False), {"gpu/projection", "gpu/lstm"}),
-    (GPU, "FLOAT32", Options(schedule="sequence", fused=True), {"gpu/lstm_fused"}),
-    (GPU, "FLOAT16", Options(schedule="stepped", fused=False), {"gpu/projection", "gpu/lstm_parts"}),
-    (GPU, "FLOAT32", Options(schedule="persistent", fused=True), {"gpu/lstm_parts_fused"}),
-    (CPU, "FLOAT32", Options(lanes=False, schedule="sequence", fused=True), {"gpu/lstm_fused"}),
+    (GPU, "FLOAT32", Options(schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
+    (GPU, "FLOAT16", Options(schedule="stepped"), {"gpu/projection", "gpu/begin", "gpu/lstm_stepped", "gpu/end"}),
+    (GPU, "FLOAT32", Options(meeting="barrier"), {"gpu/projection", "gpu/begin", "gpu/lstm_barrier", "gpu/end"}),
+    (GPU, "FLOAT32", Options(meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
+    (CPU, "FLOAT32", Options(lanes=False, schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
     (CPU, "FLOAT32", Options(schedule="sequence", fused=True), {"cpu/lstm_lanes"}),
     (CPU, "BFLOAT16", Options(schedule="stepped", fused=False, projection_row_lanes=False), {"cpu/projection_lanes", "cpu/lstm_lanes"}),
     (CPU, "FLOAT32", Options(row_lanes=True, schedule="sequence"), {"cpu/projection_rows", "cpu/lstm_rows"}),
@@ -50,12 +54,13 @@ def test_kernels(info, element, options, kernels):
     assert {dispatch.kernel for dispatch in planned.initialize} == {"float64/pack" if element == "FLOAT64" else "pack"}
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_buffers_are_bound_by_their_blocks(fused):
-    tiling = Planner(make_problem(4, 3, 10, 45, cell=cells.LSTM), GPU, Options(schedule="sequence", fused=fused)).best()
-    *projections, loop = time_loop(tiling, GPU_COSTS)
+@pytest.mark.parametrize(("info", "fused"), [(GPU, False), (CPU, False), (CPU, True)])
+def test_buffers_are_bound_by_their_blocks(info, fused):
+    tiling = Planner(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused)).best()
+    *projections, loop = time_loop(tiling, Costs(info))
     expected_push = {
         "first_step": 0, "last_step": 4, "phase": 0, "gates_step": 0, "steps": 4, "batch": 3, "tiles": tiling.loop.tiles,
+        "last_slot": 0,
         "lengths_stride_b": 1, "input_stride_t": 30, "input_stride_b": 10, "input_stride_i": 1,
         "sequence_stride_t": 135, "sequence_stride_d": 135, "sequence_stride_b": 45, "sequence_stride_h": 1,
         **{f"{name}_stride_{letter}": stride for name in ("initial_h", "single", "initial_c", "cell_single")
@@ -76,6 +81,28 @@ def test_buffers_are_bound_by_their_blocks(fused):
         {"Weights": "RecurrenceTensor", "Bias": "BiasTensor", "Peephole": "PeepholeTensor", "Packed": "packed recurrent weights"}]
 
 
+@pytest.mark.parametrize(("options", "meeting"), [
+    (Options(schedule="stepped"), set()), (Options(meeting="barrier"), {"meeting"}), (Options(meeting="flow"), {"meeting"})])
+def test_parts_have_the_outputs_of_steps_and_the_end_has_those_of_the_last(options, meeting):
+    """So that what runs where parts gave up finds the initial states that a last state may replace."""
+    first, project, *steps, end = plan(make_problem(2, 3, 10, 45, cell=cells.LSTM), GPU, options).execute
+    assert (first.kernel, project.kernel, end.kernel) == ("gpu/begin", "gpu/projection", "gpu/end")
+    assert set(first.buffers.values()) == {"state", "meeting", "HiddenInitTensor", "CellMemInitTensor"}
+    assert set(first.writes) == {"state", "meeting"}
+    for step in steps:
+        assert set(step.buffers.values()) == {
+            "state", "gates", "packed recurrent weights", "SequenceLengthsTensor", "OutputSequenceTensor", *meeting}
+        assert set(step.writes) == {"state", "OutputSequenceTensor", *meeting}
+    assert set(end.buffers.values()) == {"state", "meeting", "SequenceLengthsTensor", "OutputSingleTensor", "OutputCellSingleTensor"}
+    assert set(end.writes) == {"OutputSingleTensor", "OutputCellSingleTensor"}
+
+
+def test_without_last_states_parts_have_no_end():
+    problem = make_problem(2, 3, 10, 45, OutputSingleTensor=None)
+    assert [dispatch.kernel for dispatch in plan(problem, GPU, Options(meeting="flow")).execute] == [
+        "gpu/begin", "gpu/projection", "gpu/gru_flow"]
+
+
 def test_what_is_left_out_is_not_bound():
     optional = dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "BiasTensor", "OutputSequenceTensor"])
     tiling = Planner(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False)).best()
@@ -93,13 +120,17 @@ def test_numbers_that_the_kernels_share(options, columns, slots):
 
 
 def test_stepped_makes_the_state_first():
-    planned = plan(make_problem(3, 4, 64, 128), GPU, Options(schedule="stepped", fused=True))
-    pushes = [(push["first_step"], push["last_step"], push["phase"]) for push in (dispatch.push for dispatch in planned.execute)]
-    assert pushes == [(0, 0, 0)] + [(step, step + 1, phase) for step in range(3) for phase in range(2)]
+    steps = [(step, step + 1, phase) for step in range(3) for phase in range(2)]
+    for info, options, first, last in ((CPU, Options(schedule="stepped", fused=True), [(0, 0, 0)], []),
+                                       (GPU, Options(schedule="stepped"), [(0, 1, 0)], [(2, 3, 0)])):
+        planned = plan(make_problem(3, 4, 64, 128), info, options)
+        pushes = [(push["first_step"], push["last_step"], push["phase"])
+                  for push in (dispatch.push for dispatch in planned.execute if "projection" not in dispatch.kernel)]
+        assert pushes == first + steps + last
 
 
 def test_a_kernel_does_not_know_the_input_that_is_projected():
-    loops = [plan(make_problem(9, 3, inputs, 45), GPU, Options(fused=False)).execute[-1].constants for inputs in (10, 300)]
+    loops = [plan(make_problem(9, 3, inputs, 45), GPU, Options(schedule="sequence")).execute[-1].constants for inputs in (10, 300)]
     assert loops[0] == loops[1]
 
 
@@ -122,21 +153,25 @@ def test_what_lets_outputs_be_stored_as_words(element, hidden, strides, whole):
     assert planned.execute[-1].constants["WHOLE_WORDS"] == whole
 
 
-def test_a_submission_ends_before_drivers_would_end_it():
+@pytest.mark.parametrize(("options", "sizes", "phases"), [
+    (Options(schedule="sequence"), (100_000, 1), 1), (Options(schedule="stepped"), (10_000, 100), 2),
+    (Options(meeting="barrier"), (500_000, 1), 1), (Options(meeting="flow"), (800_000, 1), 1)], ids=str)
+def test_a_submission_ends_before_drivers_would_end_it(options, sizes, phases):
     """By the model. Each starts where the next dispatch would be too much for the one before."""
-    planner = Planner(make_problem(100_000, 1, 64, 1024), GPU, Options(schedule="sequence", fused=False, workspace_bytes=2**24))
+    planner = Planner(make_problem(*sizes, 64, 1024), GPUS["RTX 3090"], replace(options, workspace_bytes=2**24))
     tiling = planner.best()
     seconds, submissions = [], 0
     for dispatch in time_loop(tiling, planner.costs):
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
-        is_projection = "projection" in dispatch.kernel
-        of_dispatch = planner.costs.projection_seconds(tiling.projection, steps) if is_projection else steps * planner.costs.step_seconds(tiling)
+        is_projection, is_step = "projection" in dispatch.kernel, "gru" in dispatch.kernel
+        of_dispatch = (planner.costs.projection_seconds(tiling.projection, steps) if is_projection
+                       else steps * planner.costs.step_seconds(tiling) / phases if is_step else 0)
         if dispatch.starts_submission:
             assert sum(seconds) + of_dispatch > SUBMISSION_SECONDS
             seconds, submissions = [], submissions + 1
         seconds.append(of_dispatch)
-        assert sum(seconds) <= SUBMISSION_SECONDS
-    assert submissions > 2
+        assert sum(seconds) <= SUBMISSION_SECONDS * (1 + 1e-9)
+    assert submissions >= 1
 
 
 def test_short_work_is_one_submission():

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 import vkdml
 from tests.planning.devices import DEVICES, devices, make_problem
-from vkdml.planning.options import SCHEDULES, Options
+from vkdml.planning.options import MEETINGS, SCHEDULES, Options
 from vkdml.planning.plan import plan
 from vkdml.spec import cells, element_types
 
 VALUES = {"schedule": SCHEDULES, "parts": [1, 3], "rows": [1, 3, 8, 16], "units_at_once": [1, 2], "workgroup": [8, 32],
-          "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6],
+          "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6], "meeting": MEETINGS, "register_loads": [0, 2], "shared_loads": [0, 1],
           **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
 PAIRS = [{first: a, second: b} for first, second in combinations(VALUES, 2) for a, b in product(VALUES[first], VALUES[second])]
 PROBLEMS = {
@@ -27,11 +27,14 @@ PROBLEMS = {
 
 def found_in(plan):
     """What was forced, as the dispatches have it."""
-    loop = plan.execute[-1]
+    loop = next(dispatch for dispatch in reversed(plan.execute) if dispatch.kernel != "gpu/end")
     kernels, constants = {dispatch.kernel for dispatch in plan.execute}, loop.constants
-    schedule = "sequence" if constants["PARTS"] == 1 else "persistent" if constants["SPINS"] else "stepped"
+    schedule = "persistent" if constants["SPINS"] else "sequence" if constants["PARTS"] == 1 else "stepped"
+    meeting = loop.kernel.rpartition("_")[2]
     return {
-        "schedule": schedule, "parts": constants["PARTS"], "rows": constants["ROWS"], "units_at_once": constants["UNITS_AT_ONCE"],
+        "schedule": "stepped" if meeting == "stepped" else schedule, "meeting": meeting if meeting in MEETINGS else None,
+        "register_loads": constants.get("REGISTER_LOADS", 0), "shared_loads": constants.get("SHARED_LOADS", 0),
+        "parts": constants["PARTS"], "rows": constants["ROWS"], "units_at_once": constants["UNITS_AT_ONCE"],
         "workgroup": constants["WORKGROUP"], "fused": not any("projection" in kernel for kernel in kernels),
         "lanes": loop.kernel.startswith("cpu/"), "row_lanes": loop.kernel.endswith("_rows"),
         "resident": loop.kernel.endswith("_resident"), "projection_row_lanes": "cpu/projection_rows" in kernels,
@@ -95,7 +98,7 @@ LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "Swift
     (SWIFTSHADER, PROBLEMS["float32"], Options(row_lanes=True), "options.row_lanes: found True; expected False with H"),
     (SWIFTSHADER, PROBLEMS["float32"], Options(resident=True), "options.resident: found True; expected False with H"),
     (SMALLEST, PROBLEMS["float32"], Options(lanes=True), "options.lanes: found True; expected False with H"),
-    (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 1, at most 128"),
+    (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 16, at most 128"),
     (LLVMPIPE, PROBLEMS["float32"], Options(workgroup=12), "options.workgroup: found 12; expected a multiple of 8, at most 1024"),
 ], ids=lambda value: value if isinstance(value, str) else type(value).__name__)
 def test_refusals_name_the_option(info, problem, options, message):

@@ -35,9 +35,48 @@ def test_plan(problem, info, name):
             check_loop(problem, info, planned, dispatch)
     assert all(size <= info.max_storage_buffer_range for size in planned.internal.values())
     assert planned.internal.get(tiling.GATES, 0) <= options.workspace_bytes
-    assert (planned.gave_up is not None) == bool(planned.fallback) == (options.schedule == "persistent")
+    waits = any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
+    assert (planned.gave_up is not None) == bool(planned.fallback) == waits
+    assert waits >= (options.schedule == "persistent")
     projections = [dispatch.constants for dispatch in planned.execute + planned.fallback if "projection" in dispatch.kernel]
     assert all(constants == projections[0] for constants in projections)  # so that they share a pipeline
+
+
+def check_gpu_projection(constants):
+    """Invocations share a tile out evenly, and tiles the units, in whole blocks of units. Each finds one sample."""
+    assert constants["ROWS"] <= constants["WORKGROUP"]
+    sample_lanes = constants["WORKGROUP"] // constants["UNIT_LANES"]
+    assert constants["WORKGROUP"] % constants["UNIT_LANES"] == constants["ROWS"] % sample_lanes == 0
+    assert constants["UNITS"] % constants["PART_UNITS"] == constants["PART_UNITS"] % constants["UNIT_LANES"] == 0
+    assert constants["PART_UNITS"] % constants["TOGETHER"] == 0
+
+
+def check_gpu_loop(problem, info, dispatch):
+    """Workgroups hold whole blocks of units, and their loads add up. Parts have all units."""
+    constants = dispatch.constants
+    if dispatch.kernel in ("gpu/begin", "gpu/end"):
+        return
+    units, left = divmod(constants["WORKGROUP"], constants["COLUMN_GROUPS"])
+    assert (left, units % 8) == (0, 0)
+    loads, left = divmod(constants["HIDDEN_LOADS"], constants["COLUMN_GROUPS"])
+    streamed = loads - constants["REGISTER_LOADS"] - constants["SHARED_LOADS"]
+    assert (left, streamed % constants["STREAM_LOADS"]) == (0, 0)
+    assert streamed >= 0
+    assert constants["UNITS"] % constants["TOGETHER"] == 0
+    assert dispatch.groups[2] == constants["PARTS"]
+    assert dispatch.kernel == f"gpu/{problem.cell.kernel}" or constants["PARTS"] * units >= problem.hidden
+
+
+def check_gpu_states(problem, planned, dispatch):
+    """That each row has its vectors: in flow, of each step."""
+    constants, push = dispatch.constants, dispatch.push
+    vector, phases = constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * 16, problem.loop.phases
+    if dispatch.kernel == f"gpu/{problem.cell.kernel}":
+        vectors = constants["SLOTS"] * dispatch.groups[0] * constants["ROWS"]
+    else:
+        steps = push["last_step"] - push["first_step"] if constants["IN_FLOW"] else 1
+        vectors = (constants["SLOTS"] - 2 + 1 + phases * steps) * problem.batch
+    assert planned.internal[tiling.STATE] >= vectors * problem.directions * vector
 
 
 def check_dispatch(problem, info, dispatch):
@@ -47,8 +86,13 @@ def check_dispatch(problem, info, dispatch):
     assert set(dispatch.writes) <= set(dispatch.buffers.values())
     if "pack" in dispatch.kernel:
         return
+    if dispatch.kernel == "gpu/projection":
+        check_gpu_projection(constants)
+        return
+    if dispatch.kernel.startswith("gpu/"):
+        check_gpu_loop(problem, info, dispatch)
+        return
     assert constants["UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
-    assert constants["HIDDEN_LOADS"] % constants["HIDDEN_BLOCK"] == constants["INPUT_LOADS"] % constants["INPUT_BLOCK"] == 0
     if dispatch.kernel.startswith("float64/"):
         assert constants["ROWS"] == 1
     if not dispatch.kernel.startswith("cpu/"):
@@ -67,6 +111,9 @@ def check_dispatch(problem, info, dispatch):
 
 def check_loop(problem, info, planned, dispatch):
     """That the parts have all units, and the states room."""
+    if dispatch.kernel.startswith("gpu/"):
+        check_gpu_states(problem, planned, dispatch)
+        return
     constants = dispatch.constants
     tile = constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * problem.element.real4_bytes
     states = dispatch.groups[0] * dispatch.groups[1]
@@ -97,12 +144,24 @@ def check_chunks(problem, dispatches):
                 tiles = (last - first) * -(-problem.batch // rows) * rows
             assert dispatch.groups[1] * rows >= tiles
             continue
-        if constants["SPINS"] and dispatch is dispatches[-1]:
+        if dispatch.kernel == "gpu/begin":
+            assert first == done < last
+            begun = last
+            continue
+        if dispatch.kernel == "gpu/end":
+            assert dispatch is dispatches[-1]
+            continue
+        if dispatch.kernel.endswith(("_barrier", "_flow")):
+            assert last == begun  # for exactly these steps
+        elif constants["SPINS"] and dispatch is dispatches[-1]:
             assert (first, last) == (done, done)  # stores the last states, if all went well
             continue
         if not constants["FUSED"] and last:
             assert gates_first == gates_step <= first < last <= projected
-        if constants["PARTS"] > 1 and not constants["SPINS"]:
+        if dispatch.kernel.endswith("_stepped"):
+            assert (last - first, push["phase"]) == (1, phase)
+            phase = (phase + 1) % problem.loop.phases
+        elif constants["PARTS"] > 1 and not constants["SPINS"]:
             assert dispatches[0].push["last_step"] == 0
             if last == 0:
                 assert dispatch is dispatches[0]
@@ -114,10 +173,10 @@ def check_chunks(problem, dispatches):
     assert done == problem.steps
 
 
-@pytest.mark.parametrize("info", DEVICES.values(), ids=list(DEVICES))
+@pytest.mark.parametrize("name", [name for name, info in DEVICES.items() if info.is_cpu])
 @pytest.mark.parametrize("sizes", [(1, 1, 64, 512), (100, 4, 256, 256), (1000, 1, 128, 128), (50, 1, 512, 2048)])
-def test_persistent_has_to_be_asked_for(info, sizes):
-    planned = plan(make_problem(*sizes), replace(info, cores=4))
+def test_on_cpu_drivers_persistent_has_to_be_asked_for(name, sizes):
+    planned = plan(make_problem(*sizes), replace(DEVICES[name], cores=4))
     assert not planned.fallback
     assert not any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
 
@@ -126,8 +185,17 @@ def test_one_step_is_one_dispatch():
     assert [dispatch.kernel for dispatch in plan(make_problem(1, 4, 64, 128), CPU).execute] == ["cpu/gru_lanes"]
 
 
-@pytest.mark.parametrize(("changes", "what"), [({"max_storage_buffer_range": 2**16}, "packed input weights"),
-                                               ({"max_workgroup_count": 2}, "batch size")])
-def test_what_a_device_cannot_hold_is_refused(changes, what):
+@pytest.mark.parametrize(("batch", "changes", "what"), [
+    (3, {"max_storage_buffer_range": 2**16}, "packed input weights"), (3000, {"max_workgroup_count": 2}, "batch size"),
+    (3000, {"max_storage_buffer_range": 2**16}, "gates: found 6144000 bytes for a time step; expected at most 65536, the largest storage")])
+def test_what_a_device_cannot_hold_is_refused(batch, changes, what):
     with pytest.raises(vkdml.InvalidArgumentError, match=what):
-        plan(make_problem(10, 3000, 64, 128), replace(SMALLEST, **({"max_storage_buffer_range": 2**32} | changes)))
+        plan(make_problem(10, batch, 64, 128), replace(SMALLEST, **({"max_storage_buffer_range": 2**32} | changes)))
+
+
+def test_a_time_step_may_have_more_than_the_workspace_unless_that_is_forced():
+    problem, info = make_problem(2, 8200, 8, 2048), replace(SMALLEST, max_storage_buffer_range=2**32 - 4)
+    planned = plan(problem, info)
+    assert 2**28 < planned.internal[tiling.GATES] == 8200 * 2048 * 16
+    with pytest.raises(vkdml.InvalidArgumentError, match="options.workspace_bytes: found 1000; expected at least 268697600, the projection"):
+        plan(problem, info, Options(workspace_bytes=1000))

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, DEVICES, GPU
+from tests.planning.devices import CPU, DEVICES, GPU, GPUS
 from vkdml.planning import profiles
-from vkdml.planning.profiles import PROFILES, RESIDENT, ROWS, profile
+from vkdml.planning.profiles import PROFILES, RESIDENT, ROWS, compute_units, gpu_rates, profile
 
 
 @pytest.mark.parametrize(("info", "name"), [
@@ -18,15 +18,111 @@ from vkdml.planning.profiles import PROFILES, RESIDENT, ROWS, profile
     (replace(CPU, driver_version="Mesa 30.0.0"), "llvmpipe of Mesa 26"),
     (replace(CPU, driver="SwiftShader driver"), "SwiftShader"),
     (replace(CPU, driver="any"), "other CPU drivers"),
-    (GPU, "GPUs"),
-    (replace(GPU, driver="radv", driver_version="Mesa 26.2.6"), "GPUs"),
+    (GPU, "other GPUs"),
+    (replace(GPU, driver="radv", driver_version="Mesa 26.2.6"), "other GPUs"),
 ], ids=lambda value: value if isinstance(value, str) else value.driver_version or value.driver)
 def test_profile(info, name):
     assert profile(info) is PROFILES[name]
 
 
+@pytest.mark.parametrize(("gpu", "name", "units"), [
+    ("RX 7900 XTX", "AMD RDNA 3 and 4, large", 96),  # compute units, as its driver counts them
+    ("RX 6800", "AMD RDNA", 60),
+    ("780M", "AMD RDNA", 12),
+    ("Vega 64", "AMD GCN and CDNA", 64),
+    ("H200", "NVIDIA Hopper and Blackwell for data centers", 132),
+    ("A100", "NVIDIA Ampere for data centers", 108),
+    ("RTX 3090", "NVIDIA", 82),
+    ("RTX 2070", "NVIDIA before Ampere", 40),
+    ("A770", "Intel, discrete", 32),
+    ("B580", "Intel, discrete", 20),
+    ("Iris Xe", "Intel, integrated", 6),
+    ("UHD 630", "Intel before Xe", 3),
+    ("Adreno 740", "Qualcomm Adreno", 6),
+    ("Mali-G78", "ARM Mali", 20),
+    ("M1", "Apple", 8),
+])
+def test_gpus(gpu, name, units):
+    info = GPUS[gpu]
+    assert profile(info) is PROFILES[name]
+    assert compute_units(info) == gpu_rates(info).units == units
+
+
+@pytest.mark.parametrize(("gpu", "name", "row"), [
+    ("RX 7900 XTX", "Null hardware (RADV GFX1100)", "AMD RDNA 3 and 4, large"),
+    ("RX 7900 XTX", "AMD Radeon RX 9070 XT", "AMD RDNA 3 and 4, large"),
+    ("RX 7900 XTX", "AMD Radeon RX 7600 (RADV NAVI33)", "AMD RDNA"),
+    ("Vega 64", "AMD Instinct MI210", "AMD GCN and CDNA"),
+    ("H200", "NVIDIA GH200 480GB", "NVIDIA Hopper and Blackwell for data centers"),
+    ("H200", "NVIDIA B200", "NVIDIA Hopper and Blackwell for data centers"),
+    ("H200", "NVIDIA RTX A1000", "NVIDIA"),
+    ("H200", "NVIDIA GeForce RTX 5090", "NVIDIA"),
+    ("H200", "NVK ", "NVIDIA"),
+    ("H200", "Tesla T4", "NVIDIA before Ampere"),
+    ("H200", "Tesla V100-SXM2-16GB", "NVIDIA before Ampere"),
+    ("H200", "NVIDIA GeForce GTX 1080", "NVIDIA before Ampere"),
+    ("Iris Xe", "Intel(R) HD Graphics 530 (SKL GT2)", "Intel before Xe"),
+    ("Iris Xe", "Intel(R) UHD Graphics 770 (ADL-S GT1)", "Intel, integrated"),
+    ("Iris Xe", "Intel(R) Graphics (LNL)", "Intel, integrated"),
+])
+def test_names_tell_generations(gpu, name, row):
+    assert profile(replace(GPUS[gpu], name=name)) is PROFILES[row]
+
+
+@pytest.mark.parametrize(("gpu", "name", "units"), [
+    ("A770", "Intel(R) Arc(TM) A380 Graphics", 8),
+    ("A770", "Intel(R) Arc(tm) A730M Graphics (DG2)", 24),
+    ("A770", "Intel(R) Arc(tm) B570 Graphics (BMG G21)", 18),
+    ("A770", "Intel(R) Arc(tm) Pro B50 Graphics (BMG G21)", 16),
+    ("A770", "Intel(R) Graphics (BMG G21)", 20),  # which does not say: the row's
+    ("Iris Xe", "Intel(R) Graphics (LNL)", 8),
+    ("Iris Xe", "Intel(R) UHD Graphics 770 (ADL-S GT1)", 2),
+    ("Iris Xe", "Intel(R) Iris(R) Plus Graphics (ICL GT2)", 8),
+    ("Iris Xe", "Intel(R) HD Graphics 530 (SKL GT2)", 3),
+    ("Adreno 740", "Adreno (TM) 618", 1),
+    ("Adreno 740", "Adreno (TM) 650", 3),
+    ("Adreno 740", "Adreno (TM) 999", 4),
+    ("M1", "Apple M3 Max", 32),
+])
+def test_names_tell_compute_units(gpu, name, units):
+    assert compute_units(replace(GPUS[gpu], name=name)) == units
+
+
+def test_compute_units_that_nobody_tells():
+    rates = PROFILES["other GPUs"].gpu
+    assert [compute_units(replace(GPU, type=kind)) for kind in ("discrete", "integrated", "virtual", "other")] == [
+        rates.units, *3 * [rates.integrated_units]]
+    assert compute_units(replace(GPU, compute_units=7)) == 7
+
+
+def test_shared_rates_grow_with_the_units():
+    small, large = (gpu_rates(replace(GPUS["RTX 3090"], compute_units=units)) for units in (41, 82))
+    assert (large.cache_rate, large.memory_rate) == (2 * small.cache_rate, 2 * small.memory_rate)
+    assert large == PROFILES["NVIDIA"].gpu
+
+
+def test_rates_are_of_gpus():
+    assert all((row.gpu is None) == row.is_cpu for row in PROFILES.values())
+
+
+def test_a_cpu_driver_runs_a_gpus_kernels_as_one_that_nobody_knows():
+    assert gpu_rates(CPU) == gpu_rates(replace(GPU, type="integrated"))
+
+
+@pytest.mark.parametrize("name", [name for name, row in PROFILES.items() if row.gpu])
+def test_rates_are_possible(name):
+    """A workgroup of 128 with all that an invocation may hold fits a unit, as does the least shared memory of Vulkan."""
+    rates = PROFILES[name].gpu
+    assert rates.most_weights < rates.invocation_registers
+    assert 128 * rates.invocation_registers <= rates.registers
+    assert rates.most_invocations >= 256
+    assert rates.unit_shared_bytes >= 32768
+    assert rates.memory_rate < rates.cache_rate < rates.units * rates.clock * 512
+    assert rates.latency < rates.seen < rates.meeting
+
+
 def test_every_row_is_some_device():
-    assert {id(profile(info)) for info in DEVICES.values()} == set(map(id, PROFILES.values()))
+    assert {id(profile(info)) for info in (*DEVICES.values(), *GPUS.values())} == set(map(id, PROFILES.values()))
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -42,6 +138,5 @@ def test_only_llvmpipe_ends_loops():
     assert max(limits.values()) < 65_535
 
 
-def test_memory_is_the_hosts_on_cpu_drivers():
-    assert all(row.host_memory == row.is_cpu for row in PROFILES.values())
+def test_private_arrays():
     assert profiles.PRIVATE_ARRAYS == 16

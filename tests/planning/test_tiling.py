@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from tests.planning.devices import CPU, devices, make_problem, problems
+from tests.planning.devices import CPU, GPUS, devices, make_problem, problems
 from vkdml.planning import tiling as sizes
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
@@ -15,8 +15,12 @@ from vkdml.spec import element_types
 def test_every_row_unit_and_column_has_its_place(problem, info):
     for tiling in Planner(problem, info).tilings():
         loop, projection = tiling.loop, tiling.projection
-        assert loop.tiles * loop.rows >= problem.batch
-        assert loop.parts * loop.part_units >= loop.units >= problem.hidden
+        tiles_of_group = loop.tiles_of_group if loop.kernel == "gpu" else 1
+        assert loop.tiles * tiles_of_group * loop.rows >= problem.batch
+        assert loop.parts * loop.part_units >= problem.hidden
+        assert loop.units >= problem.hidden
+        if loop.kernel != "gpu":  # whose units past H have the weights of the last
+            assert loop.parts * loop.part_units >= loop.units
         assert loop.hidden.columns >= problem.hidden
         assert tiling.input.columns >= problem.input_size
         for layout, kernel in ((loop.hidden, loop.kernel), (tiling.input, projection.kernel if projection else loop.kernel)):
@@ -33,21 +37,30 @@ def test_bytes(element, of_a_number):
     """Of 9 rows and 32 units of 40 columns: h before and after a step, and its update gate; three gates and a place for a fourth."""
     element = getattr(element_types, element)
     problem = make_problem(2, 9, 40, 32, element=element)
-    tiling = Planner(problem, CPU, Options(lanes=False, schedule="sequence", fused=False, workgroup=32, **({} if element.pairs else {"rows": 9}))).best()
-    weight = 2 if element.itemsize == 2 else of_a_number
+    forced = {"workgroup": 32, "fused": False} if element.pairs else {"rows": 9}
+    tiling = Planner(problem, CPU, Options(lanes=False, schedule="sequence", **forced)).best()
+    weight, units = 2 if element.itemsize == 2 else of_a_number, 32 if element.pairs else 64  # with padding
     assert tiling.internal == {
-        sizes.PACKED_INPUT: 32 * (40 * 3 * weight + 4 * of_a_number),
-        sizes.PACKED_HIDDEN: 32 * (32 * 3 * weight + 4 * of_a_number),
+        sizes.PACKED_INPUT: units * (40 * 3 * weight + 4 * of_a_number),
+        sizes.PACKED_HIDDEN: units * (32 * 3 * weight + 4 * of_a_number),
         sizes.STATE: 3 * 9 * 32 * of_a_number,
-        sizes.GATES: 2 * 9 * 32 * 4 * of_a_number,
+        sizes.GATES: 2 * 9 * units * 4 * of_a_number,
     }
 
 
 def test_persistent_parts_meet_behind_the_states():
-    planner = Planner(make_problem(5, 9, 8, 64, 2), CPU, Options(schedule="persistent", lanes=False, rows=3))
+    planner = Planner(make_problem(5, 9, 8, 64, 2), CPU, Options(schedule="persistent", lanes=True, row_lanes=False, resident=False, rows=3))
     loop = planner.best().loop
     assert loop.barrier_words == 1 + 2 * 2 * 3
     assert planner.best().internal[sizes.STATE] == loop.states_bytes + 4 * loop.barrier_words
+
+
+def test_on_gpus_parts_meet_in_a_buffer_of_their_own():
+    """A word that says whether they gave up, and a counter for each direction and group of rows, in lines of the cache."""
+    loop = (tiling := Planner(make_problem(5, 9, 8, 64, 2), GPUS["RTX 3090"], Options(meeting="barrier", rows=4)).best()).loop
+    assert (loop.tiles, loop.barrier_words) == (3, 0)
+    assert tiling.internal[sizes.MEETING] == (1 + 2 * 3) * 64
+    assert tiling.internal[sizes.STATE] == loop.states_bytes
 
 
 @pytest.mark.parametrize(("batch", "lengths", "skips"), [(128, {}, True), (129, {}, False), (8, {"SequenceLengthsTensor": None}, False)])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from vkdml.runtime import device as low_level
 from vkdml.runtime import vulkan
 from vkdml.runtime.device import open_device
 
@@ -117,6 +118,30 @@ def test_buffers_round_trip(device):
     array = np.arange(7, dtype=np.float32).reshape(7, 1)
     np.testing.assert_array_equal(device.upload(array.T[:, ::-1]).download((1, 7)), array.T[:, ::-1])
     np.testing.assert_array_equal(device.upload(np.arange(3, dtype=np.uint32)).download((3,), np.uint32), [0, 1, 2])
+
+
+def test_an_internal_buffer_is_not_filled_on_the_host(device):
+    """By the most memory that the process ever had, in a process of its own, as that never shrinks."""
+    size = 2**28
+    own = size if device.info.driver == "SwiftShader driver" else 0  # it fills itself what it allocates
+    used = run("import resource, vkdml\n"
+               "from vkdml.runtime.device import Buffer\n"
+               "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+               "gpu = vkdml.Device()._gpu\nbefore = peak()\n"
+               f"buffer = Buffer(gpu, {size}, has_copy=False)\nprint(peak() - before)")
+    assert int(used.stdout) < own + size / 16, used.stderr
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("is_cpu", "has_barriers", "is_unified", "expected"), [
+    (True, True, True, True), (True, False, True, True), (False, True, True, True),
+    (False, False, True, False),  # nothing would show the host what the GPU wrote
+    (False, True, False, False),
+])
+def test_host_memory(monkeypatch, device, is_cpu, has_barriers, is_unified, expected):
+    monkeypatch.setattr(low_level, "HAS_BARRIERS", has_barriers)
+    info = replace(device.info, type="cpu" if is_cpu else "integrated", unified_memory=is_unified)
+    assert low_level.has_host_memory(info) == expected
 
 
 def test_devices_of_one_physical_device_share_buffers(device):

@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.support import tensor
-from vkdml.runtime.fallback import Fallback
+from vkdml.runtime.fallback import Attempts, Fallback
 
 WORD = 2  # of the state, that says that the attempt gave up
 
@@ -21,13 +21,14 @@ def gpu(request, device, monkeypatch):
 class Scene:
     """An attempt that copies `given` to the state, and a fallback that copies `given` to `result`."""
 
-    def __init__(self, device):
+    def __init__(self, device, goes_on=True):
         self.device = device
         self.given, self.state, self.result = (device.upload(np.zeros(4, np.float32)) for _ in range(3))
         self.recorded = []
         self.fails = False
+        self.attempts = Attempts(goes_on)
         self.fallback = Fallback(device._gpu, lambda commands: self.record(commands, "attempt", self.state), (self.state, WORD),
-                                 lambda commands: self.record(commands, "fallback", self.result))
+                                 lambda commands: self.record(commands, "fallback", self.result), self.attempts)
 
     def record(self, commands, way, target):
         self.recorded.append(way)
@@ -76,3 +77,14 @@ def test_the_words_where_workgroups_meet_are_cleared_first(device, gpu):
     scene.fails = False
     scene.run(0, 0, 0, 0)
     assert scene.seen == [0, 0]
+
+
+def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, gpu):
+    scene = Scene(device, goes_on=False)
+    assert scene.run(1, 2, 0, 0) == [0, 0, 0, 0]
+    assert scene.run(1, 2, 3, 4) == [1, 2, 3, 4]
+    scene.state.upload(np.full(4, 9, np.float32))
+    for _ in range(2):
+        assert scene.run(5, 6, 0, 0) == [5, 6, 0, 0]
+        assert scene.state.download((4,)).tolist() == [9] * 4  # nothing was tried
+    assert scene.attempts.given_up == 1

@@ -72,7 +72,7 @@ def functions(words):
 @pytest.mark.parametrize("name", compile_shaders.kernels())
 def test_specialize_leaves_nothing_to_the_driver(name):
     kernel = kernels.load(name)
-    constants = {key: 16 if key == "BLOCK_COLUMNS" else place % 3 + 1 for place, key in enumerate(kernel.interface.constant_ids)}
+    constants = {key: 16 if key in ("BLOCK_COLUMNS", "WORKGROUP") else place % 3 + 1 for place, key in enumerate(kernel.interface.constant_ids)}
     words = np.frombuffer(kernel.specialize(constants | {"NOT_THERE": 1}), "<u4")
     before = np.frombuffer(kernel.spirv, "<u4")
     assert (words[:5] == before[:5]).all()

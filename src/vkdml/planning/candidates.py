@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..spec.problem import Problem
@@ -16,27 +17,40 @@ from . import iterations, profiles
 from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo
 from .forced import allowed, forced, has_all
-from .options import PERSISTENT, STEPPED, Options, check_options
+from .gpu_loop import GpuLoop, resident_workgroups
+from .measured import Measured, described, measured_costs
+from .options import BARRIER, PERSISTENT, STEPPED, Options, check_options
 from .profiles import RESIDENT
 from .shapes import Shapes
 from .size_classes import representative
-from .tiling import ProjectionTiling, Tiling
+from .tiling import GATES, LoopTiling, ProjectionTiling, Tiling
 
 _MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a dispatch, which takes some of the host's memory
 _CLASSES_KEPT = 1024
 
 
 class Planner:
-    """A problem on a device, with options."""
+    """A problem on a device, with options.
 
-    def __init__(self, problem: Problem, info: DeviceInfo, options: Options = Options()) -> None:
+    measured: of the problem's size class. without: meetings that persistent tilings must not use unless they are forced.
+    """
+
+    def __init__(self, problem: Problem, info: DeviceInfo, options: Options = Options(), measured: Measured | None = None,
+                 without: frozenset[str] = frozenset()) -> None:
         check_options(options)
         self.problem, self.info, self.options = problem, info, options
         self.profile = profiles.profile(info)
-        self.costs = Costs(info)
+        self._measured, self._without = measured, without
+
+    @cached_property
+    def costs(self) -> Costs:
+        """The model, corrected by what was measured."""
+        if self._measured is None or self._fastest is None:
+            return Costs(self.info)
+        return measured_costs(self.info, self._fastest, self._measured.step_seconds)
 
     def best(self) -> Tiling:
-        """The fastest by the model in the problem's size class, of those that can run the problem itself.
+        """The fastest in the problem's size class, as measured or else by the model, of those that can run the problem itself.
 
         Raises InvalidArgumentError if there is none.
         """
@@ -55,11 +69,11 @@ class Planner:
     def fallbacks(self, tiling: Tiling) -> list[Tiling]:
         """What can run instead of a persistent tiling with the same packed weights and projection, the fastest first."""
         loop = tiling.loop
-        alone = [other for other in self._shapes.in_one_part(tiling)
-                 if other.rows * other.tiles <= loop.rows * loop.tiles]  # for which the state has room
+        alone = [other for other in self._shapes.in_one_part(tiling) if other.states_bytes <= loop.states_bytes]
         if loop.kernel != RESIDENT and self._can_be_stepped:
-            alone.append(replace(loop, schedule=STEPPED, spins=0))
-        return sorted((self._in_chunks(replace(tiling, loop=other)) for other in alone), key=self.costs.seconds)
+            alone.append(replace(loop, schedule=STEPPED, spins=0, meeting=None))
+        others = filter(self._has_iterations, (replace(tiling, loop=other) for other in alone))
+        return sorted(map(self._in_chunks, others), key=self.costs.seconds)
 
     def ranked(self) -> tuple[Tiling, ...]:
         """Of the representative: those that the options allow, the fastest first."""
@@ -76,30 +90,63 @@ class Planner:
 
     def _fitted(self) -> Iterator[Tiling]:
         self._check_workgroup()
-        for tiling in _ranked(_SizeClass.of(self)):
+        ranked = _ranked(_SizeClass.of(self))
+        in_order = ranked if self._fastest is None else (self._fastest, *ranked)
+        found = False
+        for tiling in in_order:
             fitted = self._fit(tiling)
             if fitted and (fitted.loop.schedule != PERSISTENT or self.fallbacks(fitted)):
+                found = True
                 yield fitted
+        if not found:  # many dispatches are better than none
+            yield from filter(None, (self._fit(tiling, True) for tiling in in_order if tiling.loop.schedule == STEPPED))
 
-    def _fit(self, tiling: Tiling) -> Tiling | None:
-        """A tiling of the size class, for the problem's own T and B, or None where it cannot run that."""
+    @cached_property
+    def _fastest(self) -> Tiling | None:
+        """The size class's, if it was measured and is one of today's tilings."""
+        if self._measured is None:
+            return None
+        return next((tiling for tiling in _ranked(_SizeClass.of(self)) if described(tiling) == self._measured.tiling), None)
+
+    def _may_wait(self, loop: LoopTiling) -> bool:
+        """Whether a time loop may be chosen even if its workgroups wait for each other."""
+        if meeting(loop) is None or self.options.schedule == PERSISTENT:
+            return True
+        return self.profile.tuned and meeting(loop) not in self._without and self.fits_side_by_side(loop)
+
+    def fits_side_by_side(self, loop: LoopTiling) -> bool:
+        """Whether all workgroups surely run at once."""
+        return isinstance(loop, GpuLoop) and loop.workgroups <= resident_workgroups(loop, self.info)
+
+    def _fit(self, tiling: Tiling, in_any_number: bool = False) -> Tiling | None:
+        """A tiling of the size class, for the problem's own T and B, or None where it cannot run that.
+
+        in_any_number: of dispatches.
+        """
         loop, projection = replace(tiling.loop, problem=self.problem), tiling.projection
-        if loop.schedule == STEPPED and not self._can_be_stepped and self.options.schedule != STEPPED:
+        if loop.schedule == STEPPED and not (self._can_be_stepped or in_any_number or self.options.schedule == STEPPED):
+            return None
+        if not self._may_wait(loop):
             return None
         if projection:
             projection = replace(projection, problem=self.problem)
-            if projection.step_bytes > self._most_gates_bytes:
+            if projection.step_bytes > self._most_step_bytes:
                 return None
-        return self._in_chunks(replace(tiling, loop=loop, projection=projection))
+        tiling = replace(tiling, loop=loop, projection=projection)
+        return self._in_chunks(tiling) if self._has_iterations(tiling) else None
+
+    def _has_iterations(self, tiling: Tiling) -> bool:
+        """For a dispatch of one step. Parts with several tiles need more for more rows than the representative has."""
+        return iterations.most_steps(tiling, self.profile.most_iterations) >= 1
 
     def _check_workgroup(self) -> None:
         workgroup, most = self.options.workgroup, self.info.max_workgroup_invocations
         if workgroup is None:
             return
-        lanes = self._shapes.lanes
-        if workgroup % lanes or workgroup > most:
+        whole = self._shapes.whole_units
+        if workgroup % whole or workgroup > most:
             raise InvalidArgumentError(self.problem.operator, "options.workgroup", workgroup,
-                                       f"a multiple of {lanes}, at most {most}")
+                                       f"a multiple of {whole}, at most {most}")
 
     def _refusal(self) -> InvalidArgumentError:
         """Names the first option that leaves nothing of what the ones before it leave."""
@@ -109,15 +156,31 @@ class Planner:
         culprit = left.index([])
         sizes = f"H = {problem.hidden}, I = {problem.input_size}"
         if culprit == 0:
-            return InvalidArgumentError(problem.operator, "sizes", sizes,
-                                        f"ones that {self.info.name} can loop over in one dispatch")
+            return planners[0]._refusal_of_sizes(sizes)
         *before, (name, value) = items[:culprit]
         others = "".join(f"{other} = {its!r}, " for other, its in before)
         return InvalidArgumentError(
             problem.operator, f"options.{name}", repr(value),
             f"{allowed(name, left[culprit - 1])} with {others}{sizes} and {problem.element.name} on {self.info.name}")
 
+    def _refusal_of_sizes(self, sizes: str) -> InvalidArgumentError:
+        """Where nothing is forced: of a time step's projection that no buffer holds, or else of loops without end."""
+        name, limit = self.info.name, self.info.max_storage_buffer_range
+        projections = [replace(tiling.projection, problem=self.problem) for tiling in _ranked(_SizeClass.of(self))
+                       if tiling.projection]
+        of_step = min((projection.step_bytes for projection in projections), default=0)
+        if of_step > limit:
+            return InvalidArgumentError(self.problem.operator, GATES, f"{of_step} bytes for a time step",
+                                        f"at most {limit}, the largest storage buffer of {name}")
+        return InvalidArgumentError(self.problem.operator, "sizes", sizes, f"ones that {name} can loop over in one dispatch")
+
     # Chunks
+
+    @property
+    def _most_step_bytes(self) -> int:
+        """Of the projection of one time step: unless it is forced, the bound of many does not bound one."""
+        largest = self.info.max_storage_buffer_range
+        return min(self.options.workspace_bytes, largest) if "workspace_bytes" in forced(self.options) else largest
 
     @property
     def _most_gates_bytes(self) -> int:
@@ -126,11 +189,20 @@ class Planner:
     def _in_chunks(self, tiling: Tiling) -> Tiling:
         """With the most time steps that a dispatch of the time loop, and one of the projection, may run."""
         loop, steps = tiling.loop, self.problem.steps
-        in_time = int(SUBMISSION_SECONDS / self.costs.step_seconds(tiling))
+        in_time = int(self._most_seconds(loop) / self.costs.step_seconds(tiling))
         by_iterations = iterations.most_steps(tiling, self.profile.most_iterations)
-        most = min(steps, self.options.chunk_steps or steps, by_iterations, in_time)
+        most = min(steps, self.options.chunk_steps or steps, by_iterations, in_time, loop.most_flow_steps)
         loop = replace(loop, chunk_steps=1 if loop.schedule == STEPPED else max(1, most))
         return replace(tiling, loop=loop, projection=self._projection_in_chunks(tiling.projection))
+
+    def _most_seconds(self, loop: LoopTiling) -> float:
+        """Of a dispatch of the time loop. What workgroups wait in all of its steps counts together, and is bounded: the bound
+        must be for twice as long. A look at a word in memory takes as long as a load, or longer.
+        """
+        rates = self.profile.gpu
+        if loop.schedule != PERSISTENT or rates is None:
+            return SUBMISSION_SECONDS
+        return min(SUBMISSION_SECONDS, loop.spins * rates.latency / 2)
 
     def _projection_in_chunks(self, projection: ProjectionTiling | None) -> ProjectionTiling | None:
         if projection is None:
@@ -147,6 +219,22 @@ def _representative(problem: Problem) -> Problem:
     return replace(problem, steps=sizes.steps, batch=sizes.batch)
 
 
+def meeting(loop: LoopTiling) -> str | None:
+    """How its workgroups wait for each other, if they do. Those of kernels that are not for GPUs know one way."""
+    return loop.meeting or BARRIER if loop.schedule == PERSISTENT else None
+
+
+def class_facts(problem: Problem) -> dict[str, Any]:
+    """Of a problem, all that the tilings of its size class depend on."""
+    sizes, loop = representative(problem.steps, problem.batch), problem.loop
+    return {
+        "steps": sizes.steps, "batch": sizes.batch, "cell": problem.cell.name, "phases": loop.phases, "slots": loop.slots,
+        "split bias": loop.split_bias, "element": problem.element.name, "hidden": problem.hidden, "inputs": problem.input_size,
+        "directions": problem.directions, "lengths": problem.has("SequenceLengthsTensor"),
+        "peepholes": problem.has("PeepholeTensor"),
+    }
+
+
 @dataclass(frozen=True)
 class _SizeClass:
     """All that the tilings of a size class depend on. planner: of a problem in it."""
@@ -156,10 +244,7 @@ class _SizeClass:
 
     @staticmethod
     def of(planner: Planner) -> _SizeClass:
-        problem = planner.problem
-        key = (planner.info, planner.options, planner.profile, representative(problem.steps, problem.batch),
-               problem.cell.name, problem.loop, problem.element, problem.hidden, problem.input_size, problem.directions,
-               problem.has("SequenceLengthsTensor"), problem.has("PeepholeTensor"))
+        key = (planner.info, planner.options, planner.profile, *class_facts(planner.problem).values())
         return _SizeClass(key, planner)
 
 

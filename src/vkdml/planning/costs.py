@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..spec.whole_numbers import ceil_div
-from . import profiles
+from . import gpu_projection, profiles
 from .device_info import DeviceInfo
+from .gpu_costs import GpuCosts
+from .gpu_loop import GpuLoop
 from .options import PERSISTENT, STEPPED
-from .profiles import FLOAT64, LANES, RESIDENT, ROWS
+from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
 from .tiling import KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
 T = TypeVar("T")
@@ -31,6 +33,8 @@ class Costs:
         self.rates, self.compiling, self._core_subgroups = profile.rates, profile.compiling, profile.core_subgroups
         self.workers = profile.workers or info.cores
         self._subgroup_size = info.subgroup_size
+        self._gpu = GpuCosts(info, self.rates.dispatch)
+        self._gpu_rates = profiles.gpu_rates(info)
 
     def seconds(self, tiling: Tiling) -> float:
         """Of an execution, with its share of compiling."""
@@ -39,11 +43,15 @@ class Costs:
     def run_seconds(self, tiling: Tiling) -> float:
         loop, steps = tiling.loop, tiling.problem.steps
         stepped = loop.schedule == STEPPED
-        dispatches = 1 + steps * loop.problem.loop.phases if stepped else ceil_div(steps, loop.chunk_steps)
+        chunks = ceil_div(steps, loop.chunk_steps)
+        dispatches = 1 + steps * loop.problem.loop.phases if stepped else chunks
         dispatches += loop.schedule == PERSISTENT
         total = steps * self.step_seconds(tiling)
         if loop.kernel == RESIDENT:
             total += dispatches * self._resident_start(loop)
+        if isinstance(loop, GpuLoop):
+            total += chunks * self._gpu.start_seconds(loop)
+            dispatches += 1 if stepped else chunks if loop.schedule == PERSISTENT else 0  # begins, or the end
         if tiling.projection:
             share = _VALID_STEPS if tiling.projection.skips_padding else 1
             total += share * self.projection_seconds(tiling.projection, steps)
@@ -67,10 +75,14 @@ class Costs:
 
     def step_seconds(self, tiling: Tiling) -> float:
         """Of one time step."""
+        if isinstance(tiling.loop, GpuLoop):
+            return self._gpu.step_seconds(tiling.loop)
         return self._spread(tiling.loop, tiling.loop.workgroups, self._part(tiling))
 
     def projection_seconds(self, projection: ProjectionTiling, steps: int) -> float:
         """Of so many time steps."""
+        if projection.kernel == GPU:
+            return gpu_projection.seconds(projection, steps, self._gpu_rates)
         if projection.kernel == ROWS:
             of_tile = self._rows_products(projection, projection.input, projection.group_units)
             stores = projection.rows_of_lane * projection.group_units

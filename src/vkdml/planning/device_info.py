@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class DeviceInfo:
     """A Vulkan device and its limits, sizes in bytes. What is known of its driver beyond them is in `profiles`.
 
-    index: its place in the loader's list. cores: of the processor that this process may run on.
+    index: its place in the loader's list. cores: of the processor that this process may run on. vendor, device_id: mostly those
+    of PCI. unified_memory: the host's memory is the device's. Where the driver does not say, these are 0: compute_units, what a
+    GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses.
     """
 
     index: int
@@ -26,6 +28,12 @@ class DeviceInfo:
     max_storage_buffer_range: int
     max_storage_buffers: int
     cores: int = 1
+    vendor: int = 0
+    device_id: int = 0
+    compute_units: int = 0
+    min_subgroup_size: int = 0
+    max_subgroup_size: int = 0
+    unified_memory: bool = False
 
     @property
     def is_cpu(self) -> bool:

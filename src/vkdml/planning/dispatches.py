@@ -14,13 +14,17 @@ from ..spec.checks import CheckedOperator
 from ..spec.descs import DML_OPERATOR_TYPE
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, power_of_two
+from . import gpu_dispatches, gpu_projection
 from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo
-from .options import PERSISTENT, STEPPED
+from .gpu_dispatches import Piece
+from .gpu_loop import GpuLoop
+from .options import PERSISTENT, SEQUENCE, STEPPED
 from .profiles import FLOAT64, GPU
 from .tiling import (
     ARRAY_COLUMNS,
     GATES,
+    MEETING,
     PACKED_HIDDEN,
     PACKED_INPUT,
     QUICK_SPINS,
@@ -104,6 +108,8 @@ def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Lay
 
 def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order."""
+    if isinstance(tiling.loop, GpuLoop) and tiling.loop.schedule != SEQUENCE:
+        return _exchange(tiling, tiling.loop, costs)
     loop, projection, steps = tiling.loop, tiling.projection, tiling.problem.steps
     push = _push(tiling)
     step, project = _loop(tiling, push), _projection(tiling, push) if projection else None
@@ -121,6 +127,46 @@ def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
     if loop.schedule == PERSISTENT:  # the last states, once nothing can make the fallback run any more
         dispatches.append(step(steps, steps, 0, first, False))
     return tuple(dispatches)
+
+
+def _exchange(tiling: Tiling, loop: GpuLoop, costs: Costs) -> tuple[Dispatch, ...]:
+    """Of a time loop whose parts exchange h on a GPU."""
+    projection, steps, push = tiling.projection, tiling.problem.steps, _push(tiling)
+    assert projection
+    project, run = _projection(tiling, push), _pieces(tiling, loop, push)
+    of_step = costs.step_seconds(tiling) / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
+    submissions, last_slot = _Submissions(), 0
+    dispatches = [run(gpu_dispatches.begin(loop, 0, min(loop.chunk_steps, projection.chunk_steps, steps), 0), 0, False)]
+    for first, last in _chunks(0, steps, projection.chunk_steps):
+        starts = submissions.start(costs.projection_seconds(projection, last - first))
+        dispatches.append(project(first, last, starts))
+        for piece in gpu_dispatches.of_steps(loop, first, last, last_slot):
+            seconds = (piece.last_step - piece.first_step) * of_step if piece.in_loop else 0
+            dispatches.append(run(piece, first, submissions.start(seconds)))
+        last_slot = piece.last_step - piece.first_step
+    end = run(gpu_dispatches.end(loop, piece.first_step, piece.last_step), 0, False)
+    return (*dispatches, end) if end.writes else tuple(dispatches)
+
+
+def _pieces(tiling: Tiling, loop: GpuLoop, sizes: dict[str, int]) -> Callable[[Piece, int, bool], Dispatch]:
+    """A dispatch of a piece, for the step that the projection starts with, and whether it starts a submission."""
+    problem = tiling.problem
+    constants = _loop_constants(tiling)
+    # What comes before and after the loop is the same for all of its tiles, and compiled once
+    beside = constants | {"WORKGROUP": gpu_dispatches.WORKGROUP, "ROWS": 1, "PART_UNITS": 1}
+    outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
+    buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN, **outputs,
+               **given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
+
+    def run(piece: Piece, gates_step: int, starts: bool) -> Dispatch:
+        push = sizes | {"first_step": piece.first_step, "last_step": piece.last_step, "phase": piece.phase,
+                        "last_slot": piece.last_slot, "gates_step": gates_step}
+        written = [outputs[block] for block in piece.outputs if block in outputs]
+        return Dispatch(f"gpu/{piece.kernel}", constants if piece.in_loop else beside,
+                        {block: buffers[block] for block in piece.blocks if block in buffers},
+                        (*piece.written, *written), piece.groups, push, starts)
+
+    return run
 
 
 class _Submissions:
@@ -148,6 +194,8 @@ def _projection(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bo
         **_problem_constants(tiling), **_kernel_constants(projection, projection.input), **_input_constants(tiling),
         "PART_UNITS": projection.group_units, "OF_TILES": int(projection.by_tile), "COUNTED": int(projection.skips_padding),
     }
+    if projection.kernel == GPU:
+        constants |= gpu_projection.constants(projection)
     rooms = {GPU: "gpu/projection", FLOAT64: "float64/projection"}
     kernel = rooms.get(projection.kernel, f"cpu/projection_{projection.kernel}")
     buffers = {"InputWeights": PACKED_INPUT, "Gates": GATES,
@@ -159,9 +207,9 @@ def _projection(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bo
 
 
 def _projection_tiles(projection: ProjectionTiling, steps: int) -> int:
-    """Where lengths may leave the last ones nothing to do, so many that kernels can spread those (cpu/spread.glsl)."""
-    tiles = projection.tiles(steps)
-    spread = power_of_two(tiles) if projection.problem.has("SequenceLengthsTensor") else tiles
+    """Where lengths may leave the last ones nothing to do, so many that CPU kernels can spread those (cpu/spread.glsl)."""
+    tiles, is_ragged = projection.tiles(steps), projection.problem.has("SequenceLengthsTensor")
+    spread = power_of_two(tiles) if is_ragged and projection.kernel != GPU else tiles
     return spread if spread <= _WORKGROUPS_EVERYWHERE else tiles
 
 
@@ -169,14 +217,7 @@ def _loop(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
     """A dispatch of the time loop for the first and last step, the phase, the step that the projection starts with, and whether
     it starts a submission.
     """
-    loop, problem = tiling.loop, tiling.problem
-    constants = {
-        **_problem_constants(tiling), **_kernel_constants(loop, loop.hidden),
-        **(_UNUSED_INPUT if tiling.projection else _input_constants(tiling)),
-        "FUSED": int(tiling.projection is None), "PARTS": loop.parts, "PART_UNITS": loop.part_units,
-        "SPINS": loop.spins, "QUICK_SPINS": QUICK_SPINS, "SHARED_STATE": int(loop.shared_state),
-        "SHARED_SLOTS": loop.shared_slots,
-    }
+    loop, problem, constants = tiling.loop, tiling.problem, _loop_constants(tiling)
     of_input = {"Gates": GATES} if tiling.projection else {"InputWeights": PACKED_INPUT, **given(problem, "InputTensor")}
     outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
     inputs = given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")
@@ -188,10 +229,21 @@ def _loop(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
         sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step}, starts)
 
 
+def _loop_constants(tiling: Tiling) -> dict[str, int]:
+    loop = tiling.loop
+    return {
+        **_problem_constants(tiling), **_kernel_constants(loop, loop.hidden),
+        **(_UNUSED_INPUT if tiling.projection else _input_constants(tiling)),
+        "FUSED": int(tiling.projection is None), "PARTS": loop.parts, "PART_UNITS": loop.part_units,
+        "SPINS": loop.spins, "QUICK_SPINS": QUICK_SPINS, "SHARED_STATE": int(loop.shared_state),
+        "SHARED_SLOTS": loop.shared_slots, **(loop.constants if isinstance(loop, GpuLoop) else {}),
+    }
+
+
 def _loop_kernel(tiling: Tiling) -> str:
     cell, kernel = tiling.problem.cell.kernel, tiling.loop.kernel
     if kernel == GPU:
-        return f"gpu/{cell}" + "_parts" * (tiling.loop.parts > 1) + "_fused" * (tiling.projection is None)
+        return f"gpu/{cell}"
     return f"float64/{cell}" if kernel == FLOAT64 else f"cpu/{cell}_{kernel}"
 
 
@@ -200,15 +252,14 @@ def _push(tiling: Tiling) -> dict[str, int]:
     problem = tiling.problem
     strides = {name: value for field, prefix, dims, letters in _IN_PLACE
                for name, value in _strides(problem, field, prefix.lower(), dims, letters).items()}
-    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, **strides}
+    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, "last_slot": 0, **strides}
 
 
 def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
     """layout: of the weights that the kernel multiplies by."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
-        "UNITS": tiling.units, "IN_LINE": int(tiling.unrolled), "HIDDEN_BLOCK": tiling.block_loads,
-        "INPUT_BLOCK": tiling.block_loads,
+        "UNITS": tiling.units, "TOGETHER": layout.together, "IN_LINE": int(tiling.unrolled),
         "BLOCK_COLUMNS": layout.block_columns, "ARRAY_COLUMNS": ARRAY_COLUMNS.get(tiling.kernel, 0),
     }
 

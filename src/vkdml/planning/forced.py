@@ -23,6 +23,9 @@ _PROPERTIES: dict[str, Callable[[Tiling], Any]] = {
     "units_at_once": lambda tiling: tiling.loop.units_at_once,
     "workgroup": lambda tiling: tiling.loop.workgroup,
     "shared_state": lambda tiling: tiling.loop.shared_state,
+    "meeting": lambda tiling: tiling.loop.meeting,
+    "register_loads": lambda tiling: tiling.loop.register_loads,
+    "shared_loads": lambda tiling: tiling.loop.shared_loads,
 }
 
 
@@ -30,6 +33,11 @@ def forced(options: Options) -> dict[str, Any]:
     """The options that are not left to the plan."""
     return {field.name: getattr(options, field.name) for field in fields(Options)
             if getattr(options, field.name) != field.default}
+
+
+def forces_bounds_only(options: Options) -> bool:
+    """Whether every tiling has what is forced."""
+    return not forced(options).keys() & _PROPERTIES.keys()
 
 
 def has_all(tiling: Tiling, options: Options) -> bool:

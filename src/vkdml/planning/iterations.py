@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div
-from .options import PERSISTENT
+from . import gpu_projection
+from .gpu_loop import GpuLoop
+from .options import FLOW, PERSISTENT, SEQUENCE, STEPPED
 from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
 from .tiling import ARRAY_COLUMNS, MOST_COUNTED_ROWS, QUICK_SPINS, KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
@@ -52,7 +54,9 @@ def most_steps(tiling: Tiling, limit: int) -> int:
 def of_projection(projection: ProjectionTiling) -> int:
     """Of a dispatch of the projection: each of its workgroups has one tile."""
     gates = len(projection.problem.cell.gates)
-    if projection.kernel == ROWS:
+    if projection.kernel == GPU:
+        products = _loop(gpu_projection.blocks(projection))
+    elif projection.kernel == ROWS:
         stores = _NONE if projection.by_tile else _loop(projection.rows_of_lane)
         products = _multiply_rows(projection, projection.input, projection.group_units, gates, stores, stores)
     else:
@@ -61,8 +65,12 @@ def of_projection(projection: ProjectionTiling) -> int:
 
 
 def _find_samples(projection: ProjectionTiling) -> Loops:
-    """The steps of rows that are a tile's, which start where the ones before end; in the rows kernel each is looked for."""
+    """The steps of rows that are a tile's, which start where the ones before end; in the rows kernel each is looked for, and on
+    GPUs an invocation looks for one.
+    """
     batch, rows = MOST_COUNTED_ROWS, projection.rows  # of any batch: tilings are chosen for many
+    if projection.kernel == GPU:
+        return _loop(batch) if projection.skips_padding else _NONE
     if not projection.skips_padding:
         return _loop(rows)
     return (projection.rows_of_lane + 1) * _loop(batch) if projection.kernel == ROWS else _loop(batch + rows)
@@ -74,6 +82,9 @@ def _once(tiling: Tiling) -> int:
     padding = loop.hidden.columns - loop.problem.hidden
     loops = _loop(loop.rows, _loop(loop.rows)) + _loop(loop.rows)  # the rows' order, and finished ones dropped
     loops += _state(loop, loop.part_units + padding) + _state(loop, loop.part_units)  # begin and end
+    if isinstance(loop, GpuLoop):
+        group_rows = loop.tiles_of_group * loop.rows
+        loops += _loop(loop.shared_loads) + _loop(group_rows) + _loop(ceil_div(group_rows, loop.column_groups), _loop(0))
     if loop.kernel == RESIDENT:  # each load goes to one of the arrays
         arrays = loop.hidden.columns // ARRAY_COLUMNS[RESIDENT]
         loops += _loop(loop.hidden.loads, _loop(1) + (arrays - 1) * _loop(0))
@@ -82,18 +93,35 @@ def _once(tiling: Tiling) -> int:
 
 def _state(loop: LoopTiling, units: int) -> Loops:
     """All rows of so many units."""
-    return _loop(ceil_div(units, loop.workgroup), _NONE if loop.kernel == GPU else _loop(loop.rows))
+    return _loop(ceil_div(units, loop.workgroup), _loop(loop.rows))
 
 
 def _step(tiling: Tiling) -> Loops:
     """An iteration of the loop over steps, and of the one that clears outputs past rows' lengths."""
     loop, problem = tiling.loop, tiling.problem
+    if isinstance(loop, GpuLoop) and loop.schedule != SEQUENCE:
+        return _exchange_step(loop)
     meeting = _loop(QUICK_SPINS) + _loop(0) if loop.schedule == PERSISTENT else _NONE  # slow spins have a bound of their own
     phases = [_PHASES[loop.kernel](tiling, gates) + meeting for gates in _gates_of_phases(problem)]
     step = sum(phases, Loops(1, 1)) + _loop(0)
     if loop.kernel in (ROWS, FLOAT64):  # the phases are one piece of code
         step += _loop(len(phases)) + Loops(phases[0].masked)
     return step + Loops(1, 1) + _state(loop, loop.part_units) if problem.has("SequenceLengthsTensor") else step
+
+
+def _exchange_step(loop: GpuLoop) -> Loops:
+    """Of parts on a GPU. Where lengths end early, an iteration clears the outputs of a step."""
+    fetch = Loops(1, 1) if loop.meeting == FLOW else _NONE  # a loop that checks after its body; waiting has a bound of its own
+    tiles = _loop(loop.tiles_of_group, fetch + _streamed(loop))
+    phases = 1 if loop.schedule == STEPPED else loop.problem.loop.phases
+    step = Loops(1, 1) + phases * (tiles + _loop(0)) + _loop(0)
+    clear = ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups)
+    return step + Loops(clear, 1) if loop.problem.has("SequenceLengthsTensor") else step
+
+
+def _streamed(loop: GpuLoop) -> Loops:
+    """The blocks of streamed weights, but for the last."""
+    return _loop(max(0, loop.streamed_loads // loop.stream_loads - 1)) if loop.streamed_loads else _NONE
 
 
 def _gates_of_phases(problem: Problem) -> list[int]:
@@ -127,8 +155,9 @@ def _lanes_phase(tiling: Tiling, gates: int) -> Loops:
 
 
 def _gpu_phase(tiling: Tiling, gates: int) -> Loops:
-    """A tile's rows are unrolled."""
-    return _turns(tiling, gates, _multiply(tiling.loop, tiling.loop.hidden, gates))
+    """In sequence. A tile's rows are unrolled."""
+    assert isinstance(tiling.loop, GpuLoop)
+    return _loop(tiling.loop.turns, _streamed(tiling.loop))
 
 
 def _float64_phase(tiling: Tiling, gates: int) -> Loops:
@@ -152,8 +181,7 @@ def _multiply(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
     """A tile's rows with the weights of the units that an invocation computes together."""
     if tiling.kernel == FLOAT64:
         return _loop(layout.loads, _loop(gates, _loop(4)))
-    is_unrolled = tiling.kernel == GPU or tiling.unrolled
-    block = _NONE if is_unrolled else Loops(tiling.block_loads, 1)  # a loop that checks after its body
+    block = _NONE if tiling.unrolled else Loops(tiling.block_loads, 1)  # a loop that checks after its body
     return _loop(layout.loads // tiling.block_loads, block)
 
 

@@ -1,15 +1,16 @@
-"""Problem + device -> plan. No Vulkan here, and on one machine the same problem always gives the same plan.
+"""Problem + device -> plan. No Vulkan here, and on one machine the same problem always gives the same plan, but for what was
+measured of it (measured.py).
 
 Three schedules, one gate math (shaders/cells/):
 - sequence: a workgroup owns a direction and a tile of batch rows from the first time step to the last; a dispatch runs a
   chunk of steps.
-- stepped: the units of a tile are spread over several workgroups, its parts, and a dispatch runs one phase of one step.
-- persistent: they are spread so too, and a dispatch runs a chunk of steps; the parts meet at a barrier of their own. Vulkan
-  promises no progress of one workgroup while another waits, so waiting is bounded, and a plan has a fallback. It has to be
-  asked for.
+- stepped: the units are spread over several workgroups, the parts, and a dispatch runs one phase of one step.
+- persistent: they are spread so too, and a dispatch runs a chunk of steps; the parts wait for each other at a barrier of their
+  own or, on GPUs, in flow for each word of h. Vulkan promises no progress of one workgroup while another waits, so waiting is
+  bounded, and a plan has a fallback. Unasked only GPUs have it, where all parts fit side by side.
 
-Each with the input's part of all gates first, as one matrix product for many time steps (the projection), or multiplied in
-the loop (fused): one dispatch less, for few steps or few inputs.
+Each with the input's part of all gates first, as one matrix product for many time steps (the projection). The kernels of CPU
+drivers and of float64 may multiply it in the loop instead (fused): one dispatch less, for few steps or few inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .candidates import Planner
 from .device_info import DeviceInfo
 from .dispatches import Dispatch, pack, time_loop
 from .options import PERSISTENT, Options
-from .tiling import STATE, Tiling
+from .tiling import MEETING, STATE, Tiling
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,20 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Pl
     Raises InvalidArgumentError for an option that cannot be had, and for what the device cannot hold.
     """
     planner = Planner(problem, info, options)
-    tiling = planner.best()
-    built = Plan(pack(tiling, info), time_loop(tiling, planner.costs), tiling.internal)
+    return plan_of(planner, planner.best())
+
+
+def plan_of(planner: Planner, tiling: Tiling) -> Plan:
+    """Of one of its tilings. Raises InvalidArgumentError for what the device cannot hold."""
+    built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal)
     if tiling.loop.schedule == PERSISTENT:
         built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=_gave_up(tiling))
-    check_limits(problem, info, built)
+    check_limits(planner.problem, planner.info, built)
     return built
 
 
 def _gave_up(tiling: Tiling) -> tuple[str, int]:
-    return STATE, tiling.loop.states_bytes // 4
+    return (MEETING, 0) if tiling.loop.meeting else (STATE, tiling.loop.states_bytes // 4)
 
 
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:

@@ -10,11 +10,12 @@ from math import gcd
 
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, round_up
-from . import iterations, profiles
+from . import gpu_projection, iterations, profiles
 from .costs import Costs
 from .device_info import DeviceInfo
+from .gpu_loop import GpuLoop, GpuLoops
 from .options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
-from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
+from .profiles import FLOAT64, LANES, RESIDENT, ROWS
 from .tiling import (
     ARRAY_COLUMNS,
     MOST_ROWS_OF_LANE,
@@ -27,9 +28,10 @@ from .tiling import (
     input_layout,
 )
 
-# Invocations of a workgroup in the gpu and float64 kernels: at least, and a multiple of it; and in the projection, which has
+# Invocations of a workgroup in the float64 kernels: at least, and a multiple of it; and in their projection, which has
 # workgroups enough
 _LEAST_WORKGROUP, _PROJECTION_WORKGROUP = 32, 64
+_MOST_ROWS = 16  # of a tile: with more, compiling takes long
 _STEPS_FOR_A_ROW = 16  # steps of all rows for which the projection's tile gets one more, where compiling takes long
 
 
@@ -49,12 +51,13 @@ class Shapes:
     def __init__(self, problem: Problem, info: DeviceInfo, options: Options) -> None:
         self.problem, self.info, self.options = problem, info, options
         self.profile = profiles.profile(info)
-        self._workers = Costs(info).workers
+        self._costs = Costs(info)
+        self._workers = self._costs.workers
 
     def tilings(self) -> list[Tiling]:
         """One for each schedule and shape of tiles, of dispatches of one time step."""
         schedules = [self.options.schedule] if self.options.schedule else SCHEDULES
-        found = []
+        found: list[Tiling | None] = [tiling for schedule in schedules for tiling in self._on_gpu(schedule)]
         for schedule, shape in product(schedules, self._shapes()):
             tilings = (self._tiling(schedule, shape, parts) for parts in self._parts(schedule, shape))
             found.append(next(filter(None, tilings), None))
@@ -63,6 +66,9 @@ class Shapes:
     def in_one_part(self, tiling: Tiling) -> list[LoopTiling]:
         """What can run instead of a persistent loop with the same packed weights and projection."""
         loop = tiling.loop
+        if isinstance(loop, GpuLoop):
+            others = GpuLoops(loop.problem, self.info, self.options).in_sequence()
+            return [other for other in others if self._has_iterations(replace(tiling, loop=other))]
         rows = [loop.rows] if loop.kernel == ROWS or self.options.rows else self._even_rows(loop.rows)
         workgroup = loop.workgroup * loop.parts if loop.kernel == RESIDENT else loop.workgroup
         alone = [replace(loop, schedule=SEQUENCE, parts=1, spins=0, workgroup=workgroup, rows=of_tile) for of_tile in rows]
@@ -80,15 +86,19 @@ class Shapes:
         wanted = self.profile.prefers_shuffles if self.options.lanes is None else self.options.lanes
         return self.info.subgroup_size if possible and wanted else 1
 
+    @property
+    def whole_units(self) -> int:
+        """Invocations that workgroups of the time loop have a multiple of."""
+        if self.lanes > 1 or self.problem.element.pairs:
+            return self.lanes
+        return GpuLoops(self.problem, self.info, self.options).whole_units
+
     # Shapes
 
     def _shapes(self) -> list[_Shape]:
         if self.lanes > 1:
             return self._shuffling_shapes()
-        kernel = FLOAT64 if self.problem.element.pairs else GPU
-        rows = [1] if kernel == FLOAT64 else self._rows()
-        return [_Shape(kernel, projection, of_tile, 1) for projection, of_tile in product((None, kernel), rows)
-                if self._may_unroll(of_tile)]
+        return [_Shape(FLOAT64, projection, 1, 1) for projection in (None, FLOAT64)] if self.problem.element.pairs else []
 
     def _shuffling_shapes(self) -> list[_Shape]:
         at_once = [self.options.units_at_once] if self.options.units_at_once else [2, 1]
@@ -99,12 +109,24 @@ class Shapes:
             shapes += [_Shape(ROWS, ROWS, of_tile, 1) for of_tile in self._rows_of_lanes()]
         return shapes
 
+    def _on_gpu(self, schedule: str) -> Iterator[Tiling]:
+        """By the kernels for GPUs."""
+        if self.lanes > 1 or self.problem.element.pairs:
+            return
+        layout = gpu_projection.layout(self.problem)
+        for loop in GpuLoops(self.problem, self.info, self.options).loops(schedule):
+            projections = gpu_projection.tilings(self.problem, self.info, self.profile, layout, loop.units)
+            best = min(projections, key=lambda projection: self._costs.projection_seconds(projection, self.problem.steps))
+            tiling = Tiling(loop, layout, best)
+            if self._has_iterations(tiling):
+                yield tiling
+
     def _may_unroll(self, rows_of_units: int) -> bool:
         most = self.profile.most_unrolled
         return most is None or rows_of_units <= most or self.options.rows is not None
 
     def _rows(self) -> list[int]:
-        return [self.options.rows] if self.options.rows else self._even_rows(self.profile.most_rows)
+        return [self.options.rows] if self.options.rows else self._even_rows(_MOST_ROWS)
 
     def _rows_of_lanes(self) -> list[int]:
         """For the rows kernels: whole subgroups."""
@@ -123,7 +145,7 @@ class Shapes:
         is_forced = self.options.schedule == schedule
         if schedule == SEQUENCE:
             return [1]
-        if not is_forced and schedule == PERSISTENT:
+        if schedule == PERSISTENT and not is_forced:
             return []
         if self.options.parts:
             return [self.options.parts] if self.options.parts > 1 else []
@@ -180,7 +202,7 @@ class Shapes:
     def _loop(self, schedule: str, shape: _Shape, parts: int, workgroup: int, unrolled: bool) -> LoopTiling:
         problem, turn = self.problem, workgroup * shape.units_at_once
         units = round_up(problem.hidden, turn * parts if shape.kernel == RESIDENT else turn)
-        of_block = block_loads(problem.element, self.lanes, 1 if shape.kernel == FLOAT64 else self.profile.block_vecs)
+        of_block = block_loads(problem.element, self.lanes)
         loop = LoopTiling(
             problem=problem, kernel=shape.kernel, schedule=schedule, lanes=self.lanes, rows=shape.rows,
             units_at_once=shape.units_at_once, parts=parts, workgroup=workgroup, block_loads=of_block, unrolled=unrolled,
@@ -195,7 +217,7 @@ class Shapes:
 
     def _with_shared_state(self, loop: LoopTiling) -> LoopTiling:
         """With the state in shared memory, where the kernels know that and it fits."""
-        fits = (loop.kernel in (GPU, FLOAT64, RESIDENT) and loop.schedule == SEQUENCE
+        fits = (loop.kernel in (FLOAT64, RESIDENT) and loop.schedule == SEQUENCE
                 and loop.shared_bytes <= self.info.max_shared_memory)
         return replace(loop, shared_state=fits and self.options.shared_state is not False)
 
@@ -231,7 +253,7 @@ class Shapes:
             return 1
         if self.profile.most_unrolled:
             return min(self.profile.most_unrolled // at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW))
-        return min(self.profile.most_rows, row_steps)
+        return min(_MOST_ROWS, row_steps)
 
     def _has_iterations(self, tiling: Tiling) -> bool:
         """For a dispatch of one time step, and for a tile of the projection."""

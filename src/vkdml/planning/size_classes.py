@@ -3,8 +3,9 @@ so that they share what is compiled.
 
 There are as few as can be, and each is met often, so that a program that runs for a while meets no new one. Each has a reason:
 how much longer its neighbour's kernels would take, by the model of costs or measured.
-- a few steps: weights are not loaded to stay, and there is no dispatch for a projection. On a CPU driver an LSTM(256) of one
-  step takes 0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. Of one row, only a single step is a class;
+- a few steps: loading weights to stay does not pay and, on a CPU driver, nor does a dispatch for a projection. There an
+  LSTM(256) of one step takes 0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. Of one row, only a single step
+  is a class;
 - one row, up to 4, up to 8, up to 16: a tile multiplies all rows that it may have (1.3 to 2 times);
 - up to 32 rows of many steps: a tile of 32 leaves one of two cores idle, unless its units are shared out (1.9 times);
 - more than 128: GPUs have work for all their cores in tiles of several rows (1.4 to 1.7 times).
@@ -13,7 +14,14 @@ A representative is as long as makes its class and the ones beside it agree on t
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
+
+from ..spec.checks import Tensor, evaluate
+from ..spec.problem import Problem
+from ..spec.whole_numbers import round_up
 
 
 class Sizes(NamedTuple):
@@ -37,3 +45,18 @@ def representative(steps: int, batch: int) -> Sizes:
     if batch > 1 and steps <= _FEW_STEPS:
         return _FEW_STEPS_OF_ROWS
     return next(sizes for most, sizes in _STEPS.items() if batch <= most)
+
+
+def of_representative(problem: Problem) -> Problem:
+    """A problem of the same class with its representative's T and B, and tensors for them without gaps."""
+    steps, batch = representative(problem.steps, problem.batch)
+    letters = {"T": steps, "B": batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
+    tensors = {field: tensor and _without_gaps(tensor, [evaluate(formula, letters) for formula in problem.cell.tensors[field]],
+                                               4 if field == "SequenceLengthsTensor" else problem.element.itemsize)
+               for field, tensor in problem.tensors.items()}
+    return replace(problem, steps=steps, batch=batch, tensors=tensors)
+
+
+def _without_gaps(tensor: Tensor, sizes: Sequence[int], itemsize: int) -> Tensor:
+    strides = tuple(math.prod(sizes[place + 1:]) for place in range(len(sizes)))
+    return replace(tensor, sizes=tuple(sizes), strides=strides, size_in_bytes=round_up(math.prod(sizes) * itemsize, 4))

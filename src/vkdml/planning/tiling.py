@@ -11,6 +11,7 @@ from .options import PERSISTENT
 from .profiles import LANES, RESIDENT, ROWS
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
+MEETING = "meeting"
 
 # Columns of one private array, by kernel; the others have none
 ARRAY_COLUMNS = {ROWS: 16, RESIDENT: 32}
@@ -74,6 +75,20 @@ class LoopTiling(KernelTiling):
     spins: int = 0              # bound on the slow waiting of persistent parts
     shared_state: bool = False  # the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
+    # Of kernels for GPUs (gpu_loop.py)
+    meeting: str | None = None  # how persistent parts wait for each other
+    register_loads: int = 0     # of weights that stay in registers
+    shared_loads: int = 0       # and in shared memory
+
+    @property
+    def most_flow_steps(self) -> int:
+        """Of a dispatch, where it has words for each step."""
+        return 2**31
+
+    @property
+    def meeting_bytes(self) -> int:
+        """Of a buffer by which parts meet, where they have one of its own."""
+        return 0
 
     @property
     def tiles(self) -> int:
@@ -183,14 +198,16 @@ class Tiling:
             PACKED_HIDDEN: units * (self.loop.hidden.loads * gates + 1 + has_peephole) * real4,
             STATE: self.loop.states_bytes + self.loop.barrier_words * 4,
         }
+        if self.loop.meeting_bytes:
+            sizes[MEETING] = self.loop.meeting_bytes
         if self.projection:
             sizes[GATES] = self.projection.chunk_steps * self.projection.step_bytes
         return sizes
 
 
-def block_loads(element: ElementType, lanes: int, block_vecs: int) -> int:
-    """Loads of weights for a gate that belong together: of all lanes, or of so many vec4s."""
-    return max(1, (lanes if lanes > 1 else block_vecs) // element.vecs_per_load)
+def block_loads(element: ElementType, lanes: int) -> int:
+    """Loads of weights for a gate that belong together: those of a vec4 of each lane."""
+    return max(1, lanes // element.vecs_per_load)
 
 
 def hidden_layout(problem: Problem, kernel: str, lanes: int, of_block: int, units: int) -> Layout:

@@ -204,6 +204,9 @@ class _Builder:
         """Ends the submission. Returns all so far."""
         if self._submission is not None:
             submission, changed = self._submission, self._changed
+            read_in_place = [buffer for buffer in changed if buffer.has_copy] if self._gpu.host_memory and HAS_BARRIERS else []
+            if read_in_place:
+                submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
 
             def run() -> None:
                 for buffer in changed:  # before, as a submission that fails may have changed them

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..planning.device_info import DeviceInfo
-from ..planning.dispatches import Dispatch
 from ..planning.elementwise import plan as plan_elementwise
 from ..planning.options import Options
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
+from ..planning.profiles import profile
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
-from . import kernels
+from . import tuner
 from .commands import Commands
-from .device import Buffer, Gpu, Kernel
-from .fallback import Fallback
+from .device import Buffer, Gpu
+from .fallback import Attempts
 from .packed import PackedWeights
+from .recording import record_dispatches, record_execution, storage_buffers
 from .store import Lease
 
 
@@ -30,9 +31,8 @@ def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
 
 
 def _check_storage_buffers(info: DeviceInfo, operator: str, plan: Plan) -> None:
-    """Refuse kernels with more bindings than the device has. A tensor that is left out takes one too."""
-    for name in {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}:
-        count = len(kernels.load(name).interface.bindings)
+    """Refuse kernels with more bindings than the device has."""
+    for name, count in storage_buffers(plan).items():
         if count > info.max_storage_buffers:
             raise InvalidArgumentError(operator, name, f"{count} storage buffers",
                                        f"at most {info.max_storage_buffers} on {info.name}")
@@ -48,25 +48,77 @@ class Operator:
         self.problem = problem
 
 
+class _Chosen:
+    """A plan, and the buffers that it needs beside the tensors."""
+
+    def __init__(self, gpu: Gpu, plan: Plan, attempts: Attempts) -> None:
+        self.plan, self.attempts = plan, attempts
+        packed = {name for dispatch in plan.initialize for name in dispatch.writes}
+        self.packed = PackedWeights(gpu, {name: plan.internal[name] for name in packed})
+        self.scratch_sizes = {name: size for name, size in plan.internal.items() if name not in packed}
+
+
 class CompiledOperator:
     """An operator planned for a device, and its packed weights (IDMLCompiledOperator).
 
-    Made by Device.compile_operator.
+    Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.
     """
 
     def __init__(self, gpu: Gpu, problem: Problem | ElementwiseProblem, options: Options) -> None:
-        self.problem = problem
-        if isinstance(problem, ElementwiseProblem):
-            self.plan = plan_elementwise(problem, gpu.info)
-        else:
-            self.plan = plan_recurrent(problem, gpu.info, options)
-        _check_storage_buffers(gpu.info, problem.operator, self.plan)
-        self.gpu = gpu
-        packed = {name for dispatch in self.plan.initialize for name in dispatch.writes}
-        self.packed_sizes = {name: self.plan.internal[name] for name in packed}
-        self.scratch_sizes = {name: size for name, size in self.plan.internal.items() if name not in packed}
-        self.packed = PackedWeights(gpu, self.packed_sizes)
+        self.problem, self.gpu, self._options = problem, gpu, options
+        self._tuning = tuner.mode_of_environment()
+        self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
+        self._chosen: _Chosen | None = None
         self._scratch: dict[str, Buffer] | None = None
+        if self._is_chosen_at_once:
+            _check_storage_buffers(gpu.info, problem.operator, self.plan)
+        else:
+            _check_storage_buffers(gpu.info, problem.operator, self._by_model)
+
+    def choose(self) -> _Chosen:
+        """Decide on the plan, unless that is done."""
+        with self.gpu.lock:
+            if self._chosen is None:
+                if self._is_tuned and isinstance(self.problem, Problem):
+                    of_device = tuner.tuner(self.gpu)
+                    self._chosen = _Chosen(self.gpu, of_device.plan(self.problem, self._options, self._tuning),
+                                           of_device.attempts(self.problem, self._options))
+                else:
+                    self._chosen = _Chosen(self.gpu, self._by_model, Attempts())
+            return self._chosen
+
+    @property
+    def _by_model(self) -> Plan:
+        if isinstance(self.problem, ElementwiseProblem):
+            return plan_elementwise(self.problem, self.gpu.info)
+        return plan_recurrent(self.problem, self.gpu.info, self._options)
+
+    @property
+    def _is_chosen_at_once(self) -> bool:
+        """Whether nothing need be measured for it."""
+        if not self._is_tuned or isinstance(self.problem, ElementwiseProblem):
+            return True
+        return tuner.tuner(self.gpu).knows(self.problem, self._options, self._tuning)
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.choose().plan
+
+    @property
+    def packed(self) -> PackedWeights:
+        """The weights that an initializer or an execution of this operator packs."""
+        return self.choose().packed
+
+    @property
+    def packed_sizes(self) -> Mapping[str, int]:
+        """Bytes of the packed weights, by the plan's names."""
+        return self.packed.sizes
+
+    @property
+    def scratch_sizes(self) -> Mapping[str, int]:
+        """Bytes of what an execution needs beside them, by the plan's names."""
+        return self.choose().scratch_sizes
 
     @property
     def input_fields(self) -> tuple[str, ...]:
@@ -106,26 +158,11 @@ class CompiledOperator:
     def record_packing(self, commands: Commands, weights: Mapping[str, Buffer], packed: Mapping[str, Buffer],
                        lease: Lease | None = None) -> None:
         """weights: by field. packed: where they go, by the plan's names. lease: of whoever keeps the commands."""
-        self._record(commands, self.plan.initialize, {**weights, **packed}, lease)
+        record_dispatches(self.gpu, commands, self.plan.initialize, {**weights, **packed}, lease)
 
     def record_loop(self, commands: Commands, buffers: Mapping[str, Buffer], lease: Lease | None = None) -> None:
         """An execution whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
-        if self.plan.gave_up is None:
-            self._record(commands, self.plan.execute, buffers, lease)
-            return
-        name, word = self.plan.gave_up
-        commands.call(Fallback(
-            self.gpu, lambda commands: self._record(commands, self.plan.execute, buffers, lease), (buffers[name], word),
-            lambda commands: self._record(commands, self.plan.fallback, buffers, lease)).execute)
-
-    def _record(self, commands: Commands, dispatches: Sequence[Dispatch], buffers: Mapping[str, Buffer],
-                lease: Lease | None) -> None:
-        made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
-        for dispatch in dispatches:
-            key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
-            if key not in made:
-                made[key] = self.gpu.create_kernel(dispatch, buffers, lease=lease)
-            commands.dispatch(made[key], dispatch.push, dispatch.starts_submission)
+        record_execution(self.gpu, commands, self.plan, buffers, self.choose().attempts, lease)
 
 
 class OperatorInitializer:

@@ -19,7 +19,6 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
-from ..planning.profiles import profile
 from . import fork, kernels, vulkan
 from .kernels import CompiledKernel
 from .store import Lease, Store, limit_of_environment
@@ -88,25 +87,27 @@ class Buffer:
     """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
-    record_readback bring it to the device and back. `upload` and `download` do both at once. A CPU driver's memory is the
-    host's: there is no copy, and uploads and readbacks do nothing.
+    record_readback bring it to the device and back. `upload` and `download` do both at once. Where the host's memory is the
+    device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
 
     After os.fork a child process cannot use it: DriverError.
 
-    has_copy: whether there is a copy for the host; without one the buffer serves kernels only. stamp: another number after each
-    change of what the device has; None where the host can change it unseen.
+    has_copy: whether the host reads or writes it. If not, it serves kernels only, and may hold anything at first. stamp:
+    another number after each change of what the device has; None where the host can change it unseen.
     """
 
     def __init__(self, gpu: Gpu, size_in_bytes: int, has_copy: bool = True) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
+        self.has_copy = has_copy
         self.serial = next(_serials)
         self.stamp: int | None = next(_serials)
         self._is_exposed = False
-        on_device = kp.TensorTypes.device if has_copy else kp.TensorTypes.storage
-        self._tensor = _make(lambda: gpu._manager.tensor_t(
-            np.zeros(size_in_bytes // 4, np.uint32), kp.TensorTypes.host if gpu.host_memory else on_device))
-        self._mapped = self._tensor.data().view(np.uint8) if has_copy or gpu.host_memory else np.zeros(0, np.uint8)
+        for_host = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
+        # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
+        words = np.zeros(size_in_bytes // 4, np.uint32) if has_copy else np.empty(size_in_bytes // 4, np.uint32)
+        self._tensor = _make(lambda: gpu._manager.tensor_t(words, for_host if has_copy else kp.TensorTypes.storage))
+        self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
 
     def mark_written(self) -> None:
         """To be called after a change of what the device has."""
@@ -207,6 +208,11 @@ class Submission:
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
+    def show(self, buffers: Iterable[Buffer]) -> None:
+        """The host may read what dispatches wrote to these buffers, once the submission has ended. Only where HAS_BARRIERS."""
+        tensors = [buffer._tensor for buffer in buffers]
+        self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
+
     def _record(self, operation: Callable[[], Any]) -> None:
         _driver_call(lambda: self._sequence.record(operation()))
 
@@ -215,24 +221,33 @@ class Submission:
         _driver_call(self._sequence.eval)
 
 
-# Of shaders and of copies: VK_ACCESS_SHADER_READ, _SHADER_WRITE, _TRANSFER_READ and _TRANSFER_WRITE, and the stages
-# VK_PIPELINE_STAGE_COMPUTE_SHADER and _TRANSFER
-_ACCESSES, _STAGES = 0x20 | 0x40 | 0x800 | 0x1000, 0x800 | 0x1000
+# VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES are those of shaders and of copies
+_SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE, _HOST_READ = 0x20, 0x40, 0x800, 0x1000, 0x2000
+_COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
+_ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
 
 # What a kp without the patches in tools/kp/ lacks
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
 SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 
 
+def has_host_memory(info: DeviceInfo) -> bool:
+    """Whether buffers for the host are the device's own.
+
+    Without barriers the host would not surely see what a GPU wrote; a CPU driver writes as the host does.
+    """
+    return info.unified_memory and (HAS_BARRIERS or info.is_cpu)
+
+
 class Gpu:
     """One opened Vulkan device.
 
-    store: what the process keeps on it, from one call to the next.
+    store: what the process keeps on it, from one call to the next. host_memory: whether buffers for the host have no copy.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
-        self.host_memory = profile(info).host_memory
+        self.host_memory = has_host_memory(info)
         self.lock = fork.Lock()  # a queue takes one submission at a time
         self.store = Store(limit_of_environment())
         self.pipelines_made = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,16 +13,29 @@ from .device import Buffer, Gpu
 Record = Callable[[Commands], None]
 
 
+@dataclass
+class Attempts:
+    """What came of those at one kind of work. given_up: how many gave up. goes_on: whether it is tried again after that."""
+
+    goes_on: bool = True
+    given_up: int = 0
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Each that gives up has waited before."""
+        return self.goes_on or not self.given_up
+
+
 class Fallback:
-    """Runs an attempt, and the fallback where the attempt gave up. Both do the same work.
+    """Runs an attempt, and the fallback where the attempt gave up, or is not worthwhile. Both do the same work.
 
     attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
     gave_up: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there to the
     buffer's end are where workgroups meet; they must be 0 when an attempt starts. An attempt that ends leaves them so.
     """
 
-    def __init__(self, gpu: Gpu, attempt: Record, gave_up: tuple[Buffer, int], fallback: Record) -> None:
-        self._gpu = gpu
+    def __init__(self, gpu: Gpu, attempt: Record, gave_up: tuple[Buffer, int], fallback: Record, attempts: Attempts) -> None:
+        self._gpu, self._attempts = gpu, attempts
         self._buffer, self._word = gave_up
         self._attempt = Commands(gpu)
         attempt(self._attempt)
@@ -33,11 +47,18 @@ class Fallback:
         self._is_clear = False
 
     def execute(self) -> None:
+        if self._attempts.is_worthwhile:
+            self._try()
+        else:
+            self._run_fallback()
+
+    def _try(self) -> None:
         if not self._is_clear:
             self._clear_words()
         self._is_clear = False  # stays so if the driver fails
         self._attempt.execute()
         if self._buffer.host(np.uint32)[self._word]:
+            self._attempts.given_up += 1
             self._clear_words()  # at once, as other attempts may use the buffer too
             self._run_fallback()
         self._is_clear = True

@@ -41,6 +41,7 @@ _OPERATIONS: dict[int, Callable[..., int]] = {
     170: lambda a, b: a == b,
     171: lambda a, b: a != b,
     172: lambda a, b: a > b,
+    174: lambda a, b: a >= b,
     176: lambda a, b: a < b,
     197: lambda a, b: a | b,
 }

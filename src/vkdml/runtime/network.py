@@ -114,6 +114,9 @@ class Network:
 
     def _prepared(self, values: Mapping[str, np.ndarray]) -> Commands:
         """The commands, with the weights in `values` packed."""
+        if not self._commands:  # what is made to choose may take the place of what this network has
+            for compiled, _ in self._nodes:
+                compiled.choose()
         self._lease.renew()
         turn = self._carried.turn
         if turn not in self._commands or not self._weight_names.isdisjoint(values):

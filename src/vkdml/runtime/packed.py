@@ -8,16 +8,15 @@ from .device import Buffer, Gpu
 
 
 class PackedWeights:
-    """The buffers that packing fills. Made when they are first asked for.
+    """The buffers that packing fills. Made when they are first asked for. sizes: bytes by the buffers' names in the plan.
 
     is_initialized: whether an initializer has filled them. stamps: of the buffers that they were packed from at an execution;
     None where nobody knows.
     """
 
     def __init__(self, gpu: Gpu, sizes: Mapping[str, int]) -> None:
-        """sizes: bytes by the buffers' names in the plan."""
         self._gpu = gpu
-        self._sizes = sizes
+        self.sizes = sizes
         self._buffers: dict[str, Buffer] | None = None
         self.is_initialized = not sizes
         self.stamps: tuple[int, ...] | None = None
@@ -25,11 +24,11 @@ class PackedWeights:
     @property
     def size(self) -> int:
         """Bytes of all."""
-        return sum(self._sizes.values())
+        return sum(self.sizes.values())
 
     @property
     def buffers(self) -> dict[str, Buffer]:
         """By name."""
         if self._buffers is None:
-            self._buffers = {name: Buffer(self._gpu, size, has_copy=False) for name, size in self._sizes.items()}
+            self._buffers = {name: Buffer(self._gpu, size, has_copy=False) for name, size in self.sizes.items()}
         return self._buffers

@@ -19,7 +19,7 @@ class Scratch:
 
     def __init__(self, gpu: Gpu, lease: Lease, taken: Counter[tuple[int, bool]] | None = None) -> None:
         self._gpu, self._lease = gpu, lease
-        self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and whether the host has a copy
+        self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and whether for the host
 
     def beside(self) -> Scratch:
         """Another one, for buffers that are none of those handed out so far."""
@@ -28,7 +28,7 @@ class Scratch:
     def buffer(self, size: int, has_copy: bool = True) -> Buffer:
         """Of `size` bytes or more. has_copy: whether the host reads or writes it."""
         size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._gpu.info.max_storage_buffer_range))
-        has_copy = has_copy and not self._gpu.host_memory
+        copies = 1 + (has_copy and not self._gpu.host_memory)
         self._taken[size, has_copy] += 1
-        return self._gpu.store.get(("scratch", size, has_copy, self._taken[size, has_copy]),
-                                   lambda: Buffer(self._gpu, size, has_copy), size * (1 + has_copy), self._lease)
+        return self._gpu.store.get(("scratch", size, has_copy, copies, self._taken[size, has_copy]),
+                                   lambda: Buffer(self._gpu, size, has_copy), size * copies, self._lease)

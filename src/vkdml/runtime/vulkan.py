@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_uint8, c_uint32, c_uint64, c_void_p
+from collections.abc import Iterable
+from ctypes import byref, c_uint32, c_void_p
+from typing import Any
 
 from ..errors import DriverError
 from ..planning.device_info import DeviceInfo
+from . import vulkan_structures as structures
 
 _INSTALL = "on Debian: apt-get install libvulkan1 mesa-vulkan-drivers"
 NO_LOADER = f"no Vulkan loader (libvulkan.so.1); install one and a driver, {_INSTALL}"
@@ -26,69 +29,12 @@ def default_device(infos: list[DeviceInfo]) -> DeviceInfo:
     return min(infos, key=lambda info: _PREFERENCE.index(info.type))
 
 
-class _ApplicationInfo(Structure):
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("pApplicationName", c_char_p), ("applicationVersion", c_uint32),
-                ("pEngineName", c_char_p), ("engineVersion", c_uint32), ("apiVersion", c_uint32)]
-
-
-class _InstanceCreateInfo(Structure):
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("flags", c_uint32), ("pApplicationInfo", POINTER(_ApplicationInfo)),
-                ("enabledLayerCount", c_uint32), ("ppEnabledLayerNames", c_void_p),
-                ("enabledExtensionCount", c_uint32), ("ppEnabledExtensionNames", c_void_p)]
-
-
-class _Limits(Structure):
-    """VkPhysicalDeviceLimits up to what is used here; `rest` is more than the remainder."""
-
-    _fields_ = [
-        *[(name, c_uint32) for name in (
-            "maxImageDimension1D", "maxImageDimension2D", "maxImageDimension3D", "maxImageDimensionCube",
-            "maxImageArrayLayers", "maxTexelBufferElements", "maxUniformBufferRange", "maxStorageBufferRange",
-            "maxPushConstantsSize", "maxMemoryAllocationCount", "maxSamplerAllocationCount")],
-        ("bufferImageGranularity", c_uint64), ("sparseAddressSpaceSize", c_uint64),
-        *[(name, c_uint32) for name in (
-            "maxBoundDescriptorSets", "maxPerStageDescriptorSamplers", "maxPerStageDescriptorUniformBuffers",
-            "maxPerStageDescriptorStorageBuffers", "maxPerStageDescriptorSampledImages",
-            "maxPerStageDescriptorStorageImages", "maxPerStageDescriptorInputAttachments", "maxPerStageResources",
-            "maxDescriptorSetSamplers", "maxDescriptorSetUniformBuffers", "maxDescriptorSetUniformBuffersDynamic",
-            "maxDescriptorSetStorageBuffers", "maxDescriptorSetStorageBuffersDynamic", "maxDescriptorSetSampledImages",
-            "maxDescriptorSetStorageImages", "maxDescriptorSetInputAttachments", "maxVertexInputAttributes",
-            "maxVertexInputBindings", "maxVertexInputAttributeOffset", "maxVertexInputBindingStride",
-            "maxVertexOutputComponents", "maxTessellationGenerationLevel", "maxTessellationPatchSize",
-            "maxTessellationControlPerVertexInputComponents", "maxTessellationControlPerVertexOutputComponents",
-            "maxTessellationControlPerPatchOutputComponents", "maxTessellationControlTotalOutputComponents",
-            "maxTessellationEvaluationInputComponents", "maxTessellationEvaluationOutputComponents",
-            "maxGeometryShaderInvocations", "maxGeometryInputComponents", "maxGeometryOutputComponents",
-            "maxGeometryOutputVertices", "maxGeometryTotalOutputComponents", "maxFragmentInputComponents",
-            "maxFragmentOutputAttachments", "maxFragmentDualSrcAttachments", "maxFragmentCombinedOutputResources",
-            "maxComputeSharedMemorySize")],
-        ("maxComputeWorkGroupCount", c_uint32 * 3), ("maxComputeWorkGroupInvocations", c_uint32),
-        ("maxComputeWorkGroupSize", c_uint32 * 3), ("rest", c_uint64 * 64),
-    ]
-
-
-class _Properties(Structure):
-    """VkPhysicalDeviceProperties2; larger than the real structure at its end, where nothing is read."""
-
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("apiVersion", c_uint32), ("driverVersion", c_uint32),
-                ("vendorID", c_uint32), ("deviceID", c_uint32), ("deviceType", c_uint32), ("deviceName", c_char * 256),
-                ("pipelineCacheUUID", c_uint8 * 16), ("limits", _Limits), ("slack", c_uint64 * 16)]
-
-
-class _SubgroupProperties(Structure):
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSize", c_uint32), ("supportedStages", c_uint32),
-                ("supportedOperations", c_uint32), ("quadOperationsInAllStages", c_uint32)]
-
-
-class _DriverProperties(Structure):
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("driverID", c_uint32), ("driverName", c_char * 256),
-                ("driverInfo", c_char * 256), ("conformanceVersion", c_uint8 * 4)]
-
-
-_VERSION_1_1 = (1 << 22) | (1 << 12)
+_LEAST_VERSION = (1, 1)
+_NEWEST_VERSION = (1, 3)  # whose structures are asked for, of devices that have it
 _MOST_BUFFER_BYTES = 2**32 - 4  # kp holds a buffer's size in a uint32, in which larger ones would wrap without an error
 _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
+_DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4  # VkMemoryPropertyFlagBits
 
 
 def enumerate_devices() -> list[DeviceInfo]:
@@ -97,18 +43,14 @@ def enumerate_devices() -> list[DeviceInfo]:
         vk = ctypes.CDLL("libvulkan.so.1")
     except OSError:
         raise DriverError(NO_LOADER) from None
-    vk.vkGetPhysicalDeviceProperties2.restype = None
-    app = _ApplicationInfo(sType=0, apiVersion=_VERSION_1_1)
-    create = _InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
+    app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
+    create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
     instance = c_void_p()
     if vk.vkCreateInstance(byref(create), None, byref(instance)) != 0:
         raise DriverError(f"the Vulkan loader found no driver; install one, {_INSTALL}")
     try:
-        count = c_uint32()
-        vk.vkEnumeratePhysicalDevices(instance, byref(count), None)
-        handles = (c_void_p * count.value)()
-        vk.vkEnumeratePhysicalDevices(instance, byref(count), handles)
-        infos = [_query(vk, index, handle) for index, handle in enumerate(handles)]
+        handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)
+        infos = [_query(vk, index, c_void_p(handle)) for index, handle in enumerate(handles)]
     finally:
         vk.vkDestroyInstance(instance, None)
     usable = [info for info in infos if info is not None]
@@ -117,22 +59,36 @@ def enumerate_devices() -> list[DeviceInfo]:
     return usable
 
 
-def _query(vk: ctypes.CDLL, index: int, handle: int | None) -> DeviceInfo | None:
-    subgroup = _SubgroupProperties(sType=1000094000)
-    driver = _DriverProperties(sType=1000196000, pNext=ctypes.addressof(subgroup))
-    properties = _Properties(sType=1000059001, pNext=ctypes.addressof(driver))
-    vk.vkGetPhysicalDeviceProperties2(c_void_p(handle), byref(properties))
-    version = properties.apiVersion
-    if version < _VERSION_1_1:
+def _all(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
+    """What a function of Vulkan's enumerates, which is asked for their number first."""
+    count = c_uint32()
+    function(*arguments, byref(count), None)
+    elements = (element * count.value)()
+    function(*arguments, byref(count), elements)
+    return list(elements)[:count.value]
+
+
+def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
+    properties = structures.Properties()
+    vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
+    version = _version(properties.apiVersion)
+    if version < _LEAST_VERSION:
         return None
-    limits = properties.limits
+    extensions = {found.extensionName for found in _all(
+        structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
+    asked = _ask(vk, handle, version, extensions)
+    memory = structures.MemoryProperties()
+    vk.vkGetPhysicalDeviceMemoryProperties(handle, byref(memory))
+    subgroup, sizes = asked[structures.SubgroupProperties], asked[structures.SubgroupSizeControlProperties]
+    driver, limits = asked[structures.DriverProperties], properties.limits
+    kind = _TYPES.get(properties.deviceType, "other")
     return DeviceInfo(
         index=index,
         name=properties.deviceName.decode(),
-        type=_TYPES.get(properties.deviceType, "other"),
+        type=kind,
         driver=driver.driverName.decode(),
         driver_version=driver.driverInfo.decode() or hex(properties.driverVersion),
-        api_version=f"{version >> 22 & 0x7f}.{version >> 12 & 0x3ff}.{version & 0xfff}",
+        api_version=f"{version[0]}.{version[1]}.{properties.apiVersion & 0xfff}",
         subgroup_size=subgroup.subgroupSize,
         subgroup_shuffle=bool(subgroup.supportedStages & _STAGE_COMPUTE
                               and subgroup.supportedOperations & _OPERATIONS_OF_LANES == _OPERATIONS_OF_LANES),
@@ -142,4 +98,48 @@ def _query(vk: ctypes.CDLL, index: int, handle: int | None) -> DeviceInfo | None
         max_storage_buffer_range=min(limits.maxStorageBufferRange, _MOST_BUFFER_BYTES),
         max_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
         cores=len(os.sched_getaffinity(0)),
+        vendor=properties.vendorID,
+        device_id=properties.deviceID,
+        compute_units=_compute_units(asked),
+        min_subgroup_size=sizes.minSubgroupSize,
+        max_subgroup_size=sizes.maxSubgroupSize,
+        unified_memory=_is_unified(kind, [found.propertyFlags for found in memory.memoryTypes[:memory.memoryTypeCount]]),
     )
+
+
+def _version(packed: int) -> tuple[int, int]:
+    return packed >> 22 & 0x7f, packed >> 12 & 0x3ff
+
+
+def _ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:
+    """All of structures.CHAINED, by class. Those that the device does not know, which may not be asked for, hold zeros."""
+    asked = {chained: chained(sType=chained.TYPE) for chained in structures.CHAINED}
+    last = None
+    for chained, found in asked.items():
+        if chained.EXTENSION in extensions or (chained.SINCE is not None and version >= chained.SINCE):
+            found.pNext, last = last, ctypes.addressof(found)
+    vk.vkGetPhysicalDeviceProperties2.restype = None
+    vk.vkGetPhysicalDeviceProperties2(handle, byref(structures.Properties2(sType=structures.Properties2.TYPE, pNext=last)))
+    return asked
+
+
+def _compute_units(asked: dict[type[Any], Any]) -> int:
+    """The first that is not 0 of what drivers say: those that are switched on, before those that the chip was made with."""
+    made = asked[structures.ShaderCoreProperties]
+    return (asked[structures.ShaderCoreProperties2].activeComputeUnitCount
+            or made.shaderEngineCount * made.shaderArraysPerEngineCount * made.computeUnitsPerShaderArray
+            or asked[structures.ShaderSMBuiltinsProperties].shaderSMCount
+            or asked[structures.ShaderCoreBuiltinsProperties].shaderCoreCount)
+
+
+def _is_unified(kind: str, memory_types: Iterable[int]) -> bool:
+    """Whether buffers for the host can be the device's own.
+
+    kp's host tensors have the first type of memory that is visible to the host and coherent, and so has the host's copy of its
+    device tensors: the host reads both alike, and only the copying differs. A device that is part of the processor has no other
+    memory than the processor's, whether or not that first type is called the device's own; that one type is shows that the
+    driver does not keep host and device apart. A discrete GPU may show a part of its memory to the host, but that is no reason
+    to read inputs, or let the host read, across the bus.
+    """
+    both = _DEVICE_LOCAL | _HOST_VISIBLE | _HOST_COHERENT
+    return kind in ("integrated", "cpu") and any(flags & both == both for flags in memory_types)

@@ -1,0 +1,92 @@
+// State that parts exchange. What R multiplies is in shared memory (TILE_VECS), if it has room, and so are the sums, from FIRST_SUM on:
+// behind it, or, where there is no room for both, in its place. What an invocation needs of its own rows' state is loaded before their products, `i` standing for the
+// rows that it finishes.
+#extension GL_KHR_memory_scope_semantics : require
+layout(constant_id = 78) const uint TILE_VECS = 1;  // 0: its vectors stay in the buffer
+layout(constant_id = 79) const uint FIRST_SUM = 1;
+const uint TILE_END = FIRST_SUM + (GATES > 1 ? SUM_VECS : 0);
+layout(binding = 8) coherent buffer State { uint state_words[]; };
+layout(binding = 8) coherent buffer StateVecs { vec4 state_vecs[]; };
+shared vec4 tile[TILE_END > TILE_VECS ? TILE_END : TILE_VECS];
+shared float lone_sums[GATES > 1 ? 1 : SUM_VECS];  // of a cell that has one gate
+const uint FETCHES = (ROWS * HIDDEN_VECS + WORKGROUP - 1) / WORKGROUP;  // of vec4s, by an invocation
+vec4 x[FINISHED];
+float own_h[FINISHED], own_cell[FINISHED];
+uint own_length[FINISHED];
+uint finished_row, finished_step;
+
+uint source_slot_now, source_row;  // of a tile that stays in the buffer
+
+
+uint word_of(uint vector, uint row) { return vector_start(vector, direction, row) * 4 + unit; }
+
+// The slot at `step` and of this row, unit by unit
+float load_word(uint slot, uint row)
+{
+    return uintBitsToFloat(state_words[word_of(OWN_VECTORS + slot, min(row, dispatch.batch - 1))]);
+}
+
+// All bits set say that a word is not there yet
+void publish(uint slot, uint row, float value)
+{
+    state_words[word_of(OWN_VECTORS + slot, row)] = min(floatBitsToUint(value), 0xFFFFFFFEu);
+}
+
+float load_state(uint slot, uint i, uint of_unit) { return slot == OWN_SLOT ? own_cell[i] : own_h[i]; }
+
+void store_state(uint slot, uint i, uint of_unit, float value)
+{
+    if (slot == OWN_SLOT) state_words[word_of(0, finished_row)] = floatBitsToUint(value);
+    else publish(reset_h_slot(finished_step), finished_row, value);
+}
+
+void store_output(uint i, float value) { STORE_ELEMENT(output_sequence, i, value); }
+
+uint row_of_finished(uint first_row, uint i) { return first_row + column_group + i * COLUMN_GROUPS; }
+
+// Without branches between, so that all loads are under way at once
+void load_own(uint step, uint first_row)
+{
+    [[unroll]] for (uint i = 0; i < FINISHED; ++i) {
+        uint row = row_of_finished(first_row, i);
+        x[i] = input_part(step, row);
+        own_length[i] = row_length(min(row, dispatch.batch - 1));
+        own_h[i] = load_word(h_slot(step), row);
+        if (OWN_VECTORS != 0) own_cell[i] = uintBitsToFloat(state_words[word_of(0, min(row, dispatch.batch - 1))]);
+    }
+}
+
+// Where this invocation's n-th vec4 of a tile is in it, and where a vec4 of a tile is in the buffer
+uint place_in_tile(uint n) { return min(gl_LocalInvocationID.x + n * WORKGROUP, ROWS * HIDDEN_VECS - 1); }
+
+uint place_in_state(uint slot, uint first_row, uint place)
+{
+    uint row = min(first_row + place / HIDDEN_VECS, dispatch.batch - 1);
+    return vector_start(OWN_VECTORS + slot, direction, row) + place % HIDDEN_VECS;
+}
+
+vec4 source_vec(uint r, uint vec)
+{
+    if (TILE_VECS != 0) return tile[r * HIDDEN_VECS + vec];
+    return state_vecs[place_in_state(source_slot_now, source_row, r * HIDDEN_VECS + vec)];
+}
+
+vec4 load_sums(uint place)
+{
+    if (GATES > 1) return tile[FIRST_SUM + place];
+    return vec4(lone_sums[place], 0.0, 0.0, 0.0);
+}
+
+void store_sums(uint place, vec4 sums)
+{
+    if (GATES > 1) tile[FIRST_SUM + place] = sums;
+    else lone_sums[place] = sums.x;
+}
+
+void begin_sums()
+{
+    if (FIRST_SUM < TILE_VECS) barrier();
+}
+
+// A schedule defines: brings a tile's rows of a slot to where source_vec finds them
+void fetch_tile(uint slot, uint first_row);

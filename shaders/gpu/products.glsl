@@ -1,0 +1,123 @@
+// The products of h with the recurrent weights. A workgroup computes TURN_UNITS units at once, each by COLUMN_GROUPS invocations:
+// invocation `i` has unit i % TURN_UNITS, and of its weights the loads k * COLUMN_GROUPS + i / TURN_UNITS. The first
+// REGISTER_LOADS of these stay in registers for the whole dispatch, SHARED_LOADS more in shared memory; the rest is streamed,
+// STREAM_LOADS at once, the next ones under way while these are multiplied.
+// Weights lie as [direction][unit / TOGETHER][load][gate][unit % TOGETHER]; behind them, biases and peephole weights.
+layout(constant_id = 70) const uint COLUMN_GROUPS = 1;
+layout(constant_id = 71) const uint REGISTER_LOADS = 0;
+layout(constant_id = 72) const uint SHARED_LOADS = 0;
+layout(constant_id = 73) const uint STREAM_LOADS = 1;  // divides what is streamed
+layout(constant_id = 74) const uint TOGETHER = 1;
+layout(constant_id = 75) const uint SPLIT_BIAS = 0;    // bit g: gate g's recurrent bias is not in the input's part
+const uint SUMS = ROWS * GATES;                         // of an invocation
+const uint BLOCK = STREAM_LOADS * GATES;                // loads that are streamed at once
+const uint TURN_UNITS = WORKGROUP / COLUMN_GROUPS;
+const uint GROUP_LOADS = HIDDEN_LOADS / COLUMN_GROUPS;  // of a gate, for an invocation
+const uint KEPT_LOADS = REGISTER_LOADS + SHARED_LOADS;
+const uint LAST_BLOCK = GROUP_LOADS > KEPT_LOADS ? GROUP_LOADS - STREAM_LOADS : KEPT_LOADS;
+layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
+shared uvec4 kept_in_shared[SHARED_LOADS != 0 ? SHARED_LOADS * GATES * WORKGROUP : 1];
+uvec4 kept[REGISTER_LOADS != 0 ? REGISTER_LOADS * GATES : 1];
+uvec4 next[BLOCK];
+uint column_group;   // of this invocation
+uint unit;           // that it computes
+uint weights_start;  // of its weights
+vec4 recurrent_bias;
+
+// The state's file defines: four numbers side by side of what R multiplies, for row r of the tile
+vec4 source_vec(uint r, uint vec);
+
+uint packed_unit() { return min(unit, UNITS - 1); }  // past H, workgroups may be larger than what is packed
+
+vec4 hidden_extra(uint which)
+{
+    uint end_of_weights = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS;
+    return uintBitsToFloat(hidden_weights[end_of_weights + (which * DIRECTIONS + direction) * UNITS + packed_unit()]);
+}
+
+// first: of the units that the workgroup computes at once
+void begin_units(uint first)
+{
+    column_group = gl_LocalInvocationID.x / TURN_UNITS;
+    unit = first + gl_LocalInvocationID.x % TURN_UNITS;
+    uint block = packed_unit() / TOGETHER;
+    weights_start = ((direction * UNITS + block * TOGETHER) * HIDDEN_LOADS + column_group * TOGETHER) * GATES
+                  + packed_unit() % TOGETHER;
+    if (SPLIT_BIAS != 0) recurrent_bias = hidden_extra(0);
+    if (HAS_PEEPHOLE != 0) peephole = hidden_extra(1);
+}
+
+uvec4 load_weights(uint k, uint gate) { return hidden_weights[weights_start + (k * COLUMN_GROUPS * GATES + gate) * TOGETHER]; }
+
+void keep_weights(uint first, uint end)
+{
+    [[unroll]] for (uint k = 0; k < REGISTER_LOADS; ++k)
+        [[unroll]] for (uint gate = first; gate < end; ++gate) kept[k * GATES + gate] = load_weights(k, gate);
+    if (SHARED_LOADS != 0) {
+        for (uint k = 0; k < SHARED_LOADS; ++k)
+            [[unroll]] for (uint gate = first; gate < end; ++gate)
+                kept_in_shared[(k * GATES + gate) * WORKGROUP + gl_LocalInvocationID.x] = load_weights(REGISTER_LOADS + k, gate);
+    }
+}
+
+void load_block(uint block, uint first, uint end)
+{
+    [[unroll]] for (uint k = 0; k < STREAM_LOADS; ++k)
+        [[unroll]] for (uint gate = first; gate < end; ++gate) next[k * GATES + gate] = load_weights(block + k, gate);
+}
+
+// The first of the streamed weights, to be under way while what they multiply is fetched
+void prefetch_weights(uint first, uint end)
+{
+    if (KEPT_LOADS < GROUP_LOADS) load_block(KEPT_LOADS, first, end);
+}
+
+// Each sum is one chain of multiply-adds in the order of the columns, so that it is the same in all tilings
+void multiply_load(inout float sums[SUMS], uint k, uvec4 weights[GATES], uint first, uint end)
+{
+    [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec)
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            vec4 h = source_vec(r, (k * COLUMN_GROUPS + column_group) * VECS_PER_LOAD + vec);
+            [[unroll]] for (uint gate = first; gate < end; ++gate) {
+                vec4 weight = unpack_weights(weights[gate], vec);
+                float sum = sums[r * GATES + gate];
+                sums[r * GATES + gate] = fma(h.w, weight.w, fma(h.z, weight.z, fma(h.y, weight.y, fma(h.x, weight.x, sum))));
+            }
+        }
+}
+
+void multiply_block(inout float sums[SUMS], uint block, uvec4 weights[BLOCK], uint first, uint end)
+{
+    [[unroll]] for (uint k = 0; k < STREAM_LOADS; ++k) {
+        uvec4 loaded[GATES];
+        [[unroll]] for (uint gate = first; gate < end; ++gate) loaded[gate] = weights[k * GATES + gate];
+        multiply_load(sums, block + k, loaded, first, end);
+    }
+}
+
+// This invocation's part of the sums over all columns, for the gates from first to end
+void multiply_columns(out float sums[SUMS], uint first, uint end)
+{
+    [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = 0.0;
+    uvec4 weights[GATES];
+    [[unroll]] for (uint k = 0; k < REGISTER_LOADS; ++k) {
+        [[unroll]] for (uint gate = first; gate < end; ++gate) weights[gate] = kept[k * GATES + gate];
+        multiply_load(sums, k, weights, first, end);
+    }
+    if (SHARED_LOADS != 0) {
+        [[unroll]] for (uint k = 0; k < SHARED_LOADS; ++k) {
+            [[unroll]] for (uint gate = first; gate < end; ++gate)
+                weights[gate] = kept_in_shared[(k * GATES + gate) * WORKGROUP + gl_LocalInvocationID.x];
+            multiply_load(sums, REGISTER_LOADS + k, weights, first, end);
+        }
+    }
+    if (KEPT_LOADS < GROUP_LOADS) {
+        [[dont_unroll]] for (uint block = KEPT_LOADS; block < LAST_BLOCK; block += STREAM_LOADS) {
+            uvec4 these[BLOCK];
+            [[unroll]] for (uint i = 0; i < BLOCK; ++i) these[i] = next[i];
+            load_block(block + STREAM_LOADS, first, end);
+            multiply_block(sums, block, these, first, end);
+        }
+        multiply_block(sums, LAST_BLOCK, next, first, end);
+    }
+}

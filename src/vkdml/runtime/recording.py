@@ -1,0 +1,42 @@
+"""A plan's dispatches -> commands."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from ..planning.dispatches import Dispatch
+from ..planning.plan import Plan
+from . import kernels
+from .commands import Commands
+from .device import Buffer, Gpu, Kernel
+from .fallback import Attempts, Fallback
+from .store import Lease
+
+
+def storage_buffers(plan: Plan) -> dict[str, int]:
+    """How many each of its kernels binds, by name. A tensor that is left out takes one too."""
+    names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
+    return {name: len(kernels.load(name).interface.bindings) for name in names}
+
+
+def record_execution(gpu: Gpu, commands: Commands, plan: Plan, buffers: Mapping[str, Buffer], attempts: Attempts,
+                     lease: Lease | None = None) -> None:
+    """With its weights packed. buffers: of the tensors, by field, and of the plan, by name. attempts: at the plan."""
+    if plan.gave_up is None:
+        record_dispatches(gpu, commands, plan.execute, buffers, lease)
+        return
+    name, word = plan.gave_up
+    commands.call(Fallback(
+        gpu, lambda commands: record_dispatches(gpu, commands, plan.execute, buffers, lease), (buffers[name], word),
+        lambda commands: record_dispatches(gpu, commands, plan.fallback, buffers, lease), attempts).execute)
+
+
+def record_dispatches(gpu: Gpu, commands: Commands, dispatches: Sequence[Dispatch], buffers: Mapping[str, Buffer],
+                      lease: Lease | None = None) -> None:
+    """lease: of whoever keeps the commands."""
+    made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
+    for dispatch in dispatches:
+        key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
+        if key not in made:
+            made[key] = gpu.create_kernel(dispatch, buffers, lease=lease)
+        commands.dispatch(made[key], dispatch.push, dispatch.starts_submission)

@@ -1,0 +1,134 @@
+"""Vulkan's structures for what is asked of it, for ctypes, and which devices know them."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, Structure, c_char, c_char_p, c_uint8, c_uint32, c_uint64, c_void_p
+
+
+class ApplicationInfo(Structure):
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("pApplicationName", c_char_p), ("applicationVersion", c_uint32),
+                ("pEngineName", c_char_p), ("engineVersion", c_uint32), ("apiVersion", c_uint32)]
+
+
+class InstanceCreateInfo(Structure):
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("flags", c_uint32), ("pApplicationInfo", POINTER(ApplicationInfo)),
+                ("enabledLayerCount", c_uint32), ("ppEnabledLayerNames", c_void_p),
+                ("enabledExtensionCount", c_uint32), ("ppEnabledExtensionNames", c_void_p)]
+
+
+class ExtensionProperties(Structure):
+    _fields_ = [("extensionName", c_char * 256), ("specVersion", c_uint32)]
+
+
+class _Limits(Structure):
+    """VkPhysicalDeviceLimits up to what is used here; `rest` is more than the remainder."""
+
+    _fields_ = [
+        *[(name, c_uint32) for name in (
+            "maxImageDimension1D", "maxImageDimension2D", "maxImageDimension3D", "maxImageDimensionCube",
+            "maxImageArrayLayers", "maxTexelBufferElements", "maxUniformBufferRange", "maxStorageBufferRange",
+            "maxPushConstantsSize", "maxMemoryAllocationCount", "maxSamplerAllocationCount")],
+        ("bufferImageGranularity", c_uint64), ("sparseAddressSpaceSize", c_uint64),
+        *[(name, c_uint32) for name in (
+            "maxBoundDescriptorSets", "maxPerStageDescriptorSamplers", "maxPerStageDescriptorUniformBuffers",
+            "maxPerStageDescriptorStorageBuffers", "maxPerStageDescriptorSampledImages",
+            "maxPerStageDescriptorStorageImages", "maxPerStageDescriptorInputAttachments", "maxPerStageResources",
+            "maxDescriptorSetSamplers", "maxDescriptorSetUniformBuffers", "maxDescriptorSetUniformBuffersDynamic",
+            "maxDescriptorSetStorageBuffers", "maxDescriptorSetStorageBuffersDynamic", "maxDescriptorSetSampledImages",
+            "maxDescriptorSetStorageImages", "maxDescriptorSetInputAttachments", "maxVertexInputAttributes",
+            "maxVertexInputBindings", "maxVertexInputAttributeOffset", "maxVertexInputBindingStride",
+            "maxVertexOutputComponents", "maxTessellationGenerationLevel", "maxTessellationPatchSize",
+            "maxTessellationControlPerVertexInputComponents", "maxTessellationControlPerVertexOutputComponents",
+            "maxTessellationControlPerPatchOutputComponents", "maxTessellationControlTotalOutputComponents",
+            "maxTessellationEvaluationInputComponents", "maxTessellationEvaluationOutputComponents",
+            "maxGeometryShaderInvocations", "maxGeometryInputComponents", "maxGeometryOutputComponents",
+            "maxGeometryOutputVertices", "maxGeometryTotalOutputComponents", "maxFragmentInputComponents",
+            "maxFragmentOutputAttachments", "maxFragmentDualSrcAttachments", "maxFragmentCombinedOutputResources",
+            "maxComputeSharedMemorySize")],
+        ("maxComputeWorkGroupCount", c_uint32 * 3), ("maxComputeWorkGroupInvocations", c_uint32),
+        ("maxComputeWorkGroupSize", c_uint32 * 3), ("rest", c_uint64 * 64),
+    ]
+
+
+class Properties(Structure):
+    """VkPhysicalDeviceProperties; larger than the real structure at its end, where nothing is read."""
+
+    _fields_ = [("apiVersion", c_uint32), ("driverVersion", c_uint32), ("vendorID", c_uint32), ("deviceID", c_uint32),
+                ("deviceType", c_uint32), ("deviceName", c_char * 256), ("pipelineCacheUUID", c_uint8 * 16),
+                ("limits", _Limits), ("slack", c_uint64 * 16)]
+
+
+class Properties2(Structure):
+    TYPE = 1000059001
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("properties", Properties)]
+
+
+class MemoryType(Structure):
+    _fields_ = [("propertyFlags", c_uint32), ("heapIndex", c_uint32)]
+
+
+class MemoryHeap(Structure):
+    _fields_ = [("size", c_uint64), ("flags", c_uint32)]
+
+
+class MemoryProperties(Structure):
+    _fields_ = [("memoryTypeCount", c_uint32), ("memoryTypes", MemoryType * 32),
+                ("memoryHeapCount", c_uint32), ("memoryHeaps", MemoryHeap * 16)]
+
+
+class _Chained(Structure):
+    """What may follow Properties2, for devices that know it. TYPE: its sType. SINCE: the version of Vulkan that brought it;
+    None: none has. EXTENSION: the extension that did before.
+    """
+
+    TYPE: int
+    SINCE: tuple[int, int] | None = None
+    EXTENSION = b""
+
+
+class SubgroupProperties(_Chained):
+    TYPE, SINCE = 1000094000, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSize", c_uint32), ("supportedStages", c_uint32),
+                ("supportedOperations", c_uint32), ("quadOperationsInAllStages", c_uint32)]
+
+
+class DriverProperties(_Chained):
+    TYPE, SINCE, EXTENSION = 1000196000, (1, 2), b"VK_KHR_driver_properties"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("driverID", c_uint32), ("driverName", c_char * 256),
+                ("driverInfo", c_char * 256), ("conformanceVersion", c_uint8 * 4)]
+
+
+class SubgroupSizeControlProperties(_Chained):
+    TYPE, SINCE, EXTENSION = 1000225000, (1, 3), b"VK_EXT_subgroup_size_control"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("minSubgroupSize", c_uint32), ("maxSubgroupSize", c_uint32),
+                ("maxComputeWorkgroupSubgroups", c_uint32), ("requiredSubgroupSizeStages", c_uint32)]
+
+
+class ShaderCoreProperties(_Chained):
+    TYPE, EXTENSION = 1000185000, b"VK_AMD_shader_core_properties"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "shaderEngineCount", "shaderArraysPerEngineCount", "computeUnitsPerShaderArray", "simdPerComputeUnit",
+        "wavefrontsPerSimd", "wavefrontSize", "sgprsPerSimd", "minSgprAllocation", "maxSgprAllocation",
+        "sgprAllocationGranularity", "vgprsPerSimd", "minVgprAllocation", "maxVgprAllocation", "vgprAllocationGranularity")]]
+
+
+class ShaderCoreProperties2(_Chained):
+    TYPE, EXTENSION = 1000227000, b"VK_AMD_shader_core_properties2"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderCoreFeatures", c_uint32),
+                ("activeComputeUnitCount", c_uint32)]
+
+
+class ShaderSMBuiltinsProperties(_Chained):
+    TYPE, EXTENSION = 1000154001, b"VK_NV_shader_sm_builtins"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderSMCount", c_uint32), ("shaderWarpsPerSM", c_uint32)]
+
+
+class ShaderCoreBuiltinsProperties(_Chained):
+    TYPE, EXTENSION = 1000497001, b"VK_ARM_shader_core_builtins"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderCoreMask", c_uint64), ("shaderCoreCount", c_uint32),
+                ("shaderWarpsPerCore", c_uint32)]
+
+
+CHAINED: tuple[type[_Chained], ...] = (
+    SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
+    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties)

@@ -1,0 +1,66 @@
+"""Buffers that only kernels use, and those that the host reads in place."""
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
+from vkdml.runtime import commands as recording
+from vkdml.runtime.commands import Commands
+from vkdml.runtime.device import Buffer, Submission, kp
+
+
+@pytest.fixture
+def garbage(monkeypatch):
+    """Words of all ones, which are no numbers, in buffers that only kernels use."""
+    make = Buffer.__init__
+
+    def make_filled(self, gpu, size_in_bytes, has_copy=True):
+        make(self, gpu, size_in_bytes)
+        if not has_copy:
+            self.upload(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
+
+    monkeypatch.setattr(Buffer, "__init__", make_filled)
+
+
+@pytest.mark.family("garbage in internal buffers")
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_internal_buffers_may_hold_anything_at_first(device, garbage, cell, schedule):
+    case = next(case for case in map(random_case, range(100)) if case.problem.cell is cell)
+    check(case, run_on_device(device, case, options(device, schedule, case.element)))
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The buffers of each call of Submission.show, by size."""
+    calls, really = [], Submission.show
+
+    def show(self, buffers):
+        calls.append([buffer.size_in_bytes for buffer in buffers])
+        if hasattr(kp, "OpMemoryBarrier"):
+            really(self, buffers)
+
+    monkeypatch.setattr(Submission, "show", show)
+    return calls
+
+
+@pytest.mark.parametrize(("host_memory", "has_barriers", "expected"), [
+    (True, True, [[64]]), (False, True, []), (True, False, [])])
+def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, host_memory, has_barriers, expected):
+    gpu = device._gpu
+    monkeypatch.setattr(gpu, "host_memory", host_memory)
+    monkeypatch.setattr(recording, "HAS_BARRIERS", has_barriers)
+    commands = Commands(gpu)
+    for buffer in (Buffer(gpu, 64), Buffer(gpu, 128, has_copy=False)):
+        commands._add(recording._Operation(lambda submission: None, reads=frozenset([Buffer(gpu, 32)]), writes=frozenset([buffer])))
+    commands.prepare()
+    assert shown == expected
+
+
+def test_a_call_shows_its_outputs(device, shown):
+    if not device._gpu.host_memory or not recording.HAS_BARRIERS:
+        pytest.skip("tensors are copied")
+    gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
+    vkdml.gru(*gru, device=device)
+    assert shown

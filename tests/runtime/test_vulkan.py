@@ -1,0 +1,132 @@
+"""What devices are asked, by drivers that are here, and by a loader that only notes what it is asked."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from vkdml.runtime import vulkan
+from vkdml.runtime import vulkan_structures as structures
+
+RADV = Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
+SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
+
+
+class Head(ctypes.Structure):
+    """What all of Vulkan's chained structures begin with."""
+
+    _fields_ = [("sType", ctypes.c_uint32), ("pNext", ctypes.c_void_p)]
+
+
+class Loader:
+    """Answers as a driver with some extensions would, and notes the types of the structures that it is given."""
+
+    def __init__(self, answers):
+        self.types = []
+        self._answers = answers
+        self.vkGetPhysicalDeviceProperties2 = lambda _, reference: self._answer(reference._obj.pNext)
+
+    def _answer(self, address):
+        while address:
+            head = Head.from_address(address)
+            chained = next(kind for kind in structures.CHAINED if head.sType == kind.TYPE)
+            self.types.append(chained)
+            for name, value in self._answers.get(chained, {}).items():
+                setattr(chained.from_address(address), name, value)
+            address = head.pNext
+
+
+def ask(version, *extensions, answers=MappingProxyType({})):
+    loader = Loader(answers)
+    return vulkan._ask(loader, ctypes.c_void_p(), version, set(extensions)), set(loader.types)
+
+
+@pytest.mark.parametrize(("version", "extensions", "known"), [
+    ((1, 1), [], {SUBGROUP}),
+    ((1, 1), [b"VK_KHR_driver_properties"], {SUBGROUP, DRIVER}),
+    ((1, 1), [b"VK_EXT_subgroup_size_control"], {SUBGROUP, SIZES}),
+    ((1, 2), [b"VK_KHR_16bit_storage"], {SUBGROUP, DRIVER}),
+    ((1, 3), [], {SUBGROUP, DRIVER, SIZES}),
+    ((1, 4), [b"VK_NV_shader_sm_builtins"], {SUBGROUP, DRIVER, SIZES, structures.ShaderSMBuiltinsProperties}),
+    ((1, 3), [b"VK_AMD_shader_core_properties"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreProperties}),
+    ((1, 3), [b"VK_AMD_shader_core_properties2"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreProperties2}),
+    ((1, 3), [b"VK_ARM_shader_core_builtins"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreBuiltinsProperties}),
+])
+def test_devices_are_asked_for_what_they_know(version, extensions, known):
+    asked, types = ask(version, *extensions)
+    assert types == known
+    assert set(asked) == set(structures.CHAINED)
+
+
+MADE = {"shaderEngineCount": 6, "shaderArraysPerEngineCount": 2, "computeUnitsPerShaderArray": 8}
+
+
+@pytest.mark.parametrize(("extensions", "units"), [
+    ([], 0),
+    ([b"VK_AMD_shader_core_properties"], 96),
+    ([b"VK_AMD_shader_core_properties", b"VK_AMD_shader_core_properties2"], 84),
+    ([b"VK_NV_shader_sm_builtins"], 132),
+    ([b"VK_ARM_shader_core_builtins"], 20),
+])
+def test_compute_units(extensions, units):
+    asked, _ = ask((1, 3), *extensions, answers={
+        structures.ShaderCoreProperties: MADE,
+        structures.ShaderCoreProperties2: {"activeComputeUnitCount": 84},
+        structures.ShaderSMBuiltinsProperties: {"shaderSMCount": 132, "shaderWarpsPerSM": 64},
+        structures.ShaderCoreBuiltinsProperties: {"shaderCoreMask": 2**20 - 1, "shaderCoreCount": 20, "shaderWarpsPerCore": 32},
+    })
+    assert vulkan._compute_units(asked) == units
+
+
+# VkMemoryPropertyFlagBits in hexadecimal: DEVICE_LOCAL 1, HOST_VISIBLE 2, HOST_COHERENT 4, HOST_CACHED 8
+@pytest.mark.parametrize(("driver", "kind", "types", "is_unified"), [
+    ("llvmpipe", "cpu", [0xf], True),
+    ("RADV, discrete", "discrete", [0x1, 0x6, 0x7, 0xe], False),
+    ("RADV, in the processor", "integrated", [0x1, 0x6, 0x7, 0xe], True),
+    ("ANV, in the processor", "integrated", [0x1, 0x7, 0xf], True),
+    ("ANV, not coherent where it is cached", "integrated", [0x7, 0xb], True),
+    ("ANV, discrete", "discrete", [0x1, 0xe, 0x7], False),
+    ("NVK", "discrete", [0x1, 0x7, 0xe], False),
+    ("Turnip", "integrated", [0x7, 0xf, 0xb, 0x11], True),
+    ("not coherent", "integrated", [0x1, 0xb, 0x6], False),
+    ("of a virtual machine", "virtual", [0x7], False),
+])
+def test_unified_memory(driver, kind, types, is_unified):
+    assert vulkan._is_unified(kind, types) == is_unified
+
+
+@pytest.mark.device
+def test_facts_are_consistent():
+    for info in vulkan.enumerate_devices():
+        assert info.vendor
+        assert info.min_subgroup_size <= info.max_subgroup_size
+        if info.max_subgroup_size:
+            assert info.min_subgroup_size <= info.subgroup_size <= info.max_subgroup_size
+        if info.is_cpu:
+            assert (info.compute_units, info.unified_memory) == (0, True)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("family", "sizes", "waves", "row"), [
+    ("navi21", [32, 64], 16, "AMD RDNA"), ("vega10", [64, 64], 10, "AMD GCN and CDNA")])
+def test_a_gpu_that_is_not_here(family, sizes, waves, row):
+    """RADV describes GPUs without having one. It does not say then how many compute units they have, but what is in one."""
+    if not RADV.exists():
+        pytest.skip("RADV is not installed")
+    code = ("import json\nfrom vkdml.runtime import vulkan\nfrom vkdml.planning import profiles\nask, asked = vulkan._ask, []\n"
+            "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
+            "vulkan._ask = noted\n(info,) = vulkan.enumerate_devices()\n"
+            "core = asked[0][vulkan.structures.ShaderCoreProperties]\n"
+            "print(json.dumps([info.vendor, info.min_subgroup_size, info.max_subgroup_size, info.unified_memory, core.wavefrontSize,"
+            " core.wavefrontsPerSimd, next(name for name, row in profiles.PROFILES.items() if row is profiles.profile(info))]))")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                           env={**os.environ, "RADV_FORCE_FAMILY": family, "VK_ICD_FILENAMES": str(RADV), "VK_DRIVER_FILES": str(RADV)})
+    if "Unknown family" in found.stderr or "DriverError" in found.stderr:
+        pytest.skip("this version of RADV does not describe the GPU")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == [0x1002, *sizes, False, 64, waves, row]
