@@ -10,6 +10,9 @@
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
+# make gpu-check            what real GPUs' compilers make of the kernels, on a machine without a GPU, and all schedules on such
+#                           GPUs under validation; fetches drivers into .gpu-drivers/, writes gpu-check-report/
+# make gpu-report           on a machine with a GPU: what is right on it, how fast it is and what was expected, all in gpu-report/
 VENV_PYTHON = .venv/bin/python
 export WORDS =
 
@@ -17,7 +20,8 @@ export WORDS =
 PYTEST = $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
-.PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate wheels clean
+.PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
+        wheels clean
 
 setup:
 	@tools/setup
@@ -63,6 +67,13 @@ wheels:
 
 validate: setup-conformance
 	@$(VENV_PYTHON) -m tools.validate
+
+gpu-check: setup-conformance vulkan-extras
+	@tools/gpu/fetch .gpu-drivers
+	@$(VENV_PYTHON) -m tools.gpu.validate; validated=$$?; $(VENV_PYTHON) -m tools.gpu.check && exit $$validated
+
+gpu-report: setup-conformance setup-bench
+	@$(VENV_PYTHON) -m tools.gpu_report
 
 clean:
 	rm -rf .venv build dist src/vkdml/spirv src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

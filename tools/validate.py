@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,34 +38,42 @@ khronos_validation.duplicate_message_limit = 0
 """
 
 
-def messages(layers: Path, command: list[str]) -> tuple[int, str]:
+def layers() -> Path:
+    """The folder with the layer. Ends the program where it is not there."""
+    folder = Path(os.environ.get("VKDML_LAYER_PATH", ROOT / ".vulkan" / "layers"))
+    if not list(folder.glob("*.json")):
+        raise SystemExit(f"validate: no validation layer in {folder}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the "
+                         "folder of a current VkLayer_khronos_validation.json")
+    return folder
+
+
+def hazards(log: str) -> int:
+    return log.count("SYNC-HAZARD")
+
+
+def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ) -> tuple[int, str]:
     """The exit code of a command under the layer, and all that the layer logged."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "validation.log"
         (Path(directory) / "vk_layer_settings.txt").write_text(SETTINGS.format(log=log))
-        environment = {**os.environ, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
-        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        with_layer = {**environment, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
+        code = subprocess.run(command, cwd=ROOT, env=with_layer).returncode
         # Tests in processes of their own begin the file anew, where this one goes on behind a gap of zeros
         return code, log.read_text().replace("\0", "") if log.exists() else ""
 
 
-def main() -> int:
-    layers = Path(os.environ.get("VKDML_LAYER_PATH", ROOT / ".vulkan" / "layers"))
-    if not list(layers.glob("*.json")):
-        print(f"validate: no validation layer in {layers}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the folder "
-              "of a current VkLayer_khronos_validation.json", file=sys.stderr)
-        return 1
-    code, control = messages(layers, [sys.executable, "-c", CONTROL])
+def main(tests: Sequence[str] = TESTS) -> int:
+    code, control = messages(layers(), [sys.executable, "-c", CONTROL])
     if code != 0:
         print("validate: the control failed", file=sys.stderr)
         return 1
-    if "SYNC-HAZARD" not in control:
+    if not hazards(control):
         print("validate: the layer does not see a hazard that is there: it is too old, or was not loaded", file=sys.stderr)
         return 1
-    print(f"control: the layer reports {control.count('SYNC-HAZARD')} hazards where dispatches are not ordered", flush=True)
-    code, log = messages(layers, [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS])
+    print(f"control: the layer reports {hazards(control)} hazards where dispatches are not ordered", flush=True)
+    code, log = messages(layers(), [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests])
     print(log[:4000], end="")
-    print(f"validate: {log.count('SYNC-HAZARD')} hazards, {log.count('VUID-')} other messages; "
+    print(f"validate: {hazards(log)} hazards, {log.count('VUID-')} other messages; "
           f"tests {'passed' if code == 0 else 'failed'}")
     return int(bool(log.strip()) or code != 0)
 

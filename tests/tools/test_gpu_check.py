@@ -1,0 +1,140 @@
+"""tools/gpu: a few of the plans, with the compiler of the installed RADV where there is one; the demands; the downloads' patches."""
+
+import csv
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import cases as bench
+from tools.gpu import check, demands, measure
+from tools.gpu.cases import CASES, Case
+from tools.gpu.compiler import Compiler, Pipeline, pipeline
+from tools.gpu.demands import DEMANDS, Demand, Held
+from tools.gpu.drivers import INSTALLED, ROOT
+from tools.gpu.gpus import GPUS
+from tools.gpu.measure import BARRIER, DEFAULT, FLOW, SEQUENCE, STEPPED, Part
+from vkdml.planning.dispatches import Dispatch
+
+ONE_ROW = Case("gru", (100, 1, 256, 256))
+NAVI21 = replace(GPUS["rx6900xt"], suite="", shim="", environment={"RADV_FORCE_FAMILY": "navi21"})
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory):
+    if not INSTALLED.exists():
+        pytest.skip(f"RADV is not installed: there is no {INSTALLED}")
+    compiler = Compiler(NAVI21, None, tmp_path_factory.mktemp("assembly"))
+    yield compiler
+    compiler.close()
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("case", "plan"), [
+    (ONE_ROW, FLOW), (Case("gru", (100, 1, 256, 256), two_phases=True), BARRIER),
+    (Case("lstm", (50, 32, 256, 256), ragged=True), STEPPED), (Case("rnn", (50, 4, 512, 512)), SEQUENCE),
+    (Case("gru", (50, 64, 512, 512), element="float16"), DEFAULT)], ids=lambda value: getattr(value, "name", value))
+def test_a_few_pipelines(compiler, case, plan):
+    """No spills, no scratch, and what the model reads: as `make gpu-check` demands of all plans on all GPUs."""
+    found = list(measure.parts(compiler, compiler.device_info(), case, {plan: measure.FORCED[plan]}))
+    assert all(isinstance(part, Part) for part in found), found
+    assert any(part.is_loop for part in found)
+    held = list(demands.hold(found))
+    assert {one.demand for one in held} >= set(DEMANDS[:4])
+    assert not [one for one in held if not one.is_kept]
+
+
+@pytest.mark.device
+def test_a_driver_that_ends_is_started_again(compiler):
+    """As one that crashes would be."""
+    broken = compiler.compile_spirv("broken", b"no SPIR-V at all", 33, 0)  # more buffers than the program takes
+    assert "the driver ended with" in broken.error
+    good = compiler.compile(measure.plan(Case("gru", (1, 1, 64, 64)).problem, compiler.device_info()).initialize[0])
+    assert not good.error
+    assert good.figures["registers"] > 0
+
+
+# Demands
+
+def part(gpu="rx7900xtx", case=ONE_ROW, plan=FLOW, error="", **figures):
+    dispatch = Dispatch("gpu/gru_flow", {"WORKGROUP": 128}, {}, (), (2, 3, 4))
+    return Part(GPUS[gpu], case, plan, dispatch, Pipeline("gpu/gru_flow", 1.0, error, 32, figures), None, None)
+
+
+@pytest.mark.parametrize(("broken", "what"), [
+    (part(spills=1), "spills"), (part(scratch=16), "bytes of scratch"), (part(error="it crashed"), "every pipeline compiles"),
+    (part("tgl", plan=DEFAULT, spills=1), "spills")])
+def test_what_breaks_a_demand(broken, what):
+    assert [one.demand.what for one in demands.hold([broken]) if not one.is_kept] == [what]
+    text, all_kept = check.breaches(demands.hold([broken, part(spills=0)]))
+    assert not all_kept
+    assert f"\n{what}: at most 0, but\n- " in text
+
+
+def test_what_is_not_demanded():
+    """Of the small GPUs' plans that are not the default."""
+    assert check.breaches(demands.hold([part("adreno618", spills=7), part(spills=0)]))[1]
+
+
+def test_the_best_plan_counts():
+    demand = Demand("share", lambda part: True, lambda part: part.pipeline.figures.get("share"), least=0.5, of_best=True)
+    held = [Held(demand, one, one.pipeline.figures["share"]) for one in
+            (part(share=0.2), part(share=0.7), part("rtx3090", share=0.3))]
+    assert [(one.part.gpu.name, one.value) for one in demands._best(demand, held)] == [("rtx3090", 0.3), ("rx7900xtx", 0.7)]
+
+
+def test_every_demand_has_a_place():
+    """Cases and GPUs that demands name are there."""
+    everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, FLOW, BARRIER)]
+    for demand in DEMANDS:
+        assert any(demand.where(one) for one in everywhere), demand.what
+
+
+def test_cases_of_bench_are_checked():
+    assert {case.name for case in bench.CASES} <= {name + suffix for name in CASES for suffix in ("", "-streaming")}
+
+
+def test_a_report(tmp_path):
+    rows = [check.row(part(spills=3)), check.row(part(error="it crashed", registers=9))]
+    check.write(tmp_path, ["# Head", "text"], rows)
+    assert (tmp_path / "gpu-check.md").read_text() == "# Head\n\ntext\n"
+    first, second = csv.DictReader((tmp_path / "gpu-check.csv").read_text().splitlines())
+    assert (first["GPU"], first["spills"], first["groups"], first["failed"]) == ("rx7900xtx", "3", "24", "")
+    assert (second["registers"], second["failed"]) == ("9", "it crashed")
+
+
+# What drivers answer
+
+def test_figures_of_a_driver(tmp_path):
+    """The last executable is what runs; what the driver does not tell is looked for in what it shows."""
+    for name, text in (("0.0", "of the first"), ("1.9", "NIR\nshared_size: 512\n"), ("1.10", "Assembly\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    answer = {"ms": 2.0, "result": 0, "executables": [
+        {"name": "SIMD8", "subgroup_size": 8, "statistics": {}},
+        {"name": "SIMD16", "subgroup_size": 16, "statistics": {"Spills": 2, "Max live registers": 100, "Other": 5}}]}
+    made = pipeline("kernel", answer, tmp_path)
+    assert made == Pipeline("kernel", 2.0, "", 16, {"registers": 100, "spills": 2, "shared": 512}, False, "Assembly\n")
+    assert "-3" in pipeline("kernel", answer | {"result": -3}, tmp_path).error
+
+
+def test_options_on_the_command_line():
+    assert [check.option(text) for text in ("schedule=stepped", "parts=8", "resident=False")] == [
+        ("schedule", "stepped"), ("parts", 8), ("resident", False)]
+
+
+# Downloads
+
+@pytest.mark.parametrize("patch", sorted((ROOT / "tools/gpu/patches").glob("*.patch")), ids=lambda patch: patch.stem)
+def test_patches_begin_with_their_reason(patch):
+    subject, empty, reason = patch.read_text().split("\n")[:3]
+    assert len(subject) > 10
+    assert not subject.startswith("diff")
+    assert empty == ""
+    assert reason
+
+
+def test_what_is_there_is_not_fetched_again(tmp_path):
+    (tmp_path / "done").touch()
+    assert subprocess.run([ROOT / "tools/gpu/fetch", tmp_path]).returncode == 0
+    assert [path.name for path in Path(tmp_path).iterdir()] == ["done"]

@@ -1,0 +1,232 @@
+"""Assembly as three compilers show it (ACO for AMD, NAK for NVIDIA, Intel's own) -> instructions of a few kinds, alike for
+all of them. What others show is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+# Loads from memory, from shared memory, of a whole subgroup's scalars, and of what a core has beside its vector units
+LOAD, SHARED, CONSTANT, QUICK = "load", "shared", "constant", "quick"
+STORE, SHARED_STORE, SCRATCH, BARRIER = "store", "shared store", "scratch", "barrier"
+BRANCH, FLOAT, OTHER, BESIDE = "branch", "float", "other", "beside"
+
+
+@dataclass
+class Instruction:
+    """kind: one of the above. FLOAT is an addition or product alone; BESIDE is what other subgroups' vector instructions need
+    not wait for, such as scalars and waits.
+
+    lanes: of the subgroup that it is executed for, or 0: all. multiply_adds: of each lane.
+    size: bytes that each lane loads. uniform: all lanes load the same. coherent: not to be answered by a core's own cache.
+    tag: what waits for its result name it by. waits: by tag, how many of those may stay under way.
+    target: of a branch. is_last: nothing runs behind it.
+    """
+
+    kind: str
+    lanes: int = 0
+    multiply_adds: int = 0
+    size: int = 0
+    uniform: bool = False
+    coherent: bool = False
+    tag: str = ""
+    waits: dict[str, int] = field(default_factory=dict)
+    target: str = ""
+    is_last: bool = False
+
+
+@dataclass
+class Block:
+    """Instructions without a branch between. followers: labels of the blocks that may run next."""
+
+    label: str
+    instructions: list[Instruction] = field(default_factory=list)
+    followers: list[str] = field(default_factory=list)
+
+
+# AMD
+
+_BYTES = {"b8": 1, "u8": 1, "ubyte": 1, "b16": 2, "u16": 2, "ushort": 2, "b32": 4, "dword": 4, "u32": 4, "b64": 8, "dwordx2": 8,
+          "b96": 12, "dwordx3": 12, "b128": 16, "dwordx4": 16, "b256": 32, "dwordx8": 32, "b512": 64, "dwordx16": 64}
+_AMD_FUSED = re.compile(r"\bv_(?:dual_)?(?:fmac|fma|fmaak|fmamk|mac|madak|madmk|mad|fma_mix)_f32")
+_AMD_TWO_FUSED = re.compile(r"\bv_(?:pk_fma_f(?:16|32)|dot2\w*)")
+_AMD_KINDS = [
+    (re.compile(r"scratch_"), SCRATCH),
+    (re.compile(r"(buffer|global)_load"), LOAD),
+    (re.compile(r"(buffer|global)_store"), STORE),
+    (re.compile(r"ds_(load|read)"), SHARED),
+    (re.compile(r"ds_(store|write)"), SHARED_STORE),
+    (re.compile(r"s_(buffer_)?load"), CONSTANT),
+    (re.compile(r"s_barrier(_signal)?$"), BARRIER),
+    (re.compile(r"s_c?branch"), BRANCH),
+    (re.compile(r"s_"), BESIDE),
+    (re.compile(r"v_(dual_)?(mul|add|sub)_f32"), FLOAT),
+]
+# Counters by what they are called in the assembly: up to RDNA 3, and from RDNA 4 on
+_AMD_COUNTERS = {"vmcnt": (LOAD,), "lgkmcnt": (SHARED, CONSTANT), "loadcnt": (LOAD,), "dscnt": (SHARED,), "kmcnt": (CONSTANT,)}
+
+
+def _amd_waits(text: str) -> dict[str, int]:
+    if found := re.match(r"s_wait_loadcnt_dscnt\s+(\w+)", text):  # the two in one number
+        both = int(found[1], 0)
+        return {LOAD: both >> 8 & 63, SHARED: both & 63}
+    named = re.findall(r"(vmcnt|lgkmcnt)\((\d+)\)", text) or re.findall(r"s_wait_(loadcnt|dscnt|kmcnt)\s+(\w+)", text)
+    return {tag: int(most, 0) for counter, most in named for tag in _AMD_COUNTERS[counter]}
+
+
+def _amd_size(name: str) -> int:
+    return _BYTES.get(name.rpartition("_")[2], 4)
+
+
+def _amd(line: str) -> Instruction | None:
+    text = line.split(";")[0].strip()
+    if not text:
+        return None
+    name = text.split()[0]
+    fused = len(_AMD_FUSED.findall(text)) + 2 * len(_AMD_TWO_FUSED.findall(text))
+    kind = next((kind for pattern, kind in _AMD_KINDS if pattern.match(name)), OTHER)
+    instruction = Instruction(OTHER if fused else kind, 1 if name.startswith("s_") else 0, fused)
+    if re.match(r"(buffer|global)_atomic", name):  # the old value comes back, or nothing does
+        instruction.kind = LOAD if re.search(r"\bglc\b|\bsc0\b|ATOMIC_RETURN", text) else STORE
+    if instruction.kind in (LOAD, SHARED, CONSTANT):
+        instruction.tag, instruction.size = instruction.kind, _amd_size(name)
+        instruction.uniform = instruction.kind == CONSTANT or " off, s[" in text
+        instruction.coherent = bool(re.search(r"\bglc\b|\bsc[01]\b|scope:SCOPE_(DEV|SYS)|atomic", text))
+    instruction.waits = _amd_waits(text)
+    if instruction.kind == BRANCH:
+        instruction.target = text.split()[-1]
+    instruction.is_last = name in ("s_branch", "s_endpgm")
+    return instruction
+
+
+# NVIDIA
+
+_NVIDIA_KINDS = [
+    (re.compile(r"null\s+= atom"), STORE),
+    (re.compile(r"= (ld\.shared|lds|atoms|atom\S*\.shared)"), SHARED),
+    (re.compile(r"= (ld\.global|ldg|atom)"), LOAD),
+    (re.compile(r"= (ldc|s2ur|s2r)"), QUICK),
+    (re.compile(r"(ld|st)\.local|\b(ldl|stl)\b"), SCRATCH),
+    (re.compile(r"\bst\.shared|\bsts\b"), SHARED_STORE),
+    (re.compile(r"\bst\.global|\bstg\b|\bred\b"), STORE),
+    (re.compile(r"\bbar\."), BARRIER),
+    (re.compile(r"\b(bra|bssy|bsync|exit)\b"), BRANCH),
+    (re.compile(r"= (fmul|fadd)"), FLOAT),
+]
+
+
+def _nvidia(line: str) -> Instruction | None:
+    text = line.strip()
+    if not text or text.startswith(("block", "}")):
+        return None
+    code, _, notes = text.partition("//")
+    fused = len(re.findall(r"= ffma", code)) + 2 * len(re.findall(r"= hfma2", code))
+    kind = next((kind for pattern, kind in _NVIDIA_KINDS if pattern.search(code)), OTHER)
+    instruction = Instruction(kind, multiply_adds=fused)
+    if kind in (LOAD, SHARED):
+        widths = re.findall(r"\.([bu]\d+)\b", code)
+        instruction.size = _BYTES.get(widths[-1], 4) if widths else 4
+        instruction.uniform = "[rZ+" in code
+        instruction.coherent = ".strong" in code
+    # Six flags that a result sets, any number of results each, and that any instruction may wait for
+    if kind in (LOAD, SHARED, QUICK) and (sets := re.search(r"wr:(\d)", notes)):
+        instruction.tag = sets[1]
+    if mask := re.search(r"wt=([01]{6})", notes):
+        instruction.waits = {str(bit): 0 for bit, is_set in enumerate(reversed(mask[1])) if is_set == "1"}
+    return instruction
+
+
+# Intel
+
+_INTEL_INSTRUCTION = re.compile(r"(?:\(\S+\)\s+)?([a-z][\w.]*)\s+\((\d+)\)")
+_INTEL_MESSAGES = [
+    (re.compile(r"load\.ugm|atomic\w*\.ugm|untyped_atomic|(untyped|oword|byte|dword)\w*_read"), LOAD),
+    (re.compile(r"load\.slm|atomic\w*\.slm"), SHARED),
+    (re.compile(r"store\.slm"), SHARED_STORE),
+    (re.compile(r"store\.ugm|(untyped|oword|byte|dword)\w*_write"), STORE),
+    (re.compile(r"barrier_msg"), BARRIER),
+]
+_INTEL_CHANNELS = re.compile(r"_read:([xyzw]+)")
+_SHARED_SURFACE, _SCRATCH_SURFACE = "bti(254)", "bti(253)"
+
+
+def _intel_message(message: str) -> tuple[str, int]:
+    """The kind, and the bytes of a lane."""
+    kind = next((kind for pattern, kind in _INTEL_MESSAGES if pattern.search(message)), OTHER)
+    if _SCRATCH_SURFACE in message or "scratch" in message:
+        return SCRATCH, 0
+    if _SHARED_SURFACE in message:
+        kind = {LOAD: SHARED, STORE: SHARED_STORE}.get(kind, kind)
+    if found := re.search(r"\.d(\d+)(?:u\d+)?(?:x(\d+))?", message):
+        return kind, int(found[1]) // 8 * int(found[2] or 1)
+    channels = _INTEL_CHANNELS.search(message)
+    return kind, 4 * len(channels[1]) if channels else 4
+
+
+def _intel(line: str) -> Instruction | None:
+    found = _INTEL_INSTRUCTION.match(line.strip())
+    if found is None:
+        # Jumps name where they go, and not always how many lanes
+        return None
+    name, lanes = found[1], int(found[2])
+    code, _, notes = line.partition("//")
+    instruction = Instruction(OTHER, lanes)
+    if name.startswith("send"):
+        instruction.kind, instruction.size = _intel_message(notes)
+        instruction.uniform, instruction.coherent = lanes == 1, ".uc" in notes or "atomic" in notes
+        if instruction.kind in (LOAD, SHARED) and (sets := re.search(r"(?<![.\w])\$(\d+)(?!\.)\b", code[code.rfind("{"):])):
+            instruction.tag = sets[1]
+    elif name in ("mad", "mac"):
+        instruction.multiply_adds = 1
+    elif name in ("mul", "add") and re.search(r"r\d+(?:\.\d+)?(?:<[\d;,]+>)?:f", code):
+        instruction.kind = FLOAT
+    elif name == "while":
+        instruction.kind, instruction.target = BRANCH, code.split("{")[0].split()[-1]
+    elif name in ("if", "else", "endif", "break", "cont", "halt", "jmpi"):
+        instruction.kind = BRANCH
+    elif name.startswith("sync"):
+        instruction.kind = BESIDE
+    instruction.waits = dict.fromkeys(re.findall(r"\$(\d+)\.dst", code), 0)
+    return instruction
+
+
+# How an assembly begins, and how its lines are read
+_COMPILERS: list[tuple[str, Callable[[str], Instruction | None]]] = [("Assembly", _amd), ("NAK assembly", _nvidia),
+                                                                     ("GEN Assembly", _intel)]
+_LABEL = re.compile(r"\s*(BB\d+|L\d+|LABEL\d+):")
+_NVIDIA_BLOCK = re.compile(r"block\S* (\d+) ")
+_NVIDIA_FOLLOWERS = re.compile(r"\} -> \[(.*)\]")
+
+
+def parse(text: str) -> list[Block] | None:
+    """The first block is where it begins. None for an assembly that is not known."""
+    head, _, body = text.partition("\n")
+    read = dict(_COMPILERS).get(head)
+    if read is None:
+        return None
+    blocks = [Block("")]
+    for line in body.splitlines():
+        if label := _LABEL.match(line):
+            _open(blocks, label[1])
+        elif label := _NVIDIA_BLOCK.match(line):  # NVIDIA's say themselves what follows
+            if len(blocks) == 1:
+                blocks[0].followers = [label[1]]
+            blocks.append(Block(label[1]))
+        elif followers := _NVIDIA_FOLLOWERS.match(line):
+            blocks[-1].followers = re.findall(r"\d+", followers[1])
+        elif instruction := read(line):
+            blocks[-1].instructions.append(instruction)
+            if instruction.target:
+                blocks[-1].followers.append(instruction.target)
+                _open(blocks, f"after branch {len(blocks)}")
+    return blocks
+
+
+def _open(blocks: list[Block], label: str) -> None:
+    """A block that the one before runs into, unless it ends with a branch that is always taken."""
+    before = blocks[-1].instructions
+    if not (before and before[-1].is_last):
+        blocks[-1].followers.append(label)
+    blocks.append(Block(label))

@@ -1,0 +1,183 @@
+"""What plans are held to: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from tools.gpu.cases import PROJECTION, Case
+from tools.gpu.gpus import DESKTOP
+from tools.gpu.measure import BARRIER, DEFAULT, FLOW, TRIED, Part
+from tools.gpu.model import Estimate
+from tools.gpu.steps import Step
+
+_LEAST_UNDER_WAY = 8  # loads of 16 bytes
+_TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
+
+
+# What is looked at
+
+def _figure(name: str) -> Callable[[Part], float | None]:
+    return lambda part: part.pipeline.figures.get(name)
+
+
+def _failed(part: Part) -> float:
+    return bool(part.pipeline.error)
+
+
+def _unread(part: Part) -> float:
+    return part.step is not None and part.estimate is None
+
+
+def _microseconds(part: Part) -> float | None:
+    return part.estimate.seconds * 1e6 if part.estimate and part.is_loop else None
+
+
+def _weights_loaded(part: Part) -> float | None:
+    """In a step, by an invocation, where all its weights stay on the core."""
+    if not part.estimate or not part.step or part.plan not in (FLOW, BARRIER) or not part.is_loop or part.step.streams:
+        return None
+    return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
+
+
+def _loaded_in_a_pass(estimate: Estimate, step: Step) -> float:
+    """Weights, by an invocation."""
+    return estimate.step.totals["weight loads"] / step.passes - step.own_loads
+
+
+def _under_way(part: Part) -> float | None:
+    """Of an invocation and of those that share its lane. None where nothing is left to load besides."""
+    if not part.estimate or not part.step or not part.is_loop or not part.step.streams:
+        return None
+    return None if part.estimate.hot.most >= _loaded_in_a_pass(part.estimate, part.step) else part.estimate.loads_under_way
+
+
+def _drains(part: Part) -> float | None:
+    """Of the loop over streamed weights."""
+    return part.estimate.hot.drains if part.estimate and part.step and part.step.in_loop else None
+
+
+def _rounds(part: Part) -> float | None:
+    """Of workgroups that wait for each other, where that is not forced."""
+    is_persistent = part.dispatch.kernel.endswith((f"_{FLOW}", f"_{BARRIER}"))
+    return part.estimate.rounds if part.estimate and is_persistent and part.plan in (DEFAULT, TRIED) else None
+
+
+def _multiply_adds_of_step(case: Case) -> int:
+    problem = case.problem
+    return problem.batch * problem.directions * len(problem.cell.gates) * problem.hidden**2
+
+
+def _share_of_peak(part: Part) -> float | None:
+    """Of the time loop's useful multiply-adds."""
+    if not part.estimate or not part.is_loop:
+        return None
+    return _multiply_adds_of_step(part.case) / part.estimate.seconds / part.gpu.multiply_adds
+
+
+def _projection_share(part: Part) -> float | None:
+    """Of the multiply-adds' peak, by the mix of instructions and by the bytes from the second-level cache."""
+    found = part.estimate
+    if not found or not part.is_projection:
+        return None
+    multiply_adds = found.step.totals["multiply-adds"] / part.gpu.core.lanes * found.subgroups
+    bounds = ("instructions", "shared memory", "core's loads", "all cores' loads")
+    return multiply_adds / max(found.limits[bound] for bound in bounds)
+
+
+# Where
+
+def _everywhere(part: Part) -> bool:
+    return part.gpu.kind == DESKTOP or part.plan.startswith(DEFAULT)
+
+
+def _desktop(part: Part) -> bool:
+    return part.gpu.kind == DESKTOP
+
+
+def _of(cases: Iterable[Case], *plans: str, gpus: tuple[str, ...] = _TIMED) -> Callable[[Part], bool]:
+    """plans: none for all."""
+    names = {case.name for case in cases}
+    return lambda part: part.gpu.name in gpus and part.case.name in names and (not plans or part.plan in plans)
+
+
+def _one_row(cell: str, two_phases: bool = False) -> list[Case]:
+    return [Case(cell, (100, 1, width, width), two_phases) for width in (128, 256, 512, 1024)]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """what: in words. where: the parts that it holds for. figure: None where a part has none. most, least: its bounds.
+
+    of_best: the best plan of a case on a GPU must keep it, not each.
+    """
+
+    what: str
+    where: Callable[[Part], bool]
+    figure: Callable[[Part], float | None]
+    most: float = float("inf")
+    least: float = 0.0
+    of_best: bool = False
+
+    def is_kept(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
+
+DEMANDS = [
+    Demand("every pipeline compiles", lambda part: True, _failed, most=0),
+    Demand("the model can read every time loop and projection", _desktop, _unread, most=0),
+    Demand("spills", _everywhere, _figure("spills"), most=0),
+    Demand("bytes of scratch", _everywhere, _figure("scratch"), most=0),
+    Demand("rounds of workgroups that wait for each other", _desktop, _rounds, most=1),
+    Demand("us a step, GRU, B = 1, barrier", _of(_one_row("gru"), BARRIER), _microseconds, most=4),
+    Demand("us a step, GRU, B = 1, flow", _of(_one_row("gru"), FLOW), _microseconds, most=1.5),
+    Demand("us a step, GRU of two phases, B = 1, barrier", _of(_one_row("gru", True), BARRIER), _microseconds, most=2 * 4),
+    Demand("us a step, GRU of two phases, B = 1, flow", _of(_one_row("gru", True), FLOW), _microseconds, most=2 * 1.5),
+    Demand("us a step, LSTM, B = 1, barrier", _of(_one_row("lstm"), BARRIER), _microseconds, most=1.4 * 4),
+    Demand("us a step, LSTM, B = 1, flow", _of(_one_row("lstm"), FLOW), _microseconds, most=1.4 * 1.5),
+    Demand("weights loaded in a step, where all stay on the core", _desktop, _weights_loaded, most=0),
+    Demand("us a step, GRU, B = 4, H = 512, flow", _of([Case("gru", (50, 4, 512, 512))], FLOW), _microseconds, most=2),
+    Demand("us a step, GRU, B = 16, H = 1024, best plan", _of([Case("gru", (50, 16, 1024, 1024))]), _microseconds, most=6,
+           of_best=True),
+    Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rx7900xtx",)),
+           _microseconds, most=10, of_best=True),
+    Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rtx3090",)),
+           _microseconds, most=18, of_best=True),
+    Demand("share of peak, GRU, B = 64, H = 1024, best plan", _of([Case("gru", (25, 64, 1024, 1024))]), _share_of_peak,
+           least=0.3, of_best=True),
+    Demand("share of peak, projection of 4096 x 3072 x 1024", _of([PROJECTION], DEFAULT), _projection_share, least=0.5),
+    Demand("loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit",
+           _desktop, _under_way, least=_LEAST_UNDER_WAY),
+    Demand("drains in an iteration, where weights are streamed", _desktop, _drains, most=1),
+]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A demand on a part. value: the part's figure."""
+
+    demand: Demand
+    part: Part
+    value: float
+
+    @property
+    def is_kept(self) -> bool:
+        return self.demand.is_kept(self.value)
+
+
+def hold(parts: Iterable[Part]) -> Iterator[Held]:
+    every = list(parts)
+    for demand in DEMANDS:
+        held = [Held(demand, part, value) for part in every
+                if demand.where(part) and (value := demand.figure(part)) is not None]
+        yield from _best(demand, held) if demand.of_best else held
+
+
+def _best(demand: Demand, held: list[Held]) -> Iterator[Held]:
+    """Of each case on each GPU."""
+    def which(one: Held) -> tuple[str, str]:
+        return one.part.gpu.name, one.part.case.name
+
+    for _, of_case in groupby(sorted(held, key=which), which):
+        yield (max if demand.least else min)(of_case, key=lambda one: one.value)

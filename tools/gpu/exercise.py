@@ -1,0 +1,75 @@
+"""All of vkdml on a GPU that is not there: every cell, type and schedule through kp, with lengths and both directions.
+
+    python -m tools.gpu.exercise [control]     in a process that tools/gpu/drivers.py has set up
+
+Submissions do nothing there, so results are not looked at: it is for what the host does, and for validation. `control` leaves
+out all barriers, which validation must notice.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from unittest.mock import patch
+
+import numpy as np
+
+from tests.support import CELLS, Case, make_desc, random_arrays, run_on_device
+from tools.gpu.measure import FORCED, STEPPED
+from vkdml import Device
+from vkdml.errors import DriverError, InvalidArgumentError
+from vkdml.planning.options import Options
+from vkdml.runtime import commands, operator
+from vkdml.spec import cells, element_types
+from vkdml.spec.cells import Cell
+from vkdml.spec.element_types import ElementType
+
+_SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one has more weights than stay on a core
+
+
+def run(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int, int, int], options: Options,
+        **flags: bool) -> None:
+    steps, batch, inputs, hidden = sizes
+    desc = make_desc(cell, steps, batch, inputs, hidden, 2, element.data_type, **flags)
+    arrays = random_arrays(desc, np.random.default_rng(0), element)
+    run_on_device(device, Case(desc, None, arrays, element), options)
+
+
+def expect_refusal(device: Device) -> None:
+    """Of float64, whose self-test finds that nothing is computed."""
+    try:
+        run(device, cells.RNN, element_types.FLOAT64, _SMALL, Options())
+    except DriverError:
+        return
+    raise SystemExit("float64's self-test passed where nothing is computed")
+
+
+def everything(device: Device) -> tuple[int, int]:
+    """The number of problems that ran, and of those that a device or type cannot run in that way."""
+    ran = refused = 0
+    for cell, element, options in product(CELLS, element_types.ALL, FORCED.values()):
+        for values in product((False, True), repeat=len(cell.flags)):
+            for sizes in (_SMALL, _LARGE):
+                try:
+                    run(device, cell, element, sizes, options, **dict(zip(cell.flags, values)))
+                    ran += 1
+                except InvalidArgumentError:
+                    refused += 1
+    return ran, refused
+
+
+def main() -> int:
+    device = Device()
+    if sys.argv[1:] == ["control"]:
+        with patch.object(commands._Builder, "_dependencies", lambda builder, operation: set()):
+            run(device, cells.GRU, element_types.FLOAT32, _SMALL, FORCED[STEPPED])
+        return 0
+    expect_refusal(device)
+    with patch.object(operator, "check_float64"):  # its kernels are wanted all the same
+        ran, refused = everything(device)
+    print(f"{device.info.name}: {ran} problems ran, {refused} are refused", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,92 @@
+"""A case on a GPU -> its plans -> their pipelines, with what the compiler and the model say of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from tools.gpu.cases import Case
+from tools.gpu.compiler import Compiler, Pipeline
+from tools.gpu.gpus import Gpu
+from tools.gpu.model import Estimate, estimate
+from tools.gpu.steps import Step, step_of
+from vkdml.errors import VkdmlError
+from vkdml.planning.candidates import Planner
+from vkdml.planning.device_info import DeviceInfo
+from vkdml.planning.dispatches import Dispatch, time_loop
+from vkdml.planning.options import Options
+from vkdml.planning.plan import plan
+
+DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
+FORCED = {
+    DEFAULT: Options(),
+    SEQUENCE: Options(schedule="sequence"),
+    STEPPED: Options(schedule="stepped"),
+    BARRIER: Options(schedule="persistent", meeting="barrier"),
+    FLOW: Options(schedule="persistent", meeting="flow"),
+}
+FALLBACK = ", fallback"  # of a plan that may give up
+_TRIED = 5  # candidates that follow the model's choice, any of which a tuner may choose
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pipeline of a plan. plan: by what forces it. dispatch: the largest that runs the pipeline.
+
+    step, estimate: of time loops and projections whose assembly can be read.
+    """
+
+    gpu: Gpu
+    case: Case
+    plan: str
+    dispatch: Dispatch
+    pipeline: Pipeline
+    step: Step | None
+    estimate: Estimate | None
+
+    @property
+    def is_loop(self) -> bool:
+        return self.step is not None and not self.is_projection
+
+    @property
+    def is_projection(self) -> bool:
+        return self.dispatch.kernel.endswith("/projection")
+
+    @property
+    def workgroups(self) -> int:
+        return prod(self.dispatch.groups)
+
+
+def parts(compiler: Compiler, info: DeviceInfo, case: Case, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
+    """Each pipeline of each plan; a sentence for a plan that is refused."""
+    for name, options in forced.items():
+        try:
+            built = plan(case.problem, info, options)
+        except VkdmlError as error:
+            yield f"{compiler.gpu.name} {case.name} {name}: {error}"
+            continue
+        yield from _parts(compiler, case, name, built.initialize + built.execute)
+        yield from _parts(compiler, case, name + FALLBACK, built.fallback)
+    if forced is FORCED:
+        planner = Planner(case.problem, info)
+        for tiling in planner.tilings()[1:1 + _TRIED]:
+            yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
+
+
+def _parts(compiler: Compiler, case: Case, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:
+    largest: dict[int, Part] = {}
+    for dispatch in dispatches:
+        pipeline = compiler.compile(dispatch)
+        part = Part(compiler.gpu, case, name, dispatch, pipeline, None, None)
+        if id(pipeline) not in largest or part.workgroups > largest[id(pipeline)].workgroups:
+            largest[id(pipeline)] = part
+    yield from map(_estimated, largest.values())
+
+
+def _estimated(part: Part) -> Part:
+    step = step_of(part.dispatch)
+    if step is None or part.pipeline.error:
+        return part
+    found = estimate(part.gpu, part.pipeline, step, part.workgroups, part.dispatch.constants["WORKGROUP"])
+    return replace(part, step=step, estimate=found)

@@ -1,0 +1,80 @@
+"""What the host knows of a dispatch and a compiler does not say: how often its loops run, and what its parts wait for. All that
+depends on how the kernels in shaders/gpu/ are written is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from vkdml.planning.dispatches import Dispatch
+from vkdml.spec.cells import BY_DESC
+from vkdml.spec.whole_numbers import ceil_div
+
+BARRIER_SECONDS = 2.5e-6   # of parts that meet at a barrier of their own
+DISPATCH_SECONDS = 5e-6    # of one that waits for the one before in the same submission
+_CELLS = {cell.kernel for cell in BY_DESC.values()}
+_SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by others, and half a poll
+
+
+@dataclass(frozen=True)
+class Step:
+    """Of a kernel whose outermost loop runs time steps, or, in the projection, blocks of columns.
+
+    is_loop: it has that loop; a whole dispatch is a step otherwise.
+    trips: of the loops with products in it, from the outermost one on.
+    waits, wait_cycles: of a step, in which nothing is done.
+    passes: through the weights, in a step.
+    own_loads: of 16 bytes, by an invocation in a pass, that are not of weights.
+    streams: whether some weights are loaded anew in each step. in_loop: whether that is in a loop.
+    """
+
+    is_loop: bool
+    trips: tuple[int, ...]
+    waits: float = 0.0
+    wait_cycles: int = 0
+    passes: int = 1
+    own_loads: int = 0
+    streams: bool = True
+    in_loop: bool = False
+
+
+def step_of(dispatch: Dispatch) -> Step | None:
+    """None for a kernel without products, and for those of float64, on whose times there is no demand."""
+    room, _, name = dispatch.kernel.rpartition("/")
+    cell, _, schedule = name.partition("_")
+    if room != "gpu":
+        return None
+    if name == "projection":
+        return _projection(dispatch)
+    return _time_loop(dispatch, schedule) if cell in _CELLS and schedule in _WAITS else None
+
+
+def _projection(dispatch: Dispatch) -> Step:
+    return Step(True, (dispatch.constants.get("BLOCK_VECS", 1),))
+
+
+def _time_loop(dispatch: Dispatch, schedule: str) -> Step:
+    """schedule: as the kernel's name ends; nothing for sequence."""
+    constants, phases = dispatch.constants, dispatch.constants["PHASES"]
+    of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
+    streamed = of_group - constants["REGISTER_LOADS"] - constants["SHARED_LOADS"]
+    # The last block is outside of the loop; a loop that runs once is none when it is compiled
+    blocks = streamed // constants["STREAM_LOADS"] - 1 if streamed else 0
+    if schedule:
+        outer = [ceil_div(dispatch.push["batch"], dispatch.push["tiles"] * constants["ROWS"])]
+    else:
+        turn_units = constants["WORKGROUP"] // constants["COLUMN_GROUPS"]
+        outer = [turns for turns in [ceil_div(constants["HIDDEN"], turn_units)] if turns > 1]
+    trips = (*outer, *(count for count in [blocks] if count > 1))
+    return Step(schedule != "stepped", trips, *_WAITS[schedule](phases), passes=phases * prod(outer),
+                own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1)
+
+
+# Seconds and cycles, by what a kernel's name ends with
+_WAITS = {
+    "": lambda phases: (0.0, 0),
+    "stepped": lambda phases: (phases * DISPATCH_SECONDS, 0),
+    "barrier": lambda phases: (phases * BARRIER_SECONDS, 0),
+    "flow": lambda phases: (0.0, phases * _SEEN_CYCLES),
+}
