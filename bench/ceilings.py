@@ -1,14 +1,17 @@
-"""Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls.
+"""Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls and of waiting.
 
 It uses shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
 """
 
 from __future__ import annotations
 
+import math
+import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -17,47 +20,67 @@ from typing import Any
 
 import numpy as np
 
+from bench.runner import UnavailableError
 from vkdml.planning.dispatches import Dispatch
+from vkdml.planning.profiles import compute_units, profile
 from vkdml.runtime.commands import Commands
 from vkdml.runtime.device import Buffer, Kernel, open_device
 from vkdml.runtime.kernels import of_spirv
 from vkdml.runtime.vulkan import enumerate_devices
 
 SHADERS = Path(__file__).parent / "shaders"
+COMPILER = "glslangValidator"
 FMA_ROUNDS, READ_LOADS = 8, 8  # as in the shaders
-CHAINS = (2, 3, 4, 8)  # independent vectors of an invocation: enough to hide latency, few enough for the registers
-GROUPS = (1, 64, 4096)
-READ_GROUPS = (16, 64, 256, 1024)
 MIB = 2**20
-BUFFERS = (MIB // 4, MIB, 4 * MIB, 16 * MIB)
 MOST_ITERATIONS = 16_000  # one driver silently ends loops after 65,535
 LONG_ENOUGH = 0.02  # seconds
 SAMPLES = 5
 DISPATCHES = 200
 CALLS = 100
 VEC4 = 16  # bytes
+LINE, GAVE_UP, UNSEEN, STORED = 16, 16, 32, 48  # words, as in the shader of the barrier
+MOST_LOOKS = 1_000_000  # of a workgroup that waits, all together: at a microsecond each, a second
+MEETING_GROUPS = (2, 8, 32)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is tried. chains: independent vectors of an invocation: enough to hide latency, few enough for the registers."""
+
+    chains: tuple[int, ...] = (2, 3, 4, 8)
+    groups: tuple[int, ...] = (1, 64, 4096)
+    read_groups: tuple[int, ...] = (16, 64, 256, 1024)
+    buffers: tuple[int, ...] = (MIB // 4, MIB, 4 * MIB, 16 * MIB)
+    gpu_buffers: tuple[int, ...] = (128 * MIB,)  # beyond the caches of most
+
+
+ALL = Sizes()
+QUICK = Sizes((4,), (64,), (16,), (MIB // 4,), ())
 
 
 class Library:
     """The ceilings of one device."""
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, sizes: Sizes = ALL) -> None:
         info = next(info for info in enumerate_devices() if info.index == device)
         self._gpu = open_device(info)
+        self._sizes = sizes
+        self._buffers = sizes.buffers if info.is_cpu else sizes.buffers + sizes.gpu_buffers
         self._workgroups = sorted({info.subgroup_size, min(128, info.max_workgroup_invocations)})
         self.description = {"version": f"kp {version('kp')}", "device": info.name}
 
     def measure(self) -> dict[str, Any]:
         return {
             "gflops": self._fma_rate(),
-            "read_gb_s": {str(size): self._read_rate(size, READ_GROUPS) for size in BUFFERS},
-            "read_one_workgroup_gb_s": {str(size): self._read_rate(size, [1]) for size in BUFFERS[:2]},
+            "read_gb_s": {str(size): self._read_rate(size, self._sizes.read_groups) for size in self._buffers},
+            "read_one_workgroup_gb_s": {str(size): self._read_rate(size, [1]) for size in self._buffers[:2]},
+            "barrier_us": {str(groups): self._barrier_microseconds(groups) for groups in self._meeting_groups()},
             **self._call_costs(),
         }
 
     def _fma_rate(self) -> float:
         """GFLOP/s, a multiply-add counted as two: the best of all sizes tried."""
-        return max(self._fma(*sizes) for sizes in product(CHAINS, self._workgroups, GROUPS)) / 1e9
+        return max(self._fma(*sizes) for sizes in product(self._sizes.chains, self._workgroups, self._sizes.groups)) / 1e9
 
     def _fma(self, chains: int, workgroup: int, groups: int) -> float:
         results = Buffer(self._gpu, VEC4 * workgroup * groups)
@@ -90,6 +113,43 @@ class Library:
         if not (found == sums * np.uint32(repetitions)).all():
             raise RuntimeError(f"the driver did not run all of {repetitions} repetitions of reads")
         return loads * VEC4 * repetitions / seconds
+
+    def _meeting_groups(self) -> list[int]:
+        """Numbers of workgroups that surely run at the same time: at most one on each of a GPU's units."""
+        info = self._gpu.info
+        most = info.cores if info.is_cpu else compute_units(info)
+        return sorted({min(groups, most) for groups in (*MEETING_GROUPS, most)})
+
+    def _barrier_microseconds(self, groups: int, most_looks: int = MOST_LOOKS) -> float | None:
+        """Of a barrier between workgroups; None: they did not meet. A processor's workgroups have a subgroup each, as their own
+        barrier takes long there.
+        """
+        info = self._gpu.info
+        words = Buffer(self._gpu, 4 * (STORED + LINE * groups))
+        workgroup = self._workgroups[0 if info.is_cpu else -1]
+        kernel = self._kernel(compile_shader("barrier"), workgroup, groups, {"Words": words}, ("Words",))
+        push = {"most_spins": min(most_looks, profile(info).most_iterations // 2)}
+        of_one: list[float] = []  # with its share of a submission, so that the least is of many
+
+        def seconds(meetings: int) -> float:
+            commands = self._record(kernel, push | {"meetings": meetings})
+            taken = min(self._meet(commands, words) for _ in range(SAMPLES))
+            of_one.append(taken / meetings)
+            return taken
+
+        lengthen(seconds)
+        return None if min(of_one) == math.inf else min(of_one) * 1e6
+
+    def _meet(self, commands: Commands, words: Buffer) -> float:
+        """Seconds; infinitely many if workgroups waited in vain, which something else on the machine may cause."""
+        words.upload(np.zeros(words.size_in_bytes // 4, np.uint32))
+        seconds = timed(commands.execute)
+        found = words.download((STORED,), np.uint32)
+        if found[GAVE_UP]:
+            return math.inf
+        if found[UNSEEN]:
+            raise RuntimeError(f"{found[UNSEEN]} words that workgroups stored before a barrier were not seen after it")
+        return seconds
 
     def _call_costs(self) -> dict[str, float]:
         """Microseconds of a submission, and of one more dispatch in it."""
@@ -130,8 +190,11 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def compile_shader(name: str, **macros: int) -> bytes:
+    """Raises UnavailableError where there is no compiler."""
+    if shutil.which(COMPILER) is None:
+        raise UnavailableError(f"no {COMPILER}, which compiles the shaders that measure (Debian's package glslang-tools)")
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder) / "shader.spv"
-        subprocess.run(["glslangValidator", "-V", "--quiet", "--target-env", "vulkan1.1", str(SHADERS / f"{name}.comp"),
+        subprocess.run([COMPILER, "-V", "--quiet", "--target-env", "vulkan1.1", str(SHADERS / f"{name}.comp"),
                         *(f"-D{macro}={value}" for macro, value in macros.items()), "-o", str(binary)], check=True)
         return binary.read_bytes()

@@ -1,0 +1,101 @@
+"""What the planner could choose, timed beside what the model and the tuner do choose."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.gpu.cases import Case
+from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
+from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, arrays
+from tools.gpu_report.timing import QUICK_SAMPLES, SAMPLES, seconds
+from vkdml.planning.candidates import Planner, meeting
+from vkdml.planning.measured import described
+from vkdml.planning.options import PERSISTENT, Options
+from vkdml.planning.plan import plan_of
+from vkdml.planning.tiling import Tiling
+from vkdml.runtime.choices import folder as kept
+from vkdml.runtime.device import Gpu, open_device, select_device
+from vkdml.runtime.trial import Trial
+from vkdml.runtime.tuner import ON, Tuner
+
+MOST, QUICK_MOST = 24, 3
+SHOWN = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop
+NOTES = """The model's best candidates, and its best of each schedule, take turns; times are medians. `choice` says which the
+model takes, and which the tuner, to whom nothing was known before. `over the best` is how much longer one takes than the
+fastest. What the tuner has kept is in the folder tuning. CPU drivers go by the model alone."""
+
+
+def run(job: Job) -> Outcome:
+    gpu = open_device(select_device(None))
+    tables: dict[str, list[Row]] = {"Choices": []}
+    with nothing_kept(job.folder):
+        tuner = Tuner(gpu)
+        for case in told(QUICK_CANDIDATES if job.quick else CANDIDATES):
+            rows = measure(gpu, tuner, case, *((QUICK_MOST, QUICK_SAMPLES) if job.quick else (MOST, SAMPLES)))
+            tables[case.name] = rows
+            tables["Choices"] += [{"problem": case.name, **row} for row in rows if row["choice"]]
+            write(job.folder, "candidates", "Candidates", NOTES, tables)  # now, in case the next one hangs
+    return Outcome(PASSED, summary(tables.pop("Choices"), tables))
+
+
+def summary(choices: list[Row], tables: Mapping[str, list[Row]]) -> str:
+    regrets = [row["over the best"] for row in choices if "tuner" in row["choice"] and row["over the best"] is not None]
+    worst = f"; the tuner's choice takes at most {max(regrets):.0%} more than the best" if regrets else ""
+    return f"{len(tables)} problems, {sum(map(len, tables.values()))} candidates{worst}"
+
+
+@contextmanager
+def nothing_kept(folder: Path) -> Iterator[None]:
+    """The tuner keeps its choices elsewhere; afterwards they are put into a folder."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        yield
+        place = kept()
+        if place and place.exists():
+            shutil.copytree(place, folder / "tuning")
+
+
+def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list[Row]:
+    """A row for each candidate, the model's choice first."""
+    problem = case.problem
+    planner = Planner(problem, gpu.info)
+    _, chosen = tuner.choice(problem, Options(), ON)
+    tilings = worth_trying(planner, most)
+    if described(chosen) not in map(described, tilings):
+        tilings.append(chosen)
+    plans = [plan_of(planner, tiling) for tiling in tilings]
+    found = seconds(Trial(gpu, problem, arrays(problem)), plans, samples)
+    best = min((taken for taken in found if isinstance(taken, float)), default=None)
+    return [{"choice": choice(place, described(tiling) == described(chosen)), **shown(tiling),
+             "model ms": planner.costs.run_seconds(tiling) * 1e3, **measured(taken, best)}
+            for place, (tiling, taken) in enumerate(zip(tilings, found))]
+
+
+def worth_trying(planner: Planner, most: int) -> list[Tiling]:
+    """By the model the best, and the best of each way to order the steps."""
+    tilings = planner.tilings()
+    ways: dict[tuple[str, str | None], Tiling] = {}
+    for tiling in tilings:
+        ways.setdefault((tiling.loop.schedule, meeting(tiling.loop)), tiling)
+    return tilings[:most] + [tiling for tiling in ways.values() if tiling not in tilings[:most]]
+
+
+def choice(place: int, is_tuners: bool) -> str:
+    return " and ".join(["model"] * (place == 0) + ["tuner"] * is_tuners)
+
+
+def shown(tiling: Tiling) -> Row:
+    loop = tiling.loop
+    way = f"{PERSISTENT}, {meeting(loop)}" if loop.schedule == PERSISTENT else loop.schedule
+    return {"way": way, **{name.replace("_", " "): getattr(loop, name) for name in SHOWN}}
+
+
+def measured(taken: float | str, best: float | None) -> Row:
+    if isinstance(taken, str) or best is None:
+        return {"ms": None, "over the best": None, "no time because": taken}
+    return {"ms": taken * 1e3, "over the best": taken / best - 1, "no time because": ""}

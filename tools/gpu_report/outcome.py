@@ -1,0 +1,70 @@
+"""What a part of the report finds, and how it is written: tables for people beside JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+if TYPE_CHECKING:
+    from tools.gpu.cases import Case  # which needs packages that only some parts need
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+OUTCOME = "outcome.json"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """status: one of the three. line: what was found, or why nothing was. failures: a sentence each."""
+
+    status: str
+    line: str
+    failures: Sequence[str] = ()
+
+    def write(self, folder: Path) -> None:
+        (folder / OUTCOME).write_text(json.dumps(asdict(self), indent=1))
+
+    @staticmethod
+    def read(folder: Path) -> Outcome | None:
+        """None: the part did not come to its end."""
+        path = folder / OUTCOME
+        return Outcome(**json.loads(path.read_text())) if path.exists() else None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a part is given. folder: its own, for its files. others: that of all parts. quick: do little.
+    """
+
+    folder: Path
+    quick: bool
+
+    @property
+    def others(self) -> Path:
+        return self.folder.parent
+
+
+def judged(line: str, failures: Sequence[str]) -> Outcome:
+    return Outcome(FAILED if failures else PASSED, line, failures)
+
+
+def told(cases: Sequence[Case]) -> Iterator[Case]:
+    """The cases, each named before its turn: the last one named is the one in which a part hangs."""
+    for number, case in enumerate(cases, 1):
+        print(f"{number}/{len(cases)} {case.name}", flush=True)
+        yield case
+
+
+def write(folder: Path, name: str, title: str, notes: str, tables: Mapping[str, Iterable[Row]]) -> None:
+    """NAME.json and NAME.md. tables: rows by heading; each row has the columns of the first."""
+    listed = {heading: list(rows) for heading, rows in tables.items()}
+    (folder / f"{name}.json").write_text(json.dumps(listed, indent=1))
+    shown = {heading: tabulate(rows, "keys", "github", floatfmt=".4g") for heading, rows in listed.items() if rows}
+    sections = [f"## {heading}\n\n{table}" for heading, table in shown.items()]
+    (folder / f"{name}.md").write_text("\n\n".join([f"# {title}", *filter(None, [notes]), *sections]) + "\n")

@@ -1,0 +1,64 @@
+"""The problems that the parts of the report run, and the ways to run them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.support import DTYPES
+from tools.gpu.cases import Case
+from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
+from vkdml.spec.problem import Problem
+
+# Every schedule of the kernels for GPUs: a CPU driver runs them too, without lanes. What comes first is what the others are
+# compared with
+WAYS = {
+    "stepped": Options(schedule=STEPPED, lanes=False),
+    "sequence": Options(schedule=SEQUENCE, lanes=False),
+    "persistent, barrier": Options(schedule=PERSISTENT, meeting=BARRIER, lanes=False),
+    "persistent, flow": Options(schedule=PERSISTENT, meeting=FLOW, lanes=False),
+}
+
+KINDS = [("gru", False), ("gru", True), ("lstm", False), ("rnn", False)]  # cell; whether in two phases
+_STEPS = 24
+_SHAPES = [*((1, width) for width in (128, 256, 512, 1024)), (16, 256), (16, 1024), (64, 512)]  # B, H
+
+BITS = [
+    *(Case(cell, (_STEPS, batch, 64, hidden), two_phases, element=element)
+      for element in ("float32", "float16") for batch, hidden in _SHAPES for cell, two_phases in KINDS),
+    Case("gru", (_STEPS, 16, 64, 256), directions=2),
+    Case("gru", (_STEPS, 16, 64, 256), ragged=True),
+    Case("gru", (_STEPS, 3, 70, 100), True, directions=2, ragged=True),  # sizes that nothing divides
+]
+QUICK_BITS = [Case("gru", (4, 2, 16, 64), True), Case("lstm", (4, 2, 16, 64), element="float16")]
+
+ESTIMATES = [
+    *(Case("gru", (200, 1, hidden, hidden), two_phases) for two_phases in (False, True) for hidden in (128, 256, 512, 1024)),
+    Case("lstm", (200, 1, 256, 256)), Case("lstm", (200, 1, 1024, 1024)),
+    Case("gru", (50, 16, 1024, 1024)), Case("gru", (50, 64, 512, 512)), Case("gru", (25, 64, 1024, 1024)),
+    Case("gru", (200, 1, 1024, 1024), element="float16"), Case("gru", (50, 64, 512, 512), element="float16"),
+]
+QUICK_ESTIMATES = QUICK_BITS[:1]
+
+CANDIDATES = [
+    *(Case("gru", sizes) for sizes in ((100, 1, 128, 128), (100, 1, 256, 256), (100, 1, 512, 512), (100, 1, 1024, 1024),
+                                       (50, 4, 512, 512), (50, 16, 1024, 1024), (50, 32, 256, 256), (50, 64, 512, 512),
+                                       (25, 64, 1024, 1024), (1000, 1, 128, 128))),
+    Case("gru", (100, 1, 512, 512), True), Case("gru", (50, 64, 512, 512), True),
+    Case("lstm", (100, 1, 256, 256)), Case("lstm", (50, 64, 512, 512)), Case("rnn", (100, 1, 512, 512)),
+    Case("gru", (100, 16, 256, 256), directions=2), Case("gru", (50, 64, 512, 512), element="float16"),
+]
+QUICK_CANDIDATES = [Case("gru", (4, 2, 16, 64))]
+
+
+def arrays(problem: Problem) -> dict[str, np.ndarray]:
+    """Inputs, the same each time: of about unit size, with weights that keep sums so. Lengths are from 1 to T."""
+    rng = np.random.default_rng(0)
+    summed = {"WeightTensor": problem.input_size, "RecurrenceTensor": problem.hidden, "BiasTensor": 4}
+    found = {}
+    for field in filter(problem.has, problem.inputs):
+        sizes = problem.tensor(field).sizes
+        if field == "SequenceLengthsTensor":
+            found[field] = rng.integers(1, problem.steps + 1, sizes).astype(np.uint32)
+        else:
+            found[field] = (rng.standard_normal(sizes) * summed.get(field, 1) ** -0.5).astype(DTYPES[problem.element.name])
+    return found
