@@ -238,7 +238,7 @@ class GpuLoops:
         sizes = {min(size, whole) for size in (*_WORKGROUPS, self.whole_units)}
         if schedule == SEQUENCE:  # all units at once, so that weights can stay
             sizes.add(whole)
-        most = min(most, max(self.profile.most_workgroup, self.whole_units)) if schedule != SEQUENCE else most
+        most = min(most, max(self.profile.most_workgroup, self.whole_units))  # compilers spill in larger ones
         return sorted(size for size in sizes if size <= most and size % self.whole_units == 0)
 
     def _may_be(self, schedule: str, parts: int) -> bool:
