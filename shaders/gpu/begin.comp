@@ -27,10 +27,9 @@ void begin_vec(uint i)
     uvec4 h = uvec4(0), c = uvec4(0), to_come = uvec4(0);
     [[unroll]] for (uint u = 0; u < 4; ++u)
         if (first + u < HIDDEN) {
-            if (HAS_INITIAL_H != 0)
-                h[u] = min(floatBitsToUint(LOAD_ELEMENT(initial_h, PLACE_OF(initial_h, row, first + u))), 0xFFFFFFFEu);  // as publish
+            if (HAS_INITIAL_H != 0) h[u] = published(LOAD_ELEMENT(initial_h, PLACE_OF(initial_h, row, first + u)));
             if (HAS_INITIAL_C != 0) c[u] = floatBitsToUint(LOAD_ELEMENT(initial_c, PLACE_OF(initial_c, row, first + u)));
-            if (IN_FLOW != 0) to_come[u] = 0xFFFFFFFFu;
+            if (IN_FLOW != 0) to_come[u] = NOT_THERE;
         }
     // Whoever makes the last slot anew has copied it before
     uint start = OWN_VECTORS * stride + i, slots = gl_NumWorkGroups.y;

@@ -1,6 +1,6 @@
-// State that parts exchange. What R multiplies is in shared memory (TILE_VECS), if it has room, and so are the sums, from FIRST_SUM on:
-// behind it, or, where there is no room for both, in its place. What an invocation needs of its own rows' state is loaded before their products, `i` standing for the
-// rows that it finishes.
+// State that parts exchange. What R multiplies is in shared memory (TILE_VECS), if it has room, and so are the sums, from
+// FIRST_SUM on: behind it, or, where there is no room for both, in its place. What an invocation needs of its own rows' state
+// is loaded before their products, `i` standing for the rows that it finishes.
 #extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = 78) const uint TILE_VECS = 1;  // 0: its vectors stay in the buffer
 layout(constant_id = 79) const uint FIRST_SUM = 1;
@@ -8,7 +8,6 @@ const uint TILE_END = FIRST_SUM + (GATES > 1 ? SUM_VECS : 0);
 layout(binding = 8) coherent buffer State { uint state_words[]; };
 layout(binding = 8) coherent buffer StateVecs { vec4 state_vecs[]; };
 shared vec4 tile[TILE_END > TILE_VECS ? TILE_END : TILE_VECS];
-shared float lone_sums[GATES > 1 ? 1 : SUM_VECS];  // of a cell that has one gate
 const uint FETCHES = (ROWS * HIDDEN_VECS + WORKGROUP - 1) / WORKGROUP;  // of vec4s, by an invocation
 vec4 x[FINISHED];
 float own_h[FINISHED], own_cell[FINISHED];
@@ -17,20 +16,11 @@ uint finished_row, finished_step;
 
 uint source_slot_now, source_row;  // of a tile that stays in the buffer
 
-
 uint word_of(uint vector, uint row) { return vector_start(vector, direction, row) * 4 + unit; }
 
 // The slot at `step` and of this row, unit by unit
-float load_word(uint slot, uint row)
-{
-    return uintBitsToFloat(state_words[word_of(OWN_VECTORS + slot, min(row, dispatch.batch - 1))]);
-}
-
-// All bits set say that a word is not there yet
-void publish(uint slot, uint row, float value)
-{
-    state_words[word_of(OWN_VECTORS + slot, row)] = min(floatBitsToUint(value), 0xFFFFFFFEu);
-}
+float load_word(uint slot, uint row) { return uintBitsToFloat(state_words[word_of(OWN_VECTORS + slot, row)]); }
+void publish(uint slot, uint row, float value) { state_words[word_of(OWN_VECTORS + slot, row)] = published(value); }
 
 float load_state(uint slot, uint i, uint of_unit) { return slot == OWN_SLOT ? own_cell[i] : own_h[i]; }
 
@@ -48,11 +38,11 @@ uint row_of_finished(uint first_row, uint i) { return first_row + column_group +
 void load_own(uint step, uint first_row)
 {
     [[unroll]] for (uint i = 0; i < FINISHED; ++i) {
-        uint row = row_of_finished(first_row, i);
+        uint row = min(row_of_finished(first_row, i), dispatch.batch - 1);
         x[i] = input_part(step, row);
-        own_length[i] = row_length(min(row, dispatch.batch - 1));
+        own_length[i] = row_length(row);
         own_h[i] = load_word(h_slot(step), row);
-        if (OWN_VECTORS != 0) own_cell[i] = uintBitsToFloat(state_words[word_of(0, min(row, dispatch.batch - 1))]);
+        if (OWN_VECTORS != 0) own_cell[i] = uintBitsToFloat(state_words[word_of(0, row)]);
     }
 }
 
@@ -71,17 +61,8 @@ vec4 source_vec(uint r, uint vec)
     return state_vecs[place_in_state(source_slot_now, source_row, r * HIDDEN_VECS + vec)];
 }
 
-vec4 load_sums(uint place)
-{
-    if (GATES > 1) return tile[FIRST_SUM + place];
-    return vec4(lone_sums[place], 0.0, 0.0, 0.0);
-}
-
-void store_sums(uint place, vec4 sums)
-{
-    if (GATES > 1) tile[FIRST_SUM + place] = sums;
-    else lone_sums[place] = sums.x;
-}
+#define SUM_VEC(place) tile[FIRST_SUM + (place)]
+#include "stored_sums.glsl"
 
 void begin_sums()
 {

@@ -3,7 +3,6 @@ layout(binding = 8) buffer State { float state[]; };
 shared vec4 partial_sums[GATES > 1 ? SUM_VECS : 1];
 const uint SLOT_WORDS = ROWS * HIDDEN_VECS * 4;
 shared float shared_state[SLOTS * SLOT_WORDS];
-shared float lone_sums[GATES > 1 ? 1 : SUM_VECS];  // of a cell that has one gate
 uint tile_state;  // where the tile's state starts in the buffer
 
 uint place_in_tile(uint slot, uint r, uint of_unit) { return slot * SLOT_WORDS + r * HIDDEN_VECS * 4 + of_unit; }
@@ -11,17 +10,8 @@ bool in_shared(uint slot) { return true; }
 float load_state(uint slot, uint r, uint of_unit) { return shared_state[place_in_tile(slot, r, of_unit)]; }
 void store_state(uint slot, uint r, uint of_unit, float value) { shared_state[place_in_tile(slot, r, of_unit)] = value; }
 
-vec4 load_sums(uint place)
-{
-    if (GATES > 1) return partial_sums[place];
-    return vec4(lone_sums[place], 0.0, 0.0, 0.0);
-}
-
-void store_sums(uint place, vec4 sums)
-{
-    if (GATES > 1) partial_sums[place] = sums;
-    else lone_sums[place] = sums.x;
-}
+#define SUM_VEC(place) partial_sums[place]
+#include "stored_sums.glsl"
 void begin_sums() {}
 
 vec4 source_vec(uint r, uint vec)

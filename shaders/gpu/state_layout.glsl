@@ -4,6 +4,10 @@
 // are three slots: h before even and before odd steps, and r * h.
 layout(constant_id = 76) const uint IN_FLOW = 0;
 const uint OWN_VECTORS = SLOTS - 2;
+const uint NOT_THERE = 0xFFFFFFFFu;  // a word of a slot that is to come: all bits set
+
+// Bits of a number, of which no NaN is NOT_THERE
+uint published(float value) { return min(floatBitsToUint(value), NOT_THERE - 1); }
 
 uint steps_of_dispatch() { return dispatch.last_step - dispatch.first_step; }
 uint h_slot(uint step) { return IN_FLOW != 0 ? step - dispatch.first_step : step & 1; }

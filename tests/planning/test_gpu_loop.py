@@ -89,7 +89,7 @@ def test_workgroups_are_within_the_devices_limits():
         for loop in loops:
             assert loop.workgroup <= info.max_workgroup_invocations
             assert loop.shared_bytes + 48 <= info.max_shared_memory  # with arrays of one vec4 that are never used
-            assert loop.constants["TILE_VECS"] * 16 == (loop.tile_bytes if loop.has_tile else 0)
+            assert loop.constants["TILE_VECS"] * 16 == (loop.tile_bytes if loop.shared_state else 0)
 
 
 @pytest.mark.parametrize("shared_loads", [1, 8, 1000])
@@ -115,13 +115,13 @@ def test_every_device_can_step_any_h(name, cell):
         problem, info = make_problem(2, 3, 10, hidden, cell=cell, element=element), ALL_DEVICES[name]
         loops = list(GpuLoops(problem, info, Options(schedule="stepped")).loops("stepped"))
         assert loops
-        assert all(loop.rows == 1 for loop in loops if not loop.has_tile)
+        assert all(loop.rows == 1 for loop in loops if not loop.shared_state)
         assert Planner(problem, info, Options(schedule="stepped")).best()
 
 
 def test_vectors_stay_in_the_buffer_where_they_do_not_fit():
     loop = Planner(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="stepped")).best().loop
-    assert not loop.has_tile
+    assert not loop.shared_state
     assert loop.constants["TILE_VECS"] == loop.constants["FIRST_SUM"] == 0
     with pytest.raises(Exception, match=r"options.schedule: found 'sequence'"):
         Planner(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="sequence")).best()

@@ -125,15 +125,6 @@ def test_options_on_the_command_line():
 
 # Downloads
 
-@pytest.mark.parametrize("patch", sorted((ROOT / "tools/gpu/patches").glob("*.patch")), ids=lambda patch: patch.stem)
-def test_patches_begin_with_their_reason(patch):
-    subject, empty, reason = patch.read_text().split("\n")[:3]
-    assert len(subject) > 10
-    assert not subject.startswith("diff")
-    assert empty == ""
-    assert reason
-
-
 def test_what_is_there_is_not_fetched_again(tmp_path):
     (tmp_path / "done").touch()
     assert subprocess.run([ROOT / "tools/gpu/fetch", tmp_path]).returncode == 0

@@ -48,18 +48,18 @@ def _of_bench(case: bench.Case) -> Case:
                 case.ragged)
 
 
-_KINDS = [("gru", False), ("gru", True), ("lstm", False), ("rnn", False)]
+KINDS = [("gru", False), ("gru", True), ("lstm", False), ("rnn", False)]  # cell; whether in two phases
 _WIDTHS = (64, 128, 256, 512, 1024, 2048)
 _BATCHES = (1, 4, 16, 64)
 PROJECTION = Case("gru", (64, 64, 1024, 1024))  # 4096 samples x 3072 x 1024
 
 CASES = {case.name: case for case in [
     *map(_of_bench, bench.CASES),
-    *(Case(cell, (100, 1, width, width), two_phases) for cell, two_phases in _KINDS for width in _WIDTHS),
+    *(Case(cell, (100, 1, width, width), two_phases) for cell, two_phases in KINDS for width in _WIDTHS),
     *(Case("gru", (50, batch, width, width)) for batch in _BATCHES for width in _WIDTHS),
-    *(Case(cell, (50, batch, 512, 512), two_phases) for cell, two_phases in _KINDS for batch in (4, 64)),
-    *(Case(cell, (50, 16, 256, 256), directions=2) for cell, _ in _KINDS[1:]),
-    *(Case(cell, (50, 32, 256, 256), two_phases, ragged=True) for cell, two_phases in _KINDS),
+    *(Case(cell, (50, batch, 512, 512), two_phases) for cell, two_phases in KINDS for batch in (4, 64)),
+    *(Case(cell, (50, 16, 256, 256), directions=2) for cell, _ in KINDS[1:]),
+    *(Case(cell, (50, 32, 256, 256), two_phases, ragged=True) for cell, two_phases in KINDS),
     *(Case(cell, (50, batch, 256, 256), element=element) for element in ("float16", "bfloat16", "float64")
       for cell in _CELLS for batch in (1, 64)),
     *(Case("gru", (50, 1, width, width), element="float16") for width in (1024, 2048)),

@@ -13,7 +13,7 @@ from tools.gpu.cases import Case
 from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
 from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, arrays
 from tools.gpu_report.timing import QUICK_SAMPLES, SAMPLES, seconds
-from vkdml.planning.candidates import Planner, meeting
+from vkdml.planning.candidates import Planner, best_of_each_way, meeting
 from vkdml.planning.measured import described
 from vkdml.planning.options import PERSISTENT, Options
 from vkdml.planning.plan import plan_of
@@ -79,10 +79,7 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
 def worth_trying(planner: Planner, most: int) -> list[Tiling]:
     """By the model the best, and the best of each way to order the steps."""
     tilings = planner.tilings()
-    ways: dict[tuple[str, str | None], Tiling] = {}
-    for tiling in tilings:
-        ways.setdefault((tiling.loop.schedule, meeting(tiling.loop)), tiling)
-    return tilings[:most] + [tiling for tiling in ways.values() if tiling not in tilings[:most]]
+    return tilings[:most] + [tiling for tiling in best_of_each_way(tilings) if tiling not in tilings[:most]]
 
 
 def choice(place: int, is_tuners: bool) -> str:

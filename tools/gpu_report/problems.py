@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.support import DTYPES
-from tools.gpu.cases import Case
+from tools.gpu.cases import KINDS, Case
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
 from vkdml.spec.problem import Problem
 
@@ -18,7 +18,6 @@ WAYS = {
     "persistent, flow": Options(schedule=PERSISTENT, meeting=FLOW, lanes=False),
 }
 
-KINDS = [("gru", False), ("gru", True), ("lstm", False), ("rnn", False)]  # cell; whether in two phases
 _STEPS = 24
 _SHAPES = [*((1, width) for width in (128, 256, 512, 1024)), (16, 256), (16, 1024), (64, 512)]  # B, H
 

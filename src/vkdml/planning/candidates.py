@@ -6,7 +6,7 @@ problem's own T and B. So kernels are chosen for a class, and a new length or ba
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -222,6 +222,14 @@ def _representative(problem: Problem) -> Problem:
 def meeting(loop: LoopTiling) -> str | None:
     """How its workgroups wait for each other, if they do. Those of kernels that are not for GPUs know one way."""
     return loop.meeting or BARRIER if loop.schedule == PERSISTENT else None
+
+
+def best_of_each_way(tilings: Iterable[Tiling]) -> list[Tiling]:
+    """The first of each way to order the steps: of each schedule, and of each meeting."""
+    ways: dict[tuple[str, str | None], Tiling] = {}
+    for tiling in tilings:
+        ways.setdefault((tiling.loop.schedule, meeting(tiling.loop)), tiling)
+    return list(ways.values())
 
 
 def class_facts(problem: Problem) -> dict[str, Any]:

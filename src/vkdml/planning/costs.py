@@ -6,6 +6,7 @@ spread over the device's workers.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TypeVar
 
 from ..spec.whole_numbers import ceil_div
@@ -33,8 +34,12 @@ class Costs:
         self.rates, self.compiling, self._core_subgroups = profile.rates, profile.compiling, profile.core_subgroups
         self.workers = profile.workers or info.cores
         self._subgroup_size = info.subgroup_size
-        self._gpu = GpuCosts(info, self.rates.dispatch)
-        self._gpu_rates = profiles.gpu_rates(info)
+        self._info = info
+
+    @cached_property
+    def _gpu(self) -> GpuCosts:
+        """Of the kernels for GPUs."""
+        return GpuCosts(self._info, self.rates.dispatch)
 
     def seconds(self, tiling: Tiling) -> float:
         """Of an execution, with its share of compiling."""
@@ -82,7 +87,7 @@ class Costs:
     def projection_seconds(self, projection: ProjectionTiling, steps: int) -> float:
         """Of so many time steps."""
         if projection.kernel == GPU:
-            return gpu_projection.seconds(projection, steps, self._gpu_rates)
+            return gpu_projection.seconds(projection, steps, self._gpu.rates)
         if projection.kernel == ROWS:
             of_tile = self._rows_products(projection, projection.input, projection.group_units)
             stores = projection.rows_of_lane * projection.group_units

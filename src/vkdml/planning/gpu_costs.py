@@ -22,7 +22,7 @@ class GpuCosts:
 
     def __init__(self, info: DeviceInfo, dispatch: float) -> None:
         self._info, self._dispatch = info, dispatch
-        self._rates, self._units = gpu_rates(info), compute_units(info)
+        self.rates, self._units = gpu_rates(info), compute_units(info)
 
     def step_seconds(self, loop: GpuLoop) -> float:
         """Of one time step."""
@@ -34,7 +34,7 @@ class GpuCosts:
             return step
         if loop.schedule != PERSISTENT:
             return step + phases * self._dispatch + self._kept(loop)
-        return step + phases * (self._rates.seen if loop.meeting == FLOW else self._rates.meeting)
+        return step + phases * (self.rates.seen if loop.meeting == FLOW else self.rates.meeting)
 
     def start_seconds(self, loop: GpuLoop) -> float:
         """Of a dispatch of many steps: its weights are loaded, and what has no room waits, in vain, for what waits for it."""
@@ -45,38 +45,42 @@ class GpuCosts:
 
     def _instructions(self, loop: GpuLoop) -> float:
         """Of one unit, which has several workgroups."""
-        products = loop.workgroup * loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
+        products = loop.workgroup * _multiply_adds(loop)
         others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
-        return self._of_unit(loop) * (products + others) / (self._rates.lanes * self._rates.clock)
+        return self._of_unit(loop) * (products + others) / (self.rates.lanes * self.rates.clock)
 
     def _alone(self, loop: GpuLoop) -> float:
         """Of a subgroup by itself, which waits for each result that it needs."""
-        multiply_adds = loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
-        cycles = _TILE_CYCLES + loop.rows * _ROW_CYCLES + _CYCLES_OF_MULTIPLY_ADD * multiply_adds
-        return cycles / self._rates.clock
+        cycles = _TILE_CYCLES + loop.rows * _ROW_CYCLES + _CYCLES_OF_MULTIPLY_ADD * _multiply_adds(loop)
+        return cycles / self.rates.clock
 
     def _shared(self, loop: GpuLoop) -> float:
         """Of the bytes from shared memory."""
         gates = len(loop.problem.cell.gates)
         vectors = loop.group_loads * loop.problem.element.vecs_per_load * loop.rows
         size = loop.workgroup * 16 * (vectors + loop.shared_loads * gates)
-        return self._of_unit(loop) * size / (self._rates.shared_rate * self._rates.clock)
+        return self._of_unit(loop) * size / (self.rates.shared_rate * self.rates.clock)
 
     def _cache(self, loop: GpuLoop) -> float:
         """Of the bytes from the second-level cache: streamed weights, h and the input's part."""
         streamed = loop.workgroup * loop.streamed_loads * len(loop.problem.cell.gates) * 16
         h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
-        return loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / self._rates.cache_rate
+        return loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / self.rates.cache_rate
 
     def _exposed(self, loop: GpuLoop) -> float:
         """Waiting that nothing hides, in a phase: for h, or the first streamed weights, and for the workgroup's barriers."""
         waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
-        return waits * self._rates.latency + _SYNCHRONIZATION_CYCLES / self._rates.clock
+        return waits * self.rates.latency + _SYNCHRONIZATION_CYCLES / self.rates.clock
 
     def _kept(self, loop: GpuLoop) -> float:
         """Of loading what stays, in all workgroups."""
         loads = (loop.register_loads + loop.shared_loads) * len(loop.problem.cell.gates)
-        return self._rates.latency + loop.workgroups * loop.workgroup * loads * 16 / self._rates.cache_rate
+        return self.rates.latency + loop.workgroups * loop.workgroup * loads * 16 / self.rates.cache_rate
 
     def _of_unit(self, loop: GpuLoop) -> int:
         return ceil_div(loop.workgroups, self._units)
+
+
+def _multiply_adds(loop: GpuLoop) -> int:
+    """Of an invocation."""
+    return loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers

@@ -15,7 +15,7 @@ from ..spec.whole_numbers import ceil_div, round_up
 from .device_info import DeviceInfo
 from .options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
 from .profiles import GPU, GpuRates, compute_units, gpu_rates, profile
-from .tiling import Layout, LoopTiling
+from .tiling import Layout, LoopTiling, even_rows
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
 _PACKED_UNITS = 64   # packed weights have a multiple of these
@@ -87,11 +87,6 @@ class GpuLoop(LoopTiling):
         return self.rows * len(self.problem.cell.gates)
 
     @property
-    def has_tile(self) -> bool:
-        """Whether what R multiplies is in shared memory."""
-        return self.shared_state
-
-    @property
     def tile_bytes(self) -> int:
         return self.rows * self.vector_bytes * (self.problem.loop.slots if self.schedule == SEQUENCE else 1)
 
@@ -107,7 +102,7 @@ class GpuLoop(LoopTiling):
         sums = self.rows * self.workgroup * (16 if gates > 1 else 4)
         weights = self.shared_loads * gates * self.workgroup * 16
         lengths = 4 * self.rows if self.schedule == SEQUENCE else 0
-        tile = self.tile_bytes if self.has_tile else 0
+        tile = self.tile_bytes if self.shared_state else 0
         return weights + lengths + (max(sums, tile) if self.in_place else sums + tile)
 
     @property
@@ -144,7 +139,7 @@ class GpuLoop(LoopTiling):
     @property
     def constants(self) -> dict[str, int]:
         """What the kernels are specialized with besides what all time loops are."""
-        tile_vecs = self.tile_bytes // 16 if self.has_tile else 0
+        tile_vecs = self.tile_bytes // 16 if self.shared_state else 0
         return {
             "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
             "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "IN_FLOW": int(self.meeting == FLOW),
@@ -223,8 +218,7 @@ class GpuLoops:
     def _rows(self) -> list[int]:
         if self.options.rows:
             return [self.options.rows]
-        batch = self.problem.batch
-        return sorted({ceil_div(batch, ceil_div(batch, rows)) for rows in _ROWS})
+        return even_rows(self.problem.batch, _ROWS)
 
     def _workgroups(self, schedule: str) -> list[int]:
         """Whole TOGETHER units each. Those that a part does not need are left out."""
@@ -270,19 +264,19 @@ class GpuLoops:
             bare = replace(bare, shared_state=False, in_place=False)
             if schedule != STEPPED or bare.shared_bytes > self._shared_room or rows > 1:
                 return None
-        if schedule == PERSISTENT:
-            return self._persistent(bare)
-        kept = self._with_weights(bare, 1)
-        if kept.shared_bytes > self._shared_room:  # with forced loads
-            return None
-        return replace(kept, most_groups=max(1, resident_workgroups(kept, self.info) // (parts * problem.directions)))
+        return self._on_device(bare)
 
-    def _persistent(self, bare: GpuLoop) -> GpuLoop | None:
-        """With a part of each direction on the device at the same time, or where that was asked for, whether or not."""
-        of_unit = ceil_div(bare.parts * self.problem.directions, self.units)
-        kept = self._with_weights(bare, of_unit)
-        groups = resident_workgroups(kept, self.info) // (bare.parts * self.problem.directions)
-        if kept.shared_bytes > self._shared_room or (groups < 1 and self.options.schedule != PERSISTENT):
+    def _on_device(self, bare: GpuLoop) -> GpuLoop | None:
+        """With the weights that stay, and as many groups of rows as run side by side.
+
+        Persistent parts of a group have to, all of them, unless that schedule is forced.
+        """
+        of_group = bare.parts * self.problem.directions
+        is_persistent = bare.schedule == PERSISTENT
+        kept = self._with_weights(bare, ceil_div(of_group, self.units) if is_persistent else 1)
+        groups = resident_workgroups(kept, self.info) // of_group
+        has_room = groups > 0 or not is_persistent or self.options.schedule == PERSISTENT
+        if kept.shared_bytes > self._shared_room or not has_room:  # the first with forced loads
             return None
         return replace(kept, most_groups=max(1, groups))
 

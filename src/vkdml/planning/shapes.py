@@ -13,7 +13,7 @@ from ..spec.whole_numbers import ceil_div, round_up
 from . import gpu_projection, iterations, profiles
 from .costs import Costs
 from .device_info import DeviceInfo
-from .gpu_loop import GpuLoop, GpuLoops
+from .gpu_loop import GpuLoop, GpuLoops, packed_units
 from .options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
 from .profiles import FLOAT64, LANES, RESIDENT, ROWS
 from .tiling import (
@@ -24,6 +24,7 @@ from .tiling import (
     ProjectionTiling,
     Tiling,
     block_loads,
+    even_rows,
     hidden_layout,
     input_layout,
 )
@@ -114,9 +115,12 @@ class Shapes:
         if self.lanes > 1 or self.problem.element.pairs:
             return
         layout = gpu_projection.layout(self.problem)
+        projections = gpu_projection.tilings(self.problem, self.info, self.profile, layout, packed_units(self.problem))
+        best = min(projections, key=lambda projection: self._costs.projection_seconds(projection, self.problem.steps),
+                   default=None)
+        if best is None:
+            return
         for loop in GpuLoops(self.problem, self.info, self.options).loops(schedule):
-            projections = gpu_projection.tilings(self.problem, self.info, self.profile, layout, loop.units)
-            best = min(projections, key=lambda projection: self._costs.projection_seconds(projection, self.problem.steps))
             tiling = Tiling(loop, layout, best)
             if self._has_iterations(tiling):
                 yield tiling
@@ -136,9 +140,7 @@ class Shapes:
         return sorted({round_up(rows, self.lanes) for rows in self._even_rows(most)})
 
     def _even_rows(self, most: int) -> list[int]:
-        """Rows of a tile that share the batch out evenly."""
-        batch = self.problem.batch
-        return sorted({ceil_div(batch, ceil_div(batch, rows)) for rows in range(1, most + 1)})
+        return even_rows(self.problem.batch, range(1, most + 1))
 
     def _parts(self, schedule: str, shape: _Shape) -> list[int]:
         """Workgroups that share a tile's units, the preferred number first; none where the schedule is no choice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..spec.element_types import ElementType
@@ -203,6 +204,11 @@ class Tiling:
         if self.projection:
             sizes[GATES] = self.projection.chunk_steps * self.projection.step_bytes
         return sizes
+
+
+def even_rows(batch: int, most: Iterable[int]) -> list[int]:
+    """Rows of a tile that share the batch out evenly, for each number that a tile has at most."""
+    return sorted({ceil_div(batch, ceil_div(batch, rows)) for rows in most})
 
 
 def block_loads(element: ElementType, lanes: int) -> int:

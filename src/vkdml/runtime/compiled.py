@@ -70,10 +70,7 @@ class CompiledOperator:
         self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
         self._chosen: _Chosen | None = None
         self._scratch: dict[str, Buffer] | None = None
-        if self._is_chosen_at_once:
-            _check_storage_buffers(gpu.info, problem.operator, self.plan)
-        else:
-            _check_storage_buffers(gpu.info, problem.operator, self._by_model)
+        _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model)
 
     def choose(self) -> _Chosen:
         """Decide on the plan, unless that is done."""

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import DriverError, InvalidArgumentError
-from ..planning.candidates import Planner, class_facts, meeting
+from ..planning.candidates import Planner, best_of_each_way, class_facts, meeting
 from ..planning.forced import forced, forces_bounds_only
 from ..planning.measured import Measured, described
 from ..planning.options import PERSISTENT, Options
@@ -174,11 +174,8 @@ def likely(planner: Planner) -> list[Tiling]:
     first = tilings[0]
     most = min(_WITHIN * seconds(first), _MOST_EXPECTED)
     alike = [tiling for tiling in tilings if _arithmetic(tiling) == _arithmetic(first) and seconds(tiling) <= most]
-    ways: dict[Any, Tiling] = {}
-    for tiling in alike:
-        ways.setdefault((tiling.loop.schedule, meeting(tiling.loop)), tiling)
-    others = [tiling for tiling in alike if tiling not in ways.values()]
-    return [*ways.values(), *others][:_MOST_TIMED]
+    ways = best_of_each_way(alike)
+    return [*ways, *(tiling for tiling in alike if tiling not in ways)][:_MOST_TIMED]
 
 
 def _arithmetic(tiling: Tiling) -> tuple[str, str | None]:
