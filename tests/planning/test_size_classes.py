@@ -34,7 +34,7 @@ def two_layers(sizes, info, cell, changes):
     (cells.GRU, {"LinearBeforeReset": False, "SequenceLengthsTensor": None}), (cells.GRU, {}), (cells.RNN, {}),
 ], ids=["LSTM", "LSTM, ragged", "GRU, reset after", "GRU", "GRU, ragged", "RNN, ragged"])
 def test_all_lengths_and_batches_share_a_few(name, cell, changes):
-    sizes = [*product((1, 2, 9, 23, 199), BATCHES), *product(STEPS, (1, 16))]
+    sizes = [*product((1, 2, 9, 23, 199), BATCHES), *product([*STEPS[:20], *STEPS[20::9]], (1, 16))]
     assert len(set().union(*(two_layers(each, DEVICES[name], cell, changes) for each in sizes))) <= 16
 
 

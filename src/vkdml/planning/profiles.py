@@ -128,11 +128,16 @@ class DeviceProfile:
     gpu: GpuRates | None = None    # None for CPU drivers
 
     def fits(self, info: DeviceInfo) -> bool:
-        mesa = re.match(r"Mesa (\d+)", info.driver_version)
         return (self.is_cpu == info.is_cpu and self.driver in (None, info.driver) and self.type in (None, info.type)
-                and self.vendor in (None, info.vendor) and re.search(self.names, info.name) is not None
+                and self.vendor in (None, info.vendor)
                 and self.least_subgroup <= (info.min_subgroup_size or info.subgroup_size)
-                and self.since_mesa <= (int(mesa[1]) if mesa else 0))
+                and re.search(self.names, info.name) is not None and self.since_mesa <= _mesa(info))
+
+
+def _mesa(info: DeviceInfo) -> int:
+    """The driver's major version of Mesa, or 0."""
+    found = re.match(r"Mesa (\d+)", info.driver_version)
+    return int(found[1]) if found else 0
 
 
 _LLVMPIPE = DeviceProfile(
