@@ -257,6 +257,26 @@ def test_groups_of_rows(device, with_room, way, cell):
     assert all(these == found[0][1] for _, these in found)
 
 
+# Shared memory that does not hold both what is multiplied and the sums
+
+@pytest.mark.family("each way with each cell")
+@pytest.mark.parametrize("name", ["GRU", "LSTM in bfloat16", "GRU, linear"])
+@pytest.mark.parametrize("way", ["flow", "barrier", "stepped, 8 rows", "flow, in chunks"])
+def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way, name):
+    case = CASES[name]
+    options = replace(WAYS[way].options(case.problem, device.info), shared_loads=0)
+    room = Planner(case.problem, device.info, options).best().loop.shared_bytes - 1
+    expected = bits_in_sequence(device, name)
+    monkeypatch.setattr(gpu_loop.GpuLoops, "_shared_room", room)
+    candidates._ranked.cache_clear()
+    assert Planner(case.problem, device.info, options).best().loop.in_place
+    results = run_on_device(device, case, options)
+    monkeypatch.undo()
+    candidates._ranked.cache_clear()
+    check(case, results)
+    assert bits(results) == expected
+
+
 @pytest.mark.family("some of the above, minutes on another driver", first=0)
 @pytest.mark.timeout(1500)
 def test_on_a_driver_with_other_subgroups(device):

@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.faces.test_layers import GATES, B, H, I, make, states, weights
-from tests.support import DTYPES, TOLERANCES
+from tests.support import DTYPES, TOLERANCES, options
 from vkdml.runtime.device import Buffer
 
 pytestmark = pytest.mark.device
@@ -36,10 +36,10 @@ def test_steps_one_by_one_and_several_at_once(name):
         check(state, last[key])
 
 
-@pytest.mark.parametrize("schedule", ["sequence", "stepped", "persistent"])
-@pytest.mark.parametrize("fused", [True, False])
-def test_every_schedule_can_keep_its_state_in_place(schedule, fused):
-    layer, x = vkdml.LSTM(**weights("LSTM"), options=vkdml.Options(schedule=schedule, fused=fused)), make(T, B, I)
+@pytest.mark.parametrize("schedule", ["default", "fused", "projected", "stepped", "stepped, fused", "persistent", "plain barrier",
+                                      "plain flow"])
+def test_every_schedule_can_keep_its_state_in_place(device, schedule):
+    layer, x = vkdml.LSTM(**weights("LSTM"), options=options(device, schedule)), make(T, B, I)
     y, _ = whole(vkdml.LSTM(**weights("LSTM")), x)
     stream = layer.stream(B)
     check(np.concatenate([stream.step(x[:4]), stream.step(x[4:5]), stream.step(x[5:])]), y)
