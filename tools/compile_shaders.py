@@ -2,12 +2,13 @@
 
     python tools/compile_shaders.py DIRECTORY
 
-Every shaders/PATH.comp becomes DIRECTORY/PATH.spv. The package's build calls this; the tests compare its result with what is
-installed.
+Every shaders/PATH.comp becomes DIRECTORY/PATH.spv, and DIRECTORY/checksums.txt says what is in each, as sha256sum does. The
+package's build calls this; the tests compare its result with what is installed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -22,14 +23,20 @@ def kernels() -> list[str]:
 
 
 def compile_shaders(directory: Path) -> None:
-    """Write every kernel's SPIR-V. Raises SystemExit with one line when glslangValidator is missing or refuses a shader."""
+    """Write every kernel's SPIR-V, and their checksums.
+
+    Raises SystemExit with one line when glslangValidator is missing or refuses a shader.
+    """
     _compiler()  # missing? Then nothing is removed
     for stale in directory.rglob("*.spv"):
         stale.unlink()
+    checksums = []
     for kernel in kernels():
         target = directory / f"{kernel}.spv"
         target.parent.mkdir(parents=True, exist_ok=True)
         compile_source(SHADERS / f"{kernel}.comp", target)
+        checksums.append(f"{hashlib.sha256(target.read_bytes()).hexdigest()}  {kernel}.spv\n")
+    (directory / "checksums.txt").write_text("".join(checksums))
 
 
 def compile_source(source: Path, target: Path) -> None:

@@ -7,7 +7,15 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 
 from importlib.metadata import version as _version
 
-from .errors import DriverError, InvalidArgumentError, MissingPackageError, OnnxRuntimeError, VkdmlError
+from .errors import (
+    DeviceLostError,
+    DriverError,
+    InvalidArgumentError,
+    MissingPackageError,
+    OnnxRuntimeError,
+    OutOfMemoryError,
+    VkdmlError,
+)
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
 from .faces.streams import Stream
@@ -30,6 +38,7 @@ __all__ = [
     "CompiledOperator",
     "Device",
     "DeviceInfo",
+    "DeviceLostError",
     "DriverError",
     "InvalidArgumentError",
     "MissingPackageError",
@@ -37,6 +46,7 @@ __all__ = [
     "Operator",
     "OperatorInitializer",
     "Options",
+    "OutOfMemoryError",
     "Stream",
     "VkdmlError",
     "gru",

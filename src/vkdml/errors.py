@@ -23,7 +23,18 @@ class InvalidArgumentError(VkdmlError, ValueError):
 
 
 class DriverError(VkdmlError, RuntimeError):
-    """No usable Vulkan loader, driver or device, or a failure that the driver reported."""
+    """No usable Vulkan loader, driver or device, a failure that the driver reported, or damaged shaders."""
+
+
+class OutOfMemoryError(DriverError, MemoryError):
+    """The device or its driver has no memory left. Smaller calls still work."""
+
+
+class DeviceLostError(DriverError):
+    """The driver gave the device up, or did not end within VKDML_TIMEOUT_SECONDS. All that was made on it is lost with it.
+
+    vkdml.Device() opens it anew. Functions, layers and sessions that name no Device do so by themselves.
+    """
 
 
 class OnnxRuntimeError(VkdmlError, RuntimeError):

@@ -129,7 +129,7 @@ from vkdml.runtime import device as devices
 
 def drop():
     sessions.shared_sessions = sessions.Sessions(16)
-    sessions._device.cache_clear()
+    sessions._devices.clear()
     devices._open.clear()
     del globals()["device"]
     gc.collect()

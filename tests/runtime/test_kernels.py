@@ -1,5 +1,6 @@
 """The SPIR-V in the package is what shaders/ compiles to, and asks devices for nothing special."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def test_shipped_equals_source(fresh):
     assert names == {path.relative_to(SHIPPED) for path in SHIPPED.rglob("*.spv")}, "run: pip install -e ."
     for name in names:
         assert (SHIPPED / name).read_bytes() == (fresh / name).read_bytes(), f"{name} is stale; run: pip install -e ."
+    assert (SHIPPED / "checksums.txt").read_text() == (fresh / "checksums.txt").read_text()
 
 
 def instructions(words):
@@ -45,6 +47,64 @@ def instructions(words):
         count = int(words[at]) >> 16
         yield words[at] & 0xFFFF, words[at + 1:at + count]
         at += count
+
+
+def flipped(at):
+    def flip(content):
+        place = len(content) * at // 100
+        return content[:place] + bytes([content[place] ^ 1]) + content[place + 1:]
+
+    return flip
+
+
+DAMAGES = {"empty": lambda content: b"", "truncated": lambda content: content[:-4], "longer": lambda content: content + bytes(4),
+           "zeros": lambda content: bytes(len(content)), "a bit at the start": flipped(0), "a bit in the middle": flipped(50),
+           "a bit at the end": flipped(99)}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of what is installed, from which kernels are loaded."""
+    shutil.copytree(SHIPPED, tmp_path / "spirv")
+    monkeypatch.setattr(kernels.resources, "files", lambda _: tmp_path)
+    kernels.load.cache_clear()
+    yield tmp_path
+    kernels.load.cache_clear()
+
+
+@pytest.mark.parametrize("file", ["gpu/gru.spv", "checksums.txt"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_found(package, file, damage):
+    """In checksums.txt it may be the line of another kernel, which is refused then."""
+    path = package / "spirv" / file
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    refused = {}
+    for name in compile_shaders.kernels():
+        try:
+            kernels.load(name)
+        except vkdml.DriverError as error:
+            refused[name] = str(error)
+    assert list(refused) == ["gpu/gru"] if file.endswith(".spv") else refused or damage == "longer"
+    for name, message in refused.items():
+        assert re.search(rf"spirv/{name}\.spv is damaged, .*: install vkdml again", message)
+
+
+@pytest.mark.parametrize("file", ["gpu/gru.spv", "checksums.txt"])
+def test_missing_files_are_named(package, file):
+    (package / "spirv" / file).unlink()
+    with pytest.raises(vkdml.DriverError, match=rf"cannot be read \(.*spirv/{file}'\): install vkdml again"):
+        kernels.load("gpu/gru")
+
+
+def test_a_damaged_file_never_reaches_the_driver(package, device):
+    path = package / "spirv" / "elementwise.spv"
+    path.write_bytes(path.read_bytes()[:-4])
+    made = device._gpu.pipelines_made
+    tensor = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(2, 3))
+    operator = device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor, tensor))
+    with pytest.raises(vkdml.DriverError, match="elementwise.spv is damaged"):
+        device.compile_operator(operator)
+    assert device._gpu.pipelines_made == made
 
 
 @pytest.mark.parametrize("name", compile_shaders.kernels())
@@ -149,6 +209,7 @@ def test_wheel_holds_the_kernels_and_all_modules(tmp_path):
                    check=True, capture_output=True)
     listing = subprocess.run([sys.executable, "-m", "zipfile", "-l", str(next(tmp_path.glob("*.whl")))],
                              check=True, capture_output=True, text=True).stdout
+    assert "vkdml/spirv/checksums.txt" in listing
     for name in compile_shaders.kernels():
         assert f"vkdml/spirv/{name}.spv" in listing
     for module in (ROOT / "src").rglob("*.py"):

@@ -10,10 +10,11 @@ from types import MappingProxyType
 
 import pytest
 
+import vkdml
 from vkdml.runtime import vulkan
 from vkdml.runtime import vulkan_structures as structures
 
-RADV = Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
+RADV, CPU_DRIVER = (Path(f"/usr/share/vulkan/icd.d/{name}_icd.x86_64.json") for name in ("radeon", "lvp"))
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
 
 
@@ -109,6 +110,40 @@ def test_facts_are_consistent():
             assert info.min_subgroup_size <= info.subgroup_size <= info.max_subgroup_size
         if info.is_cpu:
             assert (info.compute_units, info.unified_memory) == (0, True)
+
+
+@pytest.mark.parametrize(("function", "result", "error", "says"), [
+    ("vkCreateInstance", -9, vkdml.DriverError, "no driver that it can load; install one"),
+    ("vkCreateInstance", -1, vkdml.OutOfMemoryError, "while listing devices: vkCreateInstance: VK_ERROR_OUT_OF_HOST_MEMORY"),
+    ("vkEnumeratePhysicalDevices", -3, vkdml.DriverError, "vkEnumeratePhysicalDevices: VK_ERROR_INITIALIZATION_FAILED"),
+    ("vkEnumeratePhysicalDevices", -1000, vkdml.DriverError, "vkEnumeratePhysicalDevices: -1000"),
+])
+def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, error, says):
+    class Failing:
+        def __getattr__(self, name):
+            def call(*arguments):
+                return result if name == function else 0
+
+            call.__name__ = name
+            return call
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Failing())
+    with pytest.raises(error, match=says):
+        vulkan.enumerate_devices()
+
+
+@pytest.mark.device
+def test_a_manifest_of_vulkan_1_0(tmp_path):
+    """The loader then passes nothing on that came with 1.1, and hides what decides about the plans."""
+    if not CPU_DRIVER.exists():
+        pytest.skip("Mesa's driver for CPUs is not installed")
+    manifest = json.loads(CPU_DRIVER.read_text())
+    manifest["ICD"]["api_version"] = "1.0.0"
+    (tmp_path / "icd.json").write_text(json.dumps(manifest))
+    code = "import vkdml\ntry: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                           env={**os.environ, "VK_ICD_FILENAMES": str(tmp_path / "icd.json"), "VK_DRIVER_FILES": str(tmp_path / "icd.json")})
+    assert found.stdout.startswith("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install")
 
 
 @pytest.mark.device

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cache
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from ..errors import DriverError, InvalidArgumentError
+from ..errors import DeviceLostError, DriverError, InvalidArgumentError
 from ..planning.options import Options
 from ..runtime.fork import Lock
 from ..runtime.network import Network, Node
@@ -40,7 +39,7 @@ class Settings:
         self.cell = cell
         self.attributes = {**DEFAULT_ATTRIBUTES, **{key: _plain(value) for key, value in attributes.items()}}
         self.wanted = tuple(wanted)
-        self.device = open_device(name, device)
+        self._name, self._device = name, device
         self.options = options
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
@@ -49,6 +48,11 @@ class Settings:
             hash(self.key)
         except TypeError:
             raise InvalidArgumentError(name, "attributes", self.key[2:], "numbers, strings and lists of them") from None
+
+    @property
+    def device(self) -> Device:
+        """Another one after the device was lost, unless the caller named a Device."""
+        return open_device(self._name, self._device)
 
     def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
         """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights are."""
@@ -84,9 +88,10 @@ class Session:
 
         name: the operator's in errors. arrays: by field, as `convert` and `convert_to` return them.
         """
-        with self.settings.device.lock:
-            key = _layouts(self.settings.cell, arrays)
-            call = self._call(name, key, arrays)
+        device = self.settings.device
+        with device.lock:
+            key = self._key(device, arrays)
+            call = self._call(name, key, device, arrays)
             check = self._check_range(name, arrays) if self.element.pairs else None
             try:
                 return call.run(name, arrays, check)
@@ -96,22 +101,23 @@ class Session:
 
     def prepare(self, name: str, arrays: Arrays) -> Call:
         """Make all that calls like this one need."""
-        with self.settings.device.lock:
-            call = self._call(name, _layouts(self.settings.cell, arrays), arrays)
+        device = self.settings.device
+        with device.lock:
+            call = self._call(name, self._key(device, arrays), device, arrays)
             call.network.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
             return call
 
-    def _call(self, name: str, key: Hashable, arrays: Arrays) -> Call:
-        return self._calls.get(key, lambda: Call(name, self, arrays, self._keeper))
+    def _key(self, device: Device, arrays: Arrays) -> Hashable:
+        return device, *[None if (array := arrays.get(field)) is None else
+                         (array.shape, None if array.flags.c_contiguous else element_strides(array))
+                         for field in self.settings.cell.inputs]
+
+    def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
+        return self._calls.get(key, lambda: Call(name, self, device, arrays, self._keeper))
 
     def _check_range(self, name: str, arrays: Arrays) -> RangeCheck:
         memory = {field: flat(array) for field, array in arrays.items() if array is not None}
         return RangeCheck(name, self.settings.cell.arguments, memory, self._check_before)
-
-
-def _layouts(cell: Cell, arrays: Arrays) -> Hashable:
-    return tuple([None if (array := arrays.get(field)) is None else
-                  (array.shape, None if array.flags.c_contiguous else element_strides(array)) for field in cell.inputs])
 
 
 class Call:
@@ -120,15 +126,15 @@ class Call:
     carried: inputs by the outputs that stay in their place. carrier: where such values are by now.
     """
 
-    def __init__(self, name: str, session: Session, arrays: Arrays, keeper: WeightKeeper, carried: Mapping[str, str] = {},
-                 carrier: Network | None = None) -> None:
+    def __init__(self, name: str, session: Session, device: Device, arrays: Arrays, keeper: WeightKeeper,
+                 carried: Mapping[str, str] = {}, carrier: Network | None = None) -> None:
         settings, element = session.settings, session.element
         given = {field: arrays.get(field) for field in settings.cell.inputs}
         desc, self.shapes = describe(name, settings.cell, given, element, settings.attributes, settings.wanted)
         self.problem = from_desc(desc, settings.attributes["clip"], element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.network = Network(settings.device, [Node(Operator(self.problem), names)], self.outputs, settings.options, keeper,
+        self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, settings.options, keeper,
                                carried, carrier)
 
     def run(self, name: str, arrays: Arrays, check: RangeCheck | None) -> list[np.ndarray]:
@@ -147,13 +153,15 @@ class Call:
 class StreamSession(Session):
     """Calls of which each begins with the states that the one before ended with. These stay on the device.
 
-    Calls take no arrays for them, and return none. After a call that failed they are as before.
+    Calls take no arrays for them, and return none. After a call that failed they are as before, unless the device is lost: then
+    calls raise DeviceLostError until the state is written.
 
     state: what the first call begins with, by input; all are of one batch size, which stays.
     """
 
     def __init__(self, name: str, settings: Settings, element: ElementType, state: Mapping[str, np.ndarray]) -> None:
         super().__init__(settings, element)
+        self._name = name
         self._carried = {output: field for output, field in STATES.items() if field in state}
         self._carrier: Network | None = None
         self.write(name, state)
@@ -168,11 +176,17 @@ class StreamSession(Session):
 
     def read(self) -> dict[str, np.ndarray]:
         """What the next call begins with, by input."""
+        self._check_state()
         with self.settings.device.lock:
             if self._is_on_device:
                 assert self._carrier is not None
                 return {field: self._carrier.read(field, array.shape, array.dtype) for field, array in self._state.items()}
             return {field: array.copy() for field, array in self._state.items()}
+
+    def _check_state(self) -> None:
+        """Raises DeviceLostError where the state was lost with its device."""
+        if self._is_on_device and self._carrier is not None and self._carrier.device.get_device_removed_reason():
+            raise DeviceLostError(f"{self._name}: the state was on a device that is lost: reset it or set it to go on")
 
     def enter(self) -> None:
         """Bring a state that was written to the device. A call must have been prepared."""
@@ -182,9 +196,12 @@ class StreamSession(Session):
                 self._carrier.write(field, array)
             self._is_on_device = True
 
-    def _call(self, name: str, key: Hashable, arrays: Arrays) -> Call:
+    def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
+        self._check_state()
+        if self._carrier is not None and self._carrier.device != device:
+            self._carrier = None
         call = self._calls.get(
-            key, lambda: Call(name, self, {**arrays, **self._state}, self._keeper, self._carried, self._carrier))
+            key, lambda: Call(name, self, device, {**arrays, **self._state}, self._keeper, self._carried, self._carrier))
         self._carrier = self._carrier or call.network
         self.enter()
         return call
@@ -246,15 +263,28 @@ def shapes_to_warm_up(name: str, T: int | Iterable[int], B: int | Iterable[int])
 
 
 def open_device(name: str, device: Device | int | str | None) -> Device:
-    """A Device, or the one of that index or name, or the default one for None: each opened once."""
+    """A Device, or the one of that index or name, or the default one for None: each opened once, and anew after it was lost.
+
+    Raises DeviceLostError for a Device that is lost.
+    """
     if not isinstance(device, (Device, int, str, NoneType)):
         raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
-    return device if isinstance(device, Device) else _device(device)
+    if not isinstance(device, Device):
+        return _device(device)
+    reason = device.get_device_removed_reason()
+    if reason:
+        raise DeviceLostError(reason)
+    return device
 
 
-@cache
+_devices: dict[int | str | None, Device] = {}
+
+
 def _device(device: int | str | None) -> Device:
-    return Device(device)
+    found = _devices.get(device)
+    if found is None or found.get_device_removed_reason():
+        found = _devices[device] = Device(device)
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -38,9 +38,13 @@ class Stream:
         # What every single step needs is looked up once, as a step is short
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
-        self._network = self._session.prepare(self._name, {**weights, "InputTensor": x}).network
+        self._example = {**weights, "InputTensor": x}
+        self._prepare()
         hidden = self._zeros["HiddenInitTensor"].shape[-1]
         self._results = {"OutputSequenceTensor": ((int(batch), hidden), x.dtype)}
+
+    def _prepare(self) -> None:
+        self._network = self._session.prepare(self._name, self._example).network
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """Go on by one step, or by several.
@@ -56,8 +60,11 @@ class Stream:
             InvalidArgumentError: an array of another type or shape.
             DriverError: the driver failed.
 
-        After an error the state is as before, but where it is about a result out of the range of float64.
+        After an error the state is as before, but where it is about a result out of the range of float64. Where the device is
+        lost, so is the state: steps raise DeviceLostError until it is reset or set.
         """
+        if self._network.device.get_device_removed_reason():
+            self._prepare()
         if (type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._dtype and x.flags.c_contiguous
                 and not self._session.element.pairs):
             self._session.enter()

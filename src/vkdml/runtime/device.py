@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ..errors import DriverError, InvalidArgumentError
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
 from . import fork, kernels, vulkan
+from .driver import Driver
 from .kernels import CompiledKernel
 from .store import Lease, Store, limit_of_environment
 
@@ -56,8 +57,6 @@ except ImportError as error:
                       "or install a wheel of kp 0.9.0") from None
 
 
-T = TypeVar("T")
-
 _serials = itertools.count(1)
 
 
@@ -90,7 +89,7 @@ class Buffer:
     record_readback bring it to the device and back. `upload` and `download` do both at once. Where the host's memory is the
     device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
 
-    After os.fork a child process cannot use it: DriverError.
+    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
 
     has_copy: whether the host reads or writes it. If not, it serves kernels only, and may hold anything at first. stamp:
     another number after each change of what the device has; None where the host can change it unseen.
@@ -105,8 +104,9 @@ class Buffer:
         self._is_exposed = False
         for_host = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
         # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
-        words = np.zeros(size_in_bytes // 4, np.uint32) if has_copy else np.empty(size_in_bytes // 4, np.uint32)
-        self._tensor = _make(lambda: gpu._manager.tensor_t(words, for_host if has_copy else kp.TensorTypes.storage))
+        words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
+        self._tensor = gpu.driver.make(f"making a buffer of {size_in_bytes} bytes",
+                                       lambda: gpu._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
 
     def mark_written(self) -> None:
@@ -115,8 +115,8 @@ class Buffer:
 
     @property
     def _bytes(self) -> np.ndarray:
-        """The host's copy: the driver's memory, which a child process may not have."""
-        fork.check()
+        """The host's copy: the driver's memory, which a child process may not have, nor anybody after the device is lost."""
+        self.gpu.driver.check()
         return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
@@ -190,7 +190,8 @@ class Submission:
     """
 
     def __init__(self, gpu: Gpu) -> None:
-        self._sequence = _make(gpu._manager.sequence)
+        self._driver = gpu.driver
+        self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
 
     def upload(self, buffer: Buffer) -> None:
         self._record(lambda: kp.OpTensorSyncDevice([buffer._tensor]))
@@ -214,11 +215,11 @@ class Submission:
         self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
 
     def _record(self, operation: Callable[[], Any]) -> None:
-        _driver_call(lambda: self._sequence.record(operation()))
+        self._driver.call("recording a submission", lambda: self._sequence.record(operation()))
 
     def run(self) -> None:
         """Run it and wait for its end. Raises DriverError when the driver fails."""
-        _driver_call(self._sequence.eval)
+        self._driver.run(self._sequence)
 
 
 # VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES are those of shaders and of copies
@@ -226,7 +227,7 @@ _SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE, _HOST_READ = 0x20,
 _COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
 _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
 
-# What a kp without the patches in tools/kp/ lacks
+# What a kp without the patches in tools/kp/ lacks. They come together: one that shares pipelines submits without waiting too
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
 SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 
@@ -243,17 +244,19 @@ class Gpu:
     """One opened Vulkan device.
 
     store: what the process keeps on it, from one call to the next. host_memory: whether buffers for the host have no copy.
+    driver: through which all calls of kp's go.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = has_host_memory(info)
-        self.lock = fork.Lock()  # a queue takes one submission at a time
         self.store = Store(limit_of_environment())
+        self.driver = Driver(info.name, self.store.clear, SHARES_PIPELINES)
+        self.lock = self.driver.lock  # a queue takes one submission at a time
         self.pipelines_made = 0
         self._thread: ThreadPoolExecutor | None = None
         fork.begin()
-        self._manager = _make(lambda: kp.Manager(info.index))
+        self._manager = self.driver.open(lambda: kp.Manager(info.index))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
@@ -261,7 +264,12 @@ class Gpu:
         fork.check()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vkdml")
-        return self._thread.submit(work)
+        try:
+            return self._thread.submit(work)
+        except RuntimeError as error:  # it has the work nevertheless, and would do it once there is a thread
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+            raise DriverError(f"the system gave no thread for the device's executions: {error}") from error
 
     def create_submission(self) -> Submission:
         """With nothing recorded."""
@@ -287,7 +295,8 @@ class Gpu:
         key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
         if SHARES_PIPELINES:
             pipeline = self._pipeline(key, lease, compiled, dispatch, [self._placeholder] * len(bound))
-            algorithm = _make(lambda: self._manager.algorithm_from(pipeline, [buffer._tensor for buffer in bound], groups))
+            algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
+                pipeline, [buffer._tensor for buffer in bound], groups))
         else:
             key += (*groups, *(buffer.serial for buffer in bound))
             algorithm = self._pipeline(key, lease, compiled, dispatch, bound)
@@ -300,7 +309,7 @@ class Gpu:
         def make() -> Any:
             self.pipelines_made += 1
             spirv = compiled.specialize(dispatch.constants)
-            return _make(lambda: self._manager.algorithm(
+            return self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                 [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
                 np.zeros(len(compiled.interface.push), np.uint32)))
 
@@ -315,23 +324,9 @@ def open_device(info: DeviceInfo) -> Gpu:
     """The process's one Gpu for a device, so that buffers can pass between all that use it."""
     with _opening:
         key = info.index, info.name, info.driver  # its other facts may change: cores with the process's affinity
-        if key not in _open:
+        if key not in _open or _open[key].driver.lost:
             _open[key] = Gpu(info)
         return _open[key]
-
-
-def _make(call: Callable[[], T]) -> T:
-    """An object of kp's."""
-    return fork.keep(_driver_call(call))
-
-
-def _driver_call(call: Callable[[], T]) -> T:
-    """Call kp. What it raises becomes a DriverError."""
-    fork.check()
-    try:
-        return call()
-    except (RuntimeError, MemoryError) as error:
-        raise DriverError(f"the Vulkan driver failed: {str(error).strip() or type(error).__name__}") from error
 
 
 def kp_description() -> str:

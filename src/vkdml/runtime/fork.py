@@ -43,6 +43,11 @@ def keep(made: T) -> T:
     return made
 
 
+def never_destroy(made: object) -> None:
+    """Not even when nobody refers to it any more, nor at the process's end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+
+
 class Lock:
     """A reentrant lock around work on a device. In a child process nobody holds it, and `check` comes first."""
 
@@ -68,7 +73,7 @@ def _in_child() -> None:
     global _parent_has_opened
     _parent_has_opened = _has_opened
     for made in _made:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+        never_destroy(made)
     for lock in _locks:
         lock.take_from_other_threads()
 

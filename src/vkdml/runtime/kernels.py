@@ -7,6 +7,7 @@ functions in line before they drop what is never run, so branches on constants g
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,8 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
+
+from ..errors import DriverError
 
 T = TypeVar("T")
 
@@ -153,7 +156,14 @@ def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tu
 
 @cache
 def load(name: str) -> CompiledKernel:
-    spirv = (resources.files("vkdml") / "spirv" / f"{name}.spv").read_bytes()
+    """A shipped kernel. Raises DriverError where its file is not the one that the package was built with."""
+    folder = resources.files("vkdml") / "spirv"
+    try:
+        spirv, checksums = ((folder / file).read_bytes() for file in (f"{name}.spv", "checksums.txt"))
+    except OSError as error:
+        raise DriverError(f"a file of vkdml cannot be read ({error}): install vkdml again") from error
+    if f"{hashlib.sha256(spirv).hexdigest()}  {name}.spv".encode() not in checksums.splitlines():
+        raise DriverError(f"{folder / name}.spv is damaged, or checksums.txt in {folder}: install vkdml again")
     return of_spirv(name, spirv)
 
 

@@ -118,7 +118,8 @@ class CommandRecorder:
     def execute_async(self) -> Execution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
 
-        Until it is done the buffers must not be written. Raises nothing: its `wait` raises what `execute` would.
+        Until it is done the buffers must not be written. Raises DriverError where the system gives no thread for it, and
+        nothing else: its `wait` raises what `execute` would.
         """
         return Execution(self._gpu.run_in_background(self.execute))
 
@@ -194,7 +195,8 @@ class Device:
 
     device: an index or a part of a name (in any case) from Device.enumerate(). By default what the environment variable
     VKDML_DEVICE says, which is either of these, or else the first GPU, or else the first CPU driver. It is opened once in a
-    process, and in a child process that os.fork made of that one it cannot be used.
+    process, and in a child process that os.fork made of that one it cannot be used. Once the driver has lost it
+    (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew.
 
     Raises DriverError when there is none, or none that matches.
     """
@@ -217,6 +219,10 @@ class Device:
     def info(self) -> DeviceInfo:
         """The device's name, driver and limits."""
         return self._gpu.info
+
+    def get_device_removed_reason(self) -> str | None:
+        """Why the device is lost and cannot be used any more; None: it can be (IDMLDevice::GetDeviceRemovedReason)."""
+        return self._gpu.driver.lost
 
     @property
     def cache_limit(self) -> int:

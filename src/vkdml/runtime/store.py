@@ -33,6 +33,7 @@ class Lease:
         self._store = store
         self.lost = lost
         self.keys: dict[Hashable, None] = {}
+        store.leases.add(self)
 
     def renew(self) -> None:
         """It is used now."""
@@ -51,9 +52,13 @@ class _Entry:
 
 
 class Store:
-    """Values by key, each with its size in bytes. Not thread-safe: the device's lock is held around its use."""
+    """Values by key, each with its size in bytes. Not thread-safe: the device's lock is held around its use.
+
+    leases: of all its users.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.leases: WeakSet[Lease] = WeakSet()
         self._limit = limit
         self._entries: dict[Hashable, _Entry] = {}  # what was used last is last
         self._size = 0
@@ -96,6 +101,13 @@ class Store:
         for key in keys:
             self._entries[key] = self._entries.pop(key)
         self._last_keys = keys
+
+    def clear(self) -> None:
+        """Drop everything, also where an interrupted call has left what is not consistent."""
+        self._entries, self._size, self._last_keys = {}, 0, None
+        for lease in list(self.leases):
+            lease.keys.clear()
+            lease.lost()
 
     def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
         """Until the rest is within the limit, but nothing of this lease, nor the key that is used now."""

@@ -11,13 +11,19 @@ from collections.abc import Iterable
 from ctypes import byref, c_uint32, c_void_p
 from typing import Any
 
-from ..errors import DriverError
+from ..errors import DriverError, OutOfMemoryError
 from ..planning.device_info import DeviceInfo
 from . import vulkan_structures as structures
 
 _INSTALL = "on Debian: apt-get install libvulkan1 mesa-vulkan-drivers"
 NO_LOADER = f"no Vulkan loader (libvulkan.so.1); install one and a driver, {_INSTALL}"
 
+
+# VkResult
+_SUCCESS, _INCOMPLETE, _NO_DRIVER = 0, 5, -9
+_RESULTS = {-1: "VK_ERROR_OUT_OF_HOST_MEMORY", -2: "VK_ERROR_OUT_OF_DEVICE_MEMORY", -3: "VK_ERROR_INITIALIZATION_FAILED",
+            -4: "VK_ERROR_DEVICE_LOST", -6: "VK_ERROR_LAYER_NOT_PRESENT", -7: "VK_ERROR_EXTENSION_NOT_PRESENT"}
+_OUT_OF_MEMORY = (-1, -2)
 
 # VkPhysicalDeviceType, and which of them the default prefers
 _TYPES = {0: "other", 1: "integrated", 2: "discrete", 3: "virtual", 4: "cpu"}
@@ -46,8 +52,10 @@ def enumerate_devices() -> list[DeviceInfo]:
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
     instance = c_void_p()
-    if vk.vkCreateInstance(byref(create), None, byref(instance)) != 0:
-        raise DriverError(f"the Vulkan loader found no driver; install one, {_INSTALL}")
+    result = vk.vkCreateInstance(byref(create), None, byref(instance))
+    if result == _NO_DRIVER:
+        raise DriverError(f"the Vulkan loader found no driver that it can load; install one, {_INSTALL}")
+    _check("vkCreateInstance", result)
     try:
         handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)
         infos = [_query(vk, index, c_void_p(handle)) for index, handle in enumerate(handles)]
@@ -55,16 +63,23 @@ def enumerate_devices() -> list[DeviceInfo]:
         vk.vkDestroyInstance(instance, None)
     usable = [info for info in infos if info is not None]
     if not usable:
-        raise DriverError(f"no Vulkan device with Vulkan 1.1 or newer; install a driver, {_INSTALL}")
+        raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
+                          f"driver, {_INSTALL}")
     return usable
+
+
+def _check(function: str, result: int) -> None:
+    if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
+        error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
+        raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}")
 
 
 def _all(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
     """What a function of Vulkan's enumerates, which is asked for their number first."""
     count = c_uint32()
-    function(*arguments, byref(count), None)
+    _check(function.__name__, function(*arguments, byref(count), None))
     elements = (element * count.value)()
-    function(*arguments, byref(count), elements)
+    _check(function.__name__, function(*arguments, byref(count), elements))
     return list(elements)[:count.value]
 
 
@@ -77,6 +92,8 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     extensions = {found.extensionName for found in _all(
         structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
     asked = _ask(vk, handle, version, extensions)
+    if not asked[structures.SubgroupProperties].subgroupSize:  # not passed on to a driver whose manifest says Vulkan 1.0
+        return None
     memory = structures.MemoryProperties()
     vk.vkGetPhysicalDeviceMemoryProperties(handle, byref(memory))
     subgroup, sizes = asked[structures.SubgroupProperties], asked[structures.SubgroupSizeControlProperties]

@@ -73,7 +73,8 @@ class RecurrentNode:
         checked, element = self.convert(inputs)
         return self._session(checked, element, device, options).run(self.operator, checked)
 
-    def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device, options: Options) -> None:
+    def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
+                options: Options) -> None:
         """Make all that a run with these sizes needs. weights: by name."""
         settings = self.settings(device, options)
         fields = self.fields

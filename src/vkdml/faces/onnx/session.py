@@ -15,7 +15,7 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, NodeProto, inliner
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ..sessions import open_device, shapes_to_warm_up
@@ -58,8 +58,9 @@ class InferenceSession:
         def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
             return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
 
-        self._device = open_device("InferenceSession", device)
-        context = Context(model.opset_import, model.ir_version, self._device, options, open_session)
+        self._device = device
+        open_device("InferenceSession", device)
+        context = Context(model.opset_import, model.ir_version, device, options, open_session)
         constants = {tensor.name for tensor in model.graph.initializer}
         inputs = {value.name: value for value in model.graph.input if value.name not in constants}
         self._inputs = Inputs(list(inputs.values()))
@@ -68,8 +69,8 @@ class InferenceSession:
 
     @property
     def device(self) -> Device:
-        """Where the recurrent nodes run."""
-        return self._device
+        """Where the recurrent nodes run: another one after it was lost, unless the caller named a Device."""
+        return open_device("InferenceSession", self._device)
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that must be fed: those without an initializer."""
@@ -123,7 +124,10 @@ class InferenceSession:
                 results, error = [], str(raised) or type(raised).__name__
             callback(results, user_data, error)
 
-        threading.Thread(target=work, name="vkdml run_async").start()
+        try:
+            threading.Thread(target=work, name="vkdml run_async").start()
+        except RuntimeError as error:
+            raise OnnxRuntimeError(f"run_async: the system gave no thread: {error}") from error
 
     def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1) -> None:
         """Pack weights and compile all that the recurrent nodes need for these lengths and batches: runs compile nothing then.

@@ -28,11 +28,13 @@ Values = MutableMapping[str, Any]
 
 @dataclass(frozen=True)
 class Context:
-    """What all parts of a model share. open_session: makes an onnxruntime session of a serialized model."""
+    """What all parts of a model share. device: a Device, or what Device() takes. open_session: makes an onnxruntime session of
+    a serialized model.
+    """
 
     opset_imports: Sequence[onnx.OperatorSetIdProto]
     ir_version: int
-    device: Device
+    device: Device | int | str | None
     options: Options
     open_session: Callable[[bytes], onnxruntime.InferenceSession]
 

@@ -110,10 +110,11 @@ class _Twin(nn.Module):
     def _prepared(self, layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Stack, Parameters]]:
         """What a call of this shape runs. Meanwhile other threads wait."""
         compiled = _compiled.setdefault(self, _Compiled())
+        device = open_device(type(self).__name__, self.vulkan_device)
         with compiled.lock:
             compiled.parameters.update(layers)
-            yield compiled.stacks.get((shape, self.vulkan_device), lambda: Stack(
-                layers, shape, open_device(type(self).__name__, self.vulkan_device), compiled.keeper)), compiled.parameters
+            stack = compiled.stacks.get((shape, device), lambda: Stack(layers, shape, device, compiled.keeper))
+            yield stack, compiled.parameters
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"

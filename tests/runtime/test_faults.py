@@ -1,0 +1,58 @@
+"""What comes of each failure of the driver: an error that says what was being done, and right results afterwards.
+
+A layer (tools/faults/layer.c) makes calls fail in a worker's process, where each scenario is run from its beginning on.
+"""
+
+import pytest
+
+from tools.faults.scenarios import SCENARIOS, SCHEDULES_OF_CELLS
+from tools.faults.tries import Tries
+from tools.faults.worker import NOT_REACHED, RIGHT
+from vkdml.runtime.device import SHARES_PIPELINES
+
+pytestmark = [pytest.mark.device,
+              pytest.mark.skipif(not SHARES_PIPELINES, reason="a kp without vkdml's patches drops what the driver returns")]
+
+
+@pytest.fixture(scope="module")
+def tries(tmp_path_factory):
+    tries = Tries(tmp_path_factory.mktemp("layer"))
+    yield tries
+    tries.close()
+
+
+def check(tries, scenario, faults):
+    """All are tried, also after one that goes wrong."""
+    wrong = []
+    for fault in faults:
+        try:
+            outcome = tries.ask("attempt", scenario, fault)
+        except AssertionError as error:
+            wrong.append(str(error))
+            continue
+        # Waits are repeated until the submission has ended, and persistent parts may give up, so some calls are not always made
+        is_sure = fault.function != "vkWaitForFences" and "persistent" not in scenario
+        if outcome == RIGHT or (outcome == NOT_REACHED and is_sure):
+            wrong.append(f"{fault}: {outcome}, where an error was expected")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_function_may_fail(tries):
+    """At its last call, in one of its ways."""
+    last = {ways[0].function + str(ways[0].repeats): ways[at % len(ways)] for at, ways in enumerate(tries.faults("activation"))}
+    assert len(last) > 20
+    check(tries, "activation", last.values())
+
+
+@pytest.mark.thorough
+def test_each_call_may_fail_in_each_way(tries):
+    check(tries, "activation", [fault for ways in tries.faults("activation") for fault in ways])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("place", range(1, len(SCENARIOS)), ids=list(SCENARIOS)[1:])
+def test_calls_may_fail(tries, place):
+    """Each in one of its ways, in turns; of the cells' schedules, which are alike, a third of the calls each."""
+    scenario = list(SCENARIOS)[place]
+    faults = [ways[at % len(ways)] for at, ways in enumerate(tries.faults(scenario))]
+    check(tries, scenario, faults[place % 3::3] if scenario in SCHEDULES_OF_CELLS else faults)

@@ -1,0 +1,60 @@
+"""The layer in layer.c: building it, and its use in a process that was started with it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+_SOURCE = Path(__file__).with_name("layer.c")
+_NAME = "VK_LAYER_VKDML_faults"
+_LIBRARY = "libVkLayer_vkdml_faults.so"
+_MANIFEST = {"file_format_version": "1.2.0", "layer": {
+    "name": _NAME, "type": "GLOBAL", "library_path": f"./{_LIBRARY}", "api_version": "1.3.0", "implementation_version": "1",
+    "description": "makes chosen calls of Vulkan fail"}}
+
+
+def build(folder: Path) -> dict[str, str]:
+    """Compile the layer into a folder. Returns the environment variables for processes that run with it."""
+    command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"]
+    subprocess.run([*command, "-o", str(folder / _LIBRARY), str(_SOURCE)], check=True)
+    (folder / "VkLayer_vkdml_faults.json").write_text(json.dumps(_MANIFEST))
+    return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": _NAME}
+
+
+class Fault(NamedTuple):
+    """A call of a function that fails. call: from 1 on. result: a VkResult. repeats: all later calls fail too."""
+
+    function: str
+    call: int
+    result: int
+    repeats: bool = False
+
+
+NONE = Fault("", 0, 0)
+
+
+class Layer:
+    """The layer that this process was started with. folder: where it was built."""
+
+    def __init__(self, folder: Path) -> None:
+        self._library = ctypes.CDLL(str(folder / _LIBRARY))
+        self._library.faults_name.restype = ctypes.c_char_p
+
+    def arm(self, fault: Fault) -> None:
+        """From now on this fails; NONE: nothing does. Calls are counted anew."""
+        self._library.faults_arm(fault.function.encode(), fault.call, fault.result, fault.repeats)
+
+    @property
+    def fired(self) -> int:
+        """How many calls have failed."""
+        return int(self._library.faults_fired())
+
+    def counts(self) -> dict[str, int]:
+        """How often each function was called."""
+        counts: dict[str, int] = {}
+        while name := self._library.faults_name(len(counts)):
+            counts[name.decode()] = self._library.faults_count(len(counts))
+        return counts

@@ -1,0 +1,141 @@
+"""What is done while calls of Vulkan fail: each is a function that makes something, and returns what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from onnx import parser
+
+import vkdml
+from vkdml.onnx import InferenceSession
+from vkdml.planning.options import SCHEDULES
+from vkdml.spec import descs as v
+
+Run = Callable[[], list[np.ndarray]]
+
+_T, _B, _I, _H = 3, 2, 3, 5
+
+
+def _random(*sizes: int) -> np.ndarray:
+    return np.random.default_rng(sum(sizes)).uniform(-0.5, 0.5, sizes).astype(np.float32)
+
+
+def _arrays(gates: int) -> list[np.ndarray]:
+    return [_random(_T, _B, _I), _random(1, gates * _H, _I), _random(1, gates * _H, _H)]
+
+
+_CELLS: dict[str, tuple[Callable[..., tuple[np.ndarray, ...]], int]] = {  # and their numbers of gates
+    "gru": (vkdml.gru, 3), "lstm": (vkdml.lstm, 4), "rnn": (vkdml.rnn, 1)}
+
+
+def _function(name: str, schedule: str) -> Callable[[], Run]:
+    function, gates = _CELLS[name]
+    return lambda: lambda: list(function(*_arrays(gates), options=vkdml.Options(schedule=schedule)))
+
+
+def _layer() -> Run:
+    x, *weights = _arrays(3)
+    layer = vkdml.GRU(*weights)
+    return lambda: list(layer(x))
+
+
+def _stream() -> Run:
+    """From its beginning on each time."""
+    x, *weights = _arrays(4)
+    stream = vkdml.LSTM(*weights).stream(_B)
+
+    def run() -> list[np.ndarray]:
+        stream.reset()
+        return [stream.step(step) for step in x] + list(stream.state.values())
+
+    return run
+
+
+def _tensor(*sizes: int, flags: v.DML_TENSOR_FLAGS = v.DML_TENSOR_FLAGS.NONE) -> v.DML_BUFFER_TENSOR_DESC:
+    return v.DML_BUFFER_TENSOR_DESC(DataType=v.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes, Flags=flags)
+
+
+def _activation() -> Run:
+    """DirectML's life cycle of what compiles fastest."""
+    x = _random(_B, _H)
+    device = vkdml.Device()
+    desc = v.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape))
+    compiled = device.compile_operator(device.create_operator(desc))
+    source, target = device.upload(x), device.create_buffer(x.nbytes)
+    table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
+    table.bind_inputs([source])
+    table.bind_outputs([target])
+    recorder.record_dispatch(compiled, table)
+
+    def run() -> list[np.ndarray]:
+        recorder.execute()
+        return [target.download(x.shape)]
+
+    return run
+
+
+def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
+    """DirectML's, with weights that an initializer packs and buffers that are uploaded and downloaded by themselves."""
+    def make() -> Run:
+        x, w, r = _arrays(1)
+
+        owned = v.DML_TENSOR_FLAGS.OWNED_BY_DML
+        device = vkdml.Device()
+        compiled = device.compile_operator(device.create_operator(v.DML_RNN_OPERATOR_DESC(
+            InputTensor=_tensor(1, *x.shape), WeightTensor=_tensor(1, *w.shape, flags=owned),
+            RecurrenceTensor=_tensor(1, *r.shape, flags=owned), OutputSequenceTensor=_tensor(_T, 1, _B, _H),
+            ActivationDescs=[v.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=v.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)))
+        source, target = device.create_buffer(x.nbytes), device.create_buffer(_T * _B * _H * 4)
+        initializer = device.create_operator_initializer(compiled)
+        table, recorder = device.create_binding_table(initializer), device.create_command_recorder()
+        table.bind_inputs([None, device.upload(w), device.upload(r), None, None, None])
+        recorder.record_dispatch(initializer, table)
+        recorder.execute()
+        table.reset(compiled)
+        table.bind_inputs([source, None, None, None, None, None])
+        table.bind_outputs([target, None])
+        recorder = device.create_command_recorder()
+        recorder.record_upload(source)
+        recorder.record_dispatch(compiled, table)
+
+        def run() -> list[np.ndarray]:
+            source.write(x)
+            if is_asynchronous:
+                recorder.execute_async().wait()
+            else:
+                recorder.execute()
+            return [target.download((_T, 1, _B, _H))]
+
+        return run
+
+    return make
+
+
+def _onnx() -> Run:
+    x, w, r = _arrays(3)
+    session = InferenceSession(parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+        demo (float[T, B, {_I}] x, float[1, {3 * _H}, {_I}] w, float[1, {3 * _H}, {_H}] r) => (float[T, 1, B, {_H}] z) {{
+            y = GRU <hidden_size = {_H}> (x, w, r)
+            z = Add (y, y) }}"""))
+    return lambda: session.run(None, {"x": x, "w": w, "r": r})
+
+
+def _devices() -> Run:
+    return lambda: [np.array([info.max_storage_buffer_range for info in vkdml.Device.enumerate()])]
+
+
+SCHEDULES_OF_CELLS = {f"{cell}, {schedule}": _function(cell, schedule) for cell in _CELLS for schedule in SCHEDULES}
+SCENARIOS: dict[str, Callable[[], Run]] = {
+    "activation": _activation,
+    "devices": _devices,
+    **SCHEDULES_OF_CELLS,
+    "layer": _layer,
+    "stream": _stream,
+    "life cycle": _life_cycle(is_asynchronous=False),
+    "execute_async": _life_cycle(is_asynchronous=True),
+    "onnx": _onnx,
+}
+
+# Those that name a Device, which stays lost
+NAME_A_DEVICE = ("activation", "life cycle", "execute_async")
