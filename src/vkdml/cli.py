@@ -24,11 +24,11 @@ from tqdm import tqdm
 from . import __version__, demo
 from .errors import InvalidArgumentError, VkdmlError
 from .faces import dxdispatch
-from .faces.dxdispatch.resources import read_npy
 from .planning.device_info import DeviceInfo
 from .planning.profiles import profile
 from .runtime import choices, vulkan
 from .runtime.device import has_host_memory, kp_description, select_device
+from .runtime.files import read_npy
 from .runtime.operator import Device
 
 # The modules of the commands that work only in a source tree. They parse their own arguments.
@@ -36,6 +36,8 @@ _ELSEWHERE = {"bench": "bench.__main__", "conformance": "tools.conformance"}
 
 # DxDispatch's names of its commands, by the type of their results
 _COMMANDS = {dxdispatch.Dispatched: "dispatch", dxdispatch.Printed: "print", dxdispatch.Written: "writeFile"}
+
+_MOST_DIGITS = 18  # of a number on the command line
 
 # The absolute and relative tolerance of a comparison with onnxruntime, by the output's type
 _TOLERANCES = {"float32": (1e-5, 1e-4), "float64": (1e-5, 1e-4), "float16": (2e-3, 2e-3)}
@@ -77,12 +79,16 @@ def _parser() -> argparse.ArgumentParser:
     dispatch = commands.add_parser("dispatch", help="run a DxDispatch model of recurrent and activation operators")
     dispatch.add_argument("model", type=_file, help="a .json file")
     dispatch.add_argument("-i", "--iterations", type=_count, default=1, metavar="N", help="runs of each dispatch (1)")
+    dispatch.add_argument("--max-bytes", type=_count, default=dxdispatch.MAX_BYTES, metavar="N",
+                          help=f"how large all resources and tensors may be together ({dxdispatch.MAX_BYTES})")
     dispatch.set_defaults(command=_dispatch)
 
     words = commands.add_parser("demo", help="words to phonemes, with a trained model")
     words.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="letters a to z; by default, a few words")
     words.set_defaults(command=_demo)
 
+    for command in (run, dispatch):
+        command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
     for command in (run, dispatch, words):
         command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
     for command in (devices, run, dispatch, words):
@@ -101,7 +107,7 @@ def _file(text: str) -> Path:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
 
@@ -183,7 +189,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
     with tqdm(total=3 if chosen.compare else 2, delay=2, disable=None, leave=False) as bar:
         started = time.perf_counter()
-        session = InferenceSession(chosen.model, device=chosen.device)
+        session = InferenceSession(chosen.model, device=chosen.device, allow_outside=chosen.allow_outside)
         loaded = time.perf_counter()
         bar.update()
         feed = _feed(chosen, session.get_inputs())
@@ -262,7 +268,7 @@ def _compared(array: np.ndarray, expected: np.ndarray) -> dict[str, Any]:
 
 
 def _dispatch(chosen: argparse.Namespace) -> int:
-    model = dxdispatch.load(chosen.model)
+    model = dxdispatch.load(chosen.model, allow_outside=chosen.allow_outside, max_bytes=chosen.max_bytes)
     device = Device(chosen.device)
     if not chosen.json:
         print(f"Running on '{device.info.name}'")

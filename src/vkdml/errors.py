@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+
+def shown(value: object, how: Callable[[object], str] = repr) -> str:
+    """A value of the caller's in an error's message."""
+    try:
+        return how(value)
+    except Exception:  # of the value's own, or for a number of thousands of digits
+        return f"a {type(value).__name__}"
+
 
 class VkdmlError(Exception):
     """Anything that vkdml refuses or cannot do."""
@@ -11,7 +21,7 @@ class InvalidArgumentError(VkdmlError, ValueError):
     """A descriptor, tensor, attribute or argument that cannot be accepted. Raised before any work."""
 
     def __init__(self, operator: str, field: str, found: object, expected: str) -> None:
-        super().__init__(f"{operator}: {field}: found {found}; expected {expected}")
+        super().__init__(f"{operator}: {field}: found {shown(found, str)}; expected {expected}")
         self.operator = operator
         self.field = field
         self._arguments = (operator, field, found, expected)
@@ -19,7 +29,7 @@ class InvalidArgumentError(VkdmlError, ValueError):
     def __reduce__(self) -> tuple[type[InvalidArgumentError], tuple[str, str, str, str]]:
         """So that processes can pass it on: by default an exception is made again from its message alone."""
         operator, field, found, expected = self._arguments
-        return type(self), (operator, field, str(found), expected)
+        return type(self), (operator, field, shown(found, str), expected)
 
 
 class DriverError(VkdmlError, RuntimeError):

@@ -109,3 +109,42 @@ def test_processes_write_at_once(cache):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(put_and_get, range(2), chunksize=1) == [0, 0]
     assert len(files(cache)) == 1
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_folder_that_others_can_write_to_is_ignored(cache, mode):
+    Choices(GPU).put(KEY, VALUE)
+    (path,) = files(cache)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.parent.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="is ignored: its owner is another user, or others can write to it"):
+        chosen = Choices(GPU)
+    assert chosen.get(KEY) is None
+    chosen.put(KEY, {"other": 1})
+    path.parent.chmod(0o700)
+    assert Choices(GPU).get(KEY) == VALUE
+
+
+def test_a_folder_of_another_user_is_ignored(cache, monkeypatch):
+    Choices(GPU).put(KEY, VALUE)
+    (path,) = files(cache)
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner:  # root's are trusted
+        with pytest.warns(RuntimeWarning, match="is ignored"):
+            assert Choices(GPU).get(KEY) is None
+    else:
+        assert Choices(GPU).get(KEY) == VALUE
+        os.chown(path.parent, 12345, -1)
+        with pytest.warns(RuntimeWarning, match="is ignored"):
+            assert Choices(GPU).get(KEY) is None
+
+
+def test_a_file_that_others_can_write_to_is_ignored(cache):
+    Choices(GPU).put(KEY, VALUE)
+    (path,) = files(cache)
+    path.chmod(0o666)
+    assert Choices(GPU).get(KEY) is None
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    assert Choices(GPU).get(KEY) is None

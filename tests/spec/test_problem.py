@@ -74,7 +74,7 @@ def test_typed_descriptions_mean_the_same():
     ({"ActivationDescs": [vkdml.DML_OPERATOR_DESC(T.ACTIVATION_TANH, SIGMOID), TANH]}, r"ActivationDescs\[0\].Desc", "TANH"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=math.nan), TANH]}, r"ActivationDescs\[0\].Alpha", "finite"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=1e39), TANH]}, r"ActivationDescs\[0\].Alpha", "finite"),
-    ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=WORD), TANH]}, r"ActivationDescs\[0\].Alpha", "number"),
+    ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=WORD), TANH]}, r"ActivationDescs\[0\].Alpha", "finite float32"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_CELU_OPERATOR_DESC(Alpha=0), TANH]}, r"ActivationDescs\[0\].Alpha", "other than 0"),
     ({"ActivationDescs": [descs.DML_ACTIVATION_ELU_OPERATOR_DESC(InputTensor=tensor(1)), TANH]},
      r"ActivationDescs\[0\].InputTensor", "None"),

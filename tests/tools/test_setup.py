@@ -28,9 +28,9 @@ def test_patches_begin_with_their_reason(patch):
     assert reason
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "source.txt"])
+@pytest.mark.parametrize("name", ["kp/requirements.txt", "kp/source.txt", "models/demo.txt", "models/test.txt"])
 def test_downloads_are_pinned_by_hash(name):
-    lines = (ROOT / "tools" / "kp" / name).read_text().replace("\\\n", " ").splitlines()
+    lines = (ROOT / "tools" / name).read_text().replace("\\\n", " ").splitlines()
     pinned = [line for line in lines if not line.startswith("#")]
     assert pinned
     for line in pinned:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from ..errors import DeviceLostError, DriverError, InvalidArgumentError
+from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..planning.options import Options
 from ..runtime.fork import Lock
 from ..runtime.network import Network, Node
@@ -18,6 +19,7 @@ from ..runtime.weights import WeightKeeper
 from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
 from ..spec.arrays import element_strides, flat
 from ..spec.cells import STATES, Cell
+from ..spec.checks import MAX_TENSOR_BYTES
 from ..spec.element_types import ElementType
 from ..spec.problem import WEIGHTS, from_desc
 from .float64_range import RangeCheck
@@ -66,8 +68,13 @@ class Settings:
         """Arrays for other fields of a call with these weights."""
         w, sizes = weights["WeightTensor"], self.sizes(weights, t, b)
         assert w is not None
-        return {field: np.zeros(onnx_shape(self.cell, field, self.attributes["layout"], sizes),
-                                np.int32 if field == "SequenceLengthsTensor" else w.dtype) for field in fields}
+        shapes = {field: onnx_shape(self.cell, field, self.attributes["layout"], sizes) for field in fields}
+        for field, shape in shapes.items():
+            if math.prod(shape) * w.itemsize > MAX_TENSOR_BYTES:
+                raise InvalidArgumentError(self.cell.name, self.cell.arguments[field], shape,
+                                           f"at most {MAX_TENSOR_BYTES} bytes")
+        return {field: np.zeros(shape, np.int32 if field == "SequenceLengthsTensor" else w.dtype)
+                for field, shape in shapes.items()}
 
 
 class Session:
@@ -254,10 +261,14 @@ def shapes_to_warm_up(name: str, T: int | Iterable[int], B: int | Iterable[int])
     """Each T with each B. Raises InvalidArgumentError for what are no whole numbers from 1."""
     sizes = []
     for argument, given in (("T", T), ("B", B)):
-        numbers = list(given) if isinstance(given, Iterable) else [given]
+        numbers: list[Any]
+        try:
+            numbers = list(given) if isinstance(given, Iterable) else [given]
+        except TypeError:  # from numpy and PyTorch, whose arrays are not all iterable
+            numbers = [given]
         wrong = [number for number in numbers if not isinstance(number, int | np.integer) or number < 1]
         if wrong:
-            raise InvalidArgumentError(name, f"warm_up: {argument}", repr(wrong[0]), "whole numbers from 1")
+            raise InvalidArgumentError(name, f"warm_up: {argument}", shown(wrong[0]), "whole numbers from 1")
         sizes.append([int(number) for number in numbers])
     return [(t, b) for t in sizes[0] for b in sizes[1]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from ..spec.arguments import convert_to
 from ..spec.cells import STATES
 from ..spec.element_types import ElementType
@@ -28,7 +28,7 @@ class Stream:
             raise InvalidArgumentError(self._name, "direction", settings.attributes["direction"],
                                        "forward: others need the end of the sequence first")
         if not isinstance(batch, int | np.integer) or batch < 1:
-            raise InvalidArgumentError(self._name, "batch", repr(batch), "a whole number from 1")
+            raise InvalidArgumentError(self._name, "batch", shown(batch), "a whole number from 1")
         self._weights = weights
         self._settings = settings
         self._batch_axis = 0 if settings.attributes["layout"] else 1

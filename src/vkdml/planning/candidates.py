@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from ..spec.problem import Problem
 from . import iterations, profiles
 from .costs import SUBMISSION_SECONDS, Costs
@@ -160,7 +160,7 @@ class Planner:
         *before, (name, value) = items[:culprit]
         others = "".join(f"{other} = {its!r}, " for other, its in before)
         return InvalidArgumentError(
-            problem.operator, f"options.{name}", repr(value),
+            problem.operator, f"options.{name}", shown(value),
             f"{allowed(name, left[culprit - 1])} with {others}{sizes} and {problem.element.name} on {self.info.name}")
 
     def _refusal_of_sizes(self, sizes: str) -> InvalidArgumentError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 
 SEQUENCE, STEPPED, PERSISTENT = "sequence", "stepped", "persistent"
 SCHEDULES = (SEQUENCE, STEPPED, PERSISTENT)
@@ -63,21 +63,21 @@ class Options:
 
 def check_options(options: Options) -> None:
     if options.schedule not in (None, *SCHEDULES):
-        raise InvalidArgumentError("compile_operator", "options.schedule", repr(options.schedule),
+        raise InvalidArgumentError("compile_operator", "options.schedule", shown(options.schedule),
                                    "one of " + ", ".join(SCHEDULES))
     if options.meeting not in (None, *MEETINGS):
-        raise InvalidArgumentError("compile_operator", "options.meeting", repr(options.meeting),
+        raise InvalidArgumentError("compile_operator", "options.meeting", shown(options.meeting),
                                    "one of " + ", ".join(MEETINGS))
     for name in ("lanes", "row_lanes", "resident", "fused", "shared_state", "projection_row_lanes"):
         value = getattr(options, name)
         if value not in (None, False, True):
-            raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value), "True, False or None")
+            raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value), "True, False or None")
     for name, most in (("rows", _MOST_FORCED_ROWS), ("units_at_once", _MOST_FORCED_UNITS), ("parts", 2**16),
                        ("register_loads", 2**16), ("shared_loads", 2**16),
                        ("workgroup", 2**31), ("chunk_steps", 2**31), ("workspace_bytes", 2**62)):
         value, least = getattr(options, name), 0 if name.endswith("_loads") else 1
         if value is not None and not (isinstance(value, int) and least <= value <= most):
-            raise InvalidArgumentError("compile_operator", f"options.{name}", repr(value),
+            raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value),
                                        f"a whole number from {least} to {most}")
     if options.parts == 1 and options.schedule in (STEPPED, PERSISTENT):
         raise InvalidArgumentError("compile_operator", "options.parts", 1, f"at least 2 for the schedule {options.schedule}")

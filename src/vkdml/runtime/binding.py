@@ -54,8 +54,9 @@ class BindingTable:
 
     def _bind(self, call: str, fields: Sequence[str], bindings: Sequence[Buffer | None]) -> None:
         operator = self.compiled.problem.operator
-        if len(bindings) != len(fields):
-            raise InvalidArgumentError(operator, call, f"{len(bindings)} bindings", f"{len(fields)}: {', '.join(fields)}")
+        if not isinstance(bindings, Sequence) or len(bindings) != len(fields):
+            found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__
+            raise InvalidArgumentError(operator, call, found, f"{len(fields)}: {', '.join(fields)}")
         bound = {}
         for field, buffer in zip(fields, bindings):
             if buffer is None and not self._takes(field):

@@ -1,6 +1,7 @@
 """What was found out about a device, kept on disk for later processes: a small file of JSON for each fact.
 
-A file that cannot be read, or that says something else, is as one that is not there; what cannot be written is not kept.
+A file that cannot be read, or that says something else, is as one that is not there; what cannot be written is not kept. Nor
+is anything read or written where others than this user and root could have put it.
 Several processes may read and write at once: a file appears whole, or not at all.
 """
 
@@ -10,7 +11,9 @@ import hashlib
 import json
 import os
 import re
+import stat
 import tempfile
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -19,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from ..planning.device_info import DeviceInfo
+from . import files
 
 _NAME_LETTERS = 40
+_MOST_BYTES = 2**20  # of a file
 
 
 def folder() -> Path | None:
@@ -54,14 +59,18 @@ class Choices:
         self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version, "vkdml": _version()}
         place = folder()
         self._folder = place / f"{_readable(info.name)}-{_digest(self._about)}" if place else None
+        if self._folder and _others_write(self._folder):
+            warnings.warn(f"{self._folder} is ignored: its owner is another user, or others can write to it", RuntimeWarning,
+                          stacklevel=2)
+            self._folder = None
 
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """What was kept under a key of words and numbers."""
         path = self._path(key)
-        if path is None:
+        if path is None or _others_write(path):
             return None
         try:
-            content = json.loads(path.read_text("utf-8"))
+            content = json.loads(files.read(path, _MOST_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(content, dict) or content.get("key") != {**self._about, **key}:
@@ -76,7 +85,8 @@ class Choices:
             return
         text = json.dumps({"key": {**self._about, **key}, "value": value}, indent=1)
         with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)  # whatever the umask says
             number, name = tempfile.mkstemp(".tmp", dir=path.parent)
             try:
                 with open(number, "w", encoding="utf-8") as file:
@@ -88,6 +98,16 @@ class Choices:
 
     def _path(self, key: Mapping[str, Any]) -> Path | None:
         return self._folder / f"{_digest(key)}.json" if self._folder else None
+
+
+def _others_write(path: Path) -> bool:
+    """Whether somebody else can have written what is there."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
+    return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _digest(key: Mapping[str, Any]) -> str:

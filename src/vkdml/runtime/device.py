@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DriverError, InvalidArgumentError
+from ..errors import DriverError, InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
+from ..spec.checks import integers
 from . import fork, kernels, vulkan
 from .driver import Driver
 from .kernels import CompiledKernel
@@ -65,20 +66,22 @@ def select_device(device: int | str | None) -> DeviceInfo:
 
     By default what the environment variable VKDML_DEVICE says, or else the first GPU, or else the first CPU driver.
 
-    Raises DriverError when there is none or none that matches.
+    Raises DriverError when there is none or none that matches, InvalidArgumentError for what is neither an index nor a name.
     """
+    if isinstance(device, bool) or not isinstance(device, int | np.integer | str | None):
+        raise InvalidArgumentError("Device", "device", type(device).__name__, "its index, a part of its name or None")
     infos = vulkan.enumerate_devices()
     wanted = os.environ.get("VKDML_DEVICE") if device is None else device
     if wanted is None or wanted == "":
         return vulkan.default_device(infos)
     for info in infos:
-        if str(info.index) == str(wanted):
+        if wanted in (info.index, str(info.index)):
             return info
     for info in infos:
         if isinstance(wanted, str) and wanted.lower() in info.name.lower():
             return info
     listed = ", ".join(f"[{info.index}] {info.name}" for info in infos)
-    raise DriverError(f"no Vulkan device {wanted!r}; the devices are {listed}. Choose one by index or name, "
+    raise DriverError(f"no Vulkan device {shown(wanted)}; the devices are {listed}. Choose one by index or name, "
                       "or install its driver")
 
 
@@ -125,16 +128,20 @@ class Buffer:
         Where the device's memory is the host's, weights bound from this buffer are packed at each execution from then on, as
         nobody sees what is written through the array.
         """
+        dtype = _numbers("Buffer.host", dtype)
         self._is_exposed = self.gpu.host_memory
         self.mark_written()
-        return self._bytes[:self.size_in_bytes // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
+        return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
     def write(self, array: np.ndarray) -> None:
         """Copy an array's elements, in C order, to the start of the host's copy.
 
         Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
         """
-        flat = np.ascontiguousarray(array).reshape(-1)
+        try:
+            flat = np.ascontiguousarray(array).reshape(-1)
+        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of a PyTorch tensor with gradients
+            raise InvalidArgumentError("Buffer.write", "array", error, "an array of numbers") from None
         if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
                                        f"native numbers, at most {self.size_in_bytes} bytes")
@@ -144,10 +151,11 @@ class Buffer:
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the start of the host's copy. Raises InvalidArgumentError for one that is larger."""
-        dtype = np.dtype(dtype)
-        if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > self.size_in_bytes:
+        dtype = _numbers("Buffer.read", dtype)
+        shape = integers("Buffer.read", "shape", shape, 0)
+        if math.prod(shape) * dtype.itemsize > self.size_in_bytes or len(shape) > _MOST_DIMENSIONS:
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
-                                       f"numbers, at most {self.size_in_bytes} bytes")
+                                       f"numbers, at most {self.size_in_bytes} bytes in {_MOST_DIMENSIONS} dimensions")
         return np.ndarray(shape, dtype, self._bytes).copy()
 
     def upload(self, array: np.ndarray) -> None:
@@ -169,6 +177,19 @@ class Buffer:
                 submission.readback(self)
                 submission.run()
             return self.read(shape, dtype)
+
+
+_MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
+
+
+def _numbers(call: str, dtype: Any) -> np.dtype:
+    try:
+        found = np.dtype(dtype)
+    except Exception:  # numpy reads strings, shows values, and so raises almost anything
+        raise InvalidArgumentError(call, "dtype", shown(dtype), "a dtype of numbers") from None
+    if found.hasobject or not found.itemsize:
+        raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
+    return found
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, Options
 from ..spec import activations, cells, elementwise
@@ -40,7 +40,7 @@ from .packed import PackedWeights
 def _schedule_of_environment() -> str | None:
     name = os.environ.get("VKDML_SCHEDULE") or None
     if name not in (None, *SCHEDULES):
-        raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", repr(name), "one of " + ", ".join(SCHEDULES))
+        raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", shown(name), "one of " + ", ".join(SCHEDULES))
     return name
 
 
@@ -236,7 +236,7 @@ class Device:
     @cache_limit.setter
     def cache_limit(self, limit: int) -> None:
         if not isinstance(limit, int) or limit < 0:
-            raise InvalidArgumentError("Device", "cache_limit", repr(limit), "a whole number of bytes")
+            raise InvalidArgumentError("Device", "cache_limit", shown(limit), "a whole number of bytes")
         with self._gpu.lock:
             self._gpu.store.limit = limit
 
@@ -275,7 +275,7 @@ class Device:
         check_type("compile_operator", "operator", operator, Operator)
         check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
-            raise InvalidArgumentError("compile_operator", "flags", repr(flags), "DML_EXECUTION_FLAGS")
+            raise InvalidArgumentError("compile_operator", "flags", shown(flags), "DML_EXECUTION_FLAGS")
         if options.schedule is None:
             options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
@@ -303,7 +303,7 @@ class Device:
         """
         limit = self.info.max_storage_buffer_range
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
-            raise InvalidArgumentError("create_buffer", "size_in_bytes", repr(size_in_bytes),
+            raise InvalidArgumentError("create_buffer", "size_in_bytes", shown(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
         return Buffer(self._gpu, int(size_in_bytes))
 

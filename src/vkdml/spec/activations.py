@@ -6,13 +6,15 @@ Sources: the DirectML page of each DML_ACTIVATION_*_OPERATOR_DESC; the ONNX oper
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from . import descs
 from .descs import DML_OPERATOR_TYPE, ActivationDesc
 from .element_types import ElementType
@@ -163,12 +165,13 @@ def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> 
 
 
 def _parameter(operator: str, field: str, value: object, is_divisor: bool) -> float:
-    try:
-        rounded = np.float32(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(operator, field, repr(value), "a number") from None
+    rounded = np.float32(np.nan)
+    if isinstance(value, numbers.Real):
+        with suppress(OverflowError), np.errstate(over="ignore"):
+            rounded = np.float32(value)
     if not np.isfinite(rounded):
-        raise InvalidArgumentError(operator, field, value, "a finite float32")
+        found = value if isinstance(value, numbers.Real) else shown(value)
+        raise InvalidArgumentError(operator, field, found, "a finite float32")
     if is_divisor and rounded == 0:
         raise InvalidArgumentError(operator, field, value, "a number other than 0, because it divides")
     return float(rounded)
@@ -187,7 +190,7 @@ def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float] | Non
     for i, name in enumerate(names):
         row = BY_ONNX_NAME.get(str(name).lower())
         if row is None:
-            raise InvalidArgumentError(operator, f"activations[{i}]", repr(name),
+            raise InvalidArgumentError(operator, f"activations[{i}]", shown(name),
                                        "one of " + ", ".join(sorted(r.onnx_name for r in _ROWS if r.onnx_name)))
         values = [values.pop(0) if values else default for values, default in zip(left, row.onnx_defaults)]
         result.append(row.desc(**dict(zip(row.fields, values))))

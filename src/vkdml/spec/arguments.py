@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
 from . import element_types
 from .arrays import element_strides
@@ -118,9 +118,9 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
     """
     direction, layout = attributes["direction"], attributes["layout"]
     if not isinstance(direction, str) or direction not in _DIRECTIONS:
-        raise InvalidArgumentError(name, "direction", repr(direction), "one of " + ", ".join(_DIRECTIONS))
+        raise InvalidArgumentError(name, "direction", shown(direction), "one of " + ", ".join(_DIRECTIONS))
     if not isinstance(layout, int) or layout not in (0, 1):
-        raise InvalidArgumentError(name, "layout", repr(layout), "0 or 1")
+        raise InvalidArgumentError(name, "layout", shown(layout), "0 or 1")
     sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
     shapes = {}
     tensors = {}
@@ -183,7 +183,7 @@ def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], dire
     if given is None:
         given = cell.default_activations * directions
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
-        raise InvalidArgumentError(name, "activations", repr(given), f"a list of {cell.activations * directions}")
+        raise InvalidArgumentError(name, "activations", shown(given), f"a list of {cell.activations * directions}")
     if all(isinstance(activation, str) for activation in given):
         return list(activation_table.from_onnx(name, given, alphas, betas))
     if alphas or betas:
@@ -197,4 +197,4 @@ def _numbers(name: str, attribute: str, values: Any) -> list[float]:
     if isinstance(values, list | tuple) and all(isinstance(value, numbers.Real) for value in values):
         with contextlib.suppress(OverflowError):
             return [float(value) for value in values]
-    raise InvalidArgumentError(name, attribute, repr(values), "a list of numbers")
+    raise InvalidArgumentError(name, attribute, shown(values), "a list of numbers")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from . import activations, cells, element_types
 from .descs import (
     DML_BUFFER_TENSOR_DESC,
@@ -95,7 +95,7 @@ def unwrap_operator(desc: Any) -> Any:
     """
     if isinstance(desc, DML_OPERATOR_DESC):
         inner = desc.Desc
-        if _OPERATOR_TYPES.get(type(inner), desc.Type) != desc.Type:
+        if type(inner) in _OPERATOR_TYPES and not is_one_of(desc.Type, [_OPERATOR_TYPES[type(inner)]]):
             raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
         desc = inner
     if type(desc) not in _OPERATOR_TYPES:
@@ -112,7 +112,7 @@ def integers(operator: str, field: str, values: Any, least: int, end: int = 2**3
         checked = (-1,)
     if not all(least <= value < end for value in checked):
         allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
-        raise InvalidArgumentError(operator, field, repr(values), allowed)
+        raise InvalidArgumentError(operator, field, shown(values), allowed)
     return checked
 
 
@@ -125,22 +125,23 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
     Raises InvalidArgumentError.
     """
     if isinstance(desc, DML_TENSOR_DESC):
-        if desc.Type != DML_TENSOR_TYPE.BUFFER:
+        if not is_one_of(desc.Type, [DML_TENSOR_TYPE.BUFFER]):
             raise InvalidArgumentError(operator, f"{field}.Type", desc.Type, "DML_TENSOR_TYPE.BUFFER")
         desc = desc.Desc
     if not isinstance(desc, DML_BUFFER_TENSOR_DESC):
         raise InvalidArgumentError(operator, field, type(desc).__name__, "DML_TENSOR_DESC or DML_BUFFER_TENSOR_DESC")
-    data_type = next((allowed for allowed in itemsizes if allowed == desc.DataType), None)
+    data_type = next((allowed for allowed in itemsizes if is_one_of(desc.DataType, [allowed])), None)
     if data_type is None:
         raise InvalidArgumentError(operator, f"{field}.DataType", _name(desc.DataType),
                                    " or ".join(allowed.name for allowed in itemsizes))
-    if desc.Flags not in (DML_TENSOR_FLAGS.NONE, *[DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned):
+    if not is_one_of(desc.Flags, [DML_TENSOR_FLAGS.NONE, *[DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned]):
         raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
     sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
     count = len(sizes) if desc.DimensionCount is None else desc.DimensionCount
-    if count != len(sizes) or count not in dimension_counts:
+    if not is_one_of(count, {len(sizes)} & set(dimension_counts)):
         allowed_counts = " to ".join(map(str, sorted({min(dimension_counts), max(dimension_counts)})))
-        raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{count} with {len(sizes)} sizes", allowed_counts)
+        raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{shown(count)} with {len(sizes)} sizes",
+                                   allowed_counts)
     strides, size = _check_layout(operator, field, desc, sizes, itemsizes[data_type])
     return Tensor(data_type, sizes, strides, size, desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML)
 
@@ -200,6 +201,11 @@ def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", size,
                                    f"a multiple of 4, at least {least} for its sizes and strides")
     return strides, size
+
+
+def is_one_of(value: object, allowed: Collection[int]) -> bool:
+    """Of numbers and members of enumerations: an array, say, has an == of its own."""
+    return isinstance(value, int | np.integer) and value in allowed
 
 
 def _name(value: object) -> object:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, shown
 from . import activations, cells
 from .activations import FusedActivation
 from .cells import Cell, Loop
-from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, unwrap_operator
+from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
 from .descs import DML_RECURRENT_NETWORK_DIRECTION
 from .element_types import ElementType
 
@@ -101,16 +101,15 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
 
 
 def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
-    try:
-        return _REVERSED[DML_RECURRENT_NETWORK_DIRECTION(value)]
-    except (ValueError, TypeError):
+    if not is_one_of(value, list(DML_RECURRENT_NETWORK_DIRECTION)):
         allowed = ", ".join(member.name for member in DML_RECURRENT_NETWORK_DIRECTION)
-        raise InvalidArgumentError(operator, "Direction", repr(value), f"one of {allowed}") from None
+        raise InvalidArgumentError(operator, "Direction", shown(value), f"one of {allowed}")
+    return _REVERSED[value]
 
 
 def _check_bool(operator: str, field: str, value: object) -> bool:
     if not isinstance(value, int | np.bool_) or value not in (0, 1):  # 0 and 1 as in C
-        raise InvalidArgumentError(operator, field, repr(value), "True or False")
+        raise InvalidArgumentError(operator, field, shown(value), "True or False")
     return bool(value)
 
 
@@ -121,7 +120,7 @@ def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
     if clip is None:
         return None
     if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
-        raise InvalidArgumentError(operator, "clip", repr(clip), "a finite float32, 0 or more")
+        raise InvalidArgumentError(operator, "clip", shown(clip), "a finite float32, 0 or more")
     return float(np.float32(clip))
 
 
@@ -142,7 +141,7 @@ def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, el
                        ) -> tuple[FusedActivation, ...]:
     expected = cell.activations * directions
     if not isinstance(desc.ActivationDescs, tuple):
-        raise InvalidArgumentError(operator, "ActivationDescs", repr(desc.ActivationDescs), f"a list of {expected}")
+        raise InvalidArgumentError(operator, "ActivationDescs", shown(desc.ActivationDescs), f"a list of {expected}")
     count = len(desc.ActivationDescs) if desc.ActivationDescCount is None else desc.ActivationDescCount
     if count != expected or len(desc.ActivationDescs) != expected:
         raise InvalidArgumentError(operator, "ActivationDescs", f"{len(desc.ActivationDescs)} (ActivationDescCount {count})",

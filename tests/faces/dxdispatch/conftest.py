@@ -7,11 +7,11 @@ from vkdml.dxdispatch import load
 
 @pytest.fixture
 def load_model(tmp_path):
-    """A model out of its members, or of text, written to a file first."""
-    def write(model):
+    """A model out of its members, or of text, written to a file first. Takes what `load` takes besides."""
+    def write(model, **arguments):
         path = tmp_path / "model.json"
         path.write_text(model if isinstance(model, str) else json.dumps(model))
-        return load(path)
+        return load(path, **arguments)
 
     return write
 

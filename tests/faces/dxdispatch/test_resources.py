@@ -65,7 +65,7 @@ def test_values_in_files(load_model, device, tmp_path, monkeypatch):
     files = {"swapped.npy": {}, "fortran.NPY.npy": {"initialValuesDataType": "FLOAT32"}, "both.npy": {},
              "here.bin": {"initialValuesDataType": "FLOAT16"}}
     model = load_model({"resources": {name: {"initialValues": {"sourcePath": name}} | members for name, members in files.items()},
-                        "dispatchables": {}, "commands": [{"type": "print", "resource": name} for name in files]})
+                        "dispatchables": {}, "commands": [{"type": "print", "resource": name} for name in files]}, allow_outside=True)
     assert all(resource.values.dtype.isnative for resource in model.resources.values())
     assert [result.values for result in model.run(device)] == [[0, 1, 2, 3, 4, 5]] * 4
 

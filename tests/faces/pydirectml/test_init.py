@@ -241,7 +241,7 @@ def test_wrong_parameters_of_activations(graph):
     x = graph.input(numbers(3))
     wrong(lambda: dml.activation_relu(None), "activation_relu: input: found NoneType; expected Expression")
     wrong(lambda: dml.activation_celu(x, 0), "Alpha: found 0; expected a number other than 0")
-    wrong(lambda: dml.activation_elu(x, alpha="a"), "Alpha: found 'a'; expected a number")
+    wrong(lambda: dml.activation_elu(x, alpha="a"), "Alpha: found 'a'; expected a finite float32")
     wrong(lambda: dml.activation_tanh(dml.input_tensor(graph.builder, 5, dml.TensorDesc(UINT32, [1]))), "DataType: found UINT32")
     wrong(lambda: dml.FusedActivation("RELU"), "FusedActivation: activation: found str; expected DML_OPERATOR_TYPE")
     with pytest.raises(TypeError, match="gamma"):

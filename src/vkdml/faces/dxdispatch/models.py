@@ -20,12 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, shown
+from ...runtime import files
 from ...runtime.operator import Device
 from ...spec.whole_numbers import round_up
 from .operators import OperatorDispatchable, ReadyOperator, dispatchable
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
-from .resources import UNKNOWN, Resource, refuse_images, resource
+from .resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
+
+MAX_BYTES = 2**30  # of a model's resources and tensors, if its reader does not say
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class WriteFileCommand:
         content = state.contents[self.resource]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("wb") as file:
+            with files.open_to_write(self.path) as file:
                 if self.dtype is None:
                     content.tofile(file)
                 else:
@@ -163,7 +166,7 @@ class Model:
             DriverError: the driver failed.
         """
         if type(iterations) is not int or iterations < 1:
-            raise InvalidArgumentError("run", "iterations", repr(iterations), "a whole number, 1 or more")
+            raise InvalidArgumentError("run", "iterations", shown(iterations), "a whole number, 1 or more")
         operators = {}
         for name, checked in self.dispatchables.items():
             with placed(f"dispatchables.{name}: "):
@@ -177,20 +180,34 @@ class Model:
         return results
 
 
-def load(path: str | os.PathLike[str]) -> Model:
-    """Read and check a model; no device is needed. Files that it names are looked for beside it, then in the current directory.
+def load(path: str | os.PathLike[str], *, allow_outside: bool = False, max_bytes: int = MAX_BYTES) -> Model:
+    """Read and check a model; no device is needed.
+
+    Args:
+        path: the model's file.
+        allow_outside: whether the files that it names may be anywhere, as in DxDispatch: those that it reads are looked for
+            beside the model, then in the current directory, in which it also writes. By default it reads and writes only in
+            the folder that the model is in, links followed. For models that you trust.
+        max_bytes: how large all its resources and all its operators' tensors may be together; 1 GiB by default.
 
     Raises InvalidArgumentError, which names the place in the model, such as dispatchables.rnn.desc.Direction.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgumentError("load", "path", type(path).__name__, "a path")
+    if type(max_bytes) is not int or max_bytes < 1:
+        raise InvalidArgumentError("load", "max_bytes", max_bytes, "a whole number, 1 or more")
     path = Path(path)
     try:
-        root = parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        root = parse(files.read(path).decode("utf-8"))
+    except (OSError, ValueError) as error:
         raise refusal(str(path), error, "a DxDispatch model in JSON") from None
     given = members("", root, ("$schema", "resources", "dispatchables", "commands"))
-    resources = _named(partial(resource, path.parent), "resources", given.get("resources"))
+    folder, budget = Folder(path.parent, allow_outside), Budget(max_bytes)
+    resources = _named(partial(resource, folder, budget), "resources", given.get("resources"))
     dispatchables = _named(dispatchable, "dispatchables", given.get("dispatchables"))
-    commands = list_of(_Commands(resources, dispatchables).read)("commands", given.get("commands"))
+    for name, operator in dispatchables.items():
+        budget.take(f"dispatchables.{name}", operator.size_in_bytes)
+    commands = list_of(_Commands(folder, resources, dispatchables).read)("commands", given.get("commands"))
     return Model(resources, dispatchables, commands)
 
 
@@ -208,7 +225,8 @@ def _one_of(place: str, value: object, names: Collection[str]) -> str:
 class _Commands:
     """Reads a model's commands, and checks them against its resources and dispatchables."""
 
-    def __init__(self, resources: dict[str, Resource], dispatchables: dict[str, OperatorDispatchable]) -> None:
+    def __init__(self, folder: Folder, resources: dict[str, Resource], dispatchables: dict[str, OperatorDispatchable]) -> None:
+        self._folder = folder
         self._resources = resources
         self._dispatchables = dispatchables
         self._readers: dict[str, Callable[[str, Any], Command]] = {
@@ -262,8 +280,12 @@ class _Commands:
     def _write_file(self, place: str, value: object) -> WriteFileCommand:
         """Writes the whole resource, also what is behind its initial values. A .npy is flat unless it has `dimensions`."""
         given = members(place, value, ("resource", "targetPath", "dimensions"))
-        path = Path(text(f"{place}.targetPath", given.get("targetPath"))).absolute()
-        refuse_images(f"{place}.targetPath", path)
+        name = text(f"{place}.targetPath", given.get("targetPath"))
+        try:
+            path = self._folder.target(name)
+        except (OSError, ValueError) as error:
+            raise refusal(f"{place}.targetPath", f"{name} ({error})", f"a file {self._folder.description}") from None
+        refuse_images(f"{place}.targetPath", Path(name))
         if path.suffix.lower() != ".npy":
             members(place, given, ("resource", "targetPath"))
             return WriteFileCommand(place, _one_of(f"{place}.resource", given.get("resource"), self._resources), path, None, ())

@@ -29,6 +29,11 @@ class OperatorDispatchable:
     checked: Checked
     flags: DML_EXECUTION_FLAGS
 
+    @property
+    def size_in_bytes(self) -> int:
+        """Of all its tensors."""
+        return sum(tensor.size_in_bytes for tensor in self.checked.tensors.values() if tensor)
+
 
 _CHECKS: dict[type[Any], Callable[[Any], Checked]] = {
     **dict.fromkeys(cells.BY_DESC, problem.from_desc), **dict.fromkeys(activations.BY_DESC, elementwise.from_desc)}

@@ -35,9 +35,13 @@ from ...spec.descs import (
 
 Reader = Callable[[str, Any], Any]
 
-_STRING = r'"(?:\\.|[^"\\])*"'
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_DEEPEST = 64  # lists and objects in one another: Python's own limit depends on its version and on who calls
+
+# What has no end is matched to the end of the text: else the search would begin anew, and go to the end, at each character
+_STRING = r'"(?:\\.|[^"\\])*"?'
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/|(?P<endless>/\*.*)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"({_STRING}|[\[{{]\s*,)|,(?=\s*[\]}}])", re.DOTALL)
+_BRACKET = re.compile(rf"{_STRING}|([\[{{])|[\]}}]", re.DOTALL)
 
 
 def parse(text: str) -> Any:
@@ -47,12 +51,21 @@ def parse(text: str) -> Any:
     """
     for pattern in (_COMMENT, _TRAILING_COMMA):
         text = pattern.sub(_blank, text)
+    _check_depth(text)
     return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
 
 
+def _check_depth(text: str) -> None:
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth += 0 if match[0][0] == '"' else 1 if match[1] else -1
+        if depth > _DEEPEST:
+            raise ValueError(f"more than {_DEEPEST} lists and objects in one another")
+
+
 def _blank(match: re.Match[str]) -> str:
-    """Replaces a match by spaces, so that an error's line and column are the file's. The text of group 1 is kept."""
-    return match[1] or re.sub(r"\S", " ", match[0])
+    """Replaces a match by spaces, so that an error's line and column are the file's. What is in a group is kept."""
+    return match[0] if match.lastindex else re.sub(r"\S", " ", match[0])
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ...errors import InvalidArgumentError
+from ...runtime import files
 from ...spec.checks import MAX_TENSOR_BYTES
 from ...spec.descs import DML_TENSOR_DATA_TYPE
 from ...spec.whole_numbers import round_up
@@ -19,6 +21,29 @@ from .reader import data_type, either, integer, list_of, members, number, refusa
 
 UNKNOWN = DML_TENSOR_DATA_TYPE.UNKNOWN
 _MEMBERS = ("type", "initialValues", "initialValuesDataType", "sizeInBytes")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where the files are that a model names. is_open: as DxDispatch looks for them, and writes them; else only in the model's
+    folder, links followed.
+    """
+
+    path: Path
+    is_open: bool
+
+    def source(self, name: str) -> Path:
+        if not self.is_open:
+            return files.inside(self.path, name)
+        return self.path / name if (self.path / name).exists() else Path(name)
+
+    def target(self, name: str) -> Path:
+        return Path(name).absolute() if self.is_open else files.inside(self.path, name)
+
+    @property
+    def description(self) -> str:
+        return "beside the model or in the current directory" if self.is_open else \
+            "in the model's folder (allow_outside: anywhere, and in the current directory)"
 
 
 @dataclass(frozen=True)
@@ -38,20 +63,35 @@ class Resource:
         return content
 
 
-def resource(folder: Path, place: str, value: object) -> Resource:
-    """Read and check a resource. folder: the model's, for the files that it names.
+class Budget:
+    """The bytes that a model may still ask for, before they are allocated: a short text can ask for very many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+
+    def take(self, place: str, size: int) -> None:
+        self._taken += size
+        if self._taken > self._most:
+            raise refusal(place, f"{self._taken} bytes with all before it",
+                          f"at most {self._most} bytes of resources and tensors; max_bytes sets the limit")
+
+
+def resource(folder: Folder, budget: Budget, place: str, value: object) -> Resource:
+    """Read and check a resource. folder: for the files that it names.
 
     Raises InvalidArgumentError, which names the place in the model.
     """
     given = members(place, value)
     kind = data_type(f"{place}.initialValuesDataType", given.get("initialValuesDataType", "UNKNOWN"))
-    kind, values = _initial_values(folder, place, given.get("initialValues"), kind)
+    kind, values = _initial_values(folder, budget, place, given.get("initialValues"), kind)
     members(place, given, _MEMBERS)  # after the values: an image has more members, but the error must be about the image
     if given.get("type", "buffer") != "buffer":
         raise refusal(f"{place}.type", show(given["type"]), "buffer")
     size = integer(f"{place}.sizeInBytes", given.get("sizeInBytes", values.nbytes), values.nbytes)
     if not values.size or size > MAX_TENSOR_BYTES:
         raise refusal(place, f"{size} bytes", f"at least one value, and at most {MAX_TENSOR_BYTES} bytes")
+    budget.take(f"{place}.sizeInBytes", size - values.nbytes)
     return Resource(kind, values, round_up(size, 4))
 
 
@@ -60,18 +100,24 @@ def refuse_images(place: str, path: Path) -> None:
         raise refusal(place, f"the image {path}", "a .npy or a file of raw data: images are not supported")
 
 
-def _initial_values(folder: Path, place: str, value: object, kind: DML_TENSOR_DATA_TYPE
+def _initial_values(folder: Folder, budget: Budget, place: str, value: object, kind: DML_TENSOR_DATA_TYPE
                     ) -> tuple[DML_TENSOR_DATA_TYPE, np.ndarray]:
     at, type_place = f"{place}.initialValues", f"{place}.initialValuesDataType"
     if isinstance(value, dict) and "sourcePath" in value:
         name = members(at, value, ("sourcePath",)).get("sourcePath")
-        return _file(folder, f"{at}.sourcePath", type_place, name, kind)
-    if isinstance(value, list) and kind == UNKNOWN:
-        return kind, np.frombuffer(b"".join(list_of(_typed_number)(at, value)), np.uint8)
-    dtype = _dtype(type_place, kind)
+        return _file(folder, budget, f"{at}.sourcePath", type_place, name, kind)
     if isinstance(value, list):
-        return kind, np.array(list_of(partial(number, dtype=dtype))(at, value), dtype)
-    return kind, _generated(at, value, dtype)
+        values = _listed(at, type_place, value, kind)
+        budget.take(at, values.nbytes)
+        return kind, values
+    return kind, _generated(budget, at, value, _dtype(type_place, kind))
+
+
+def _listed(place: str, type_place: str, value: list[object], kind: DML_TENSOR_DATA_TYPE) -> np.ndarray:
+    if kind == UNKNOWN:
+        return np.frombuffer(b"".join(list_of(_typed_number)(place, value)), np.uint8)
+    dtype = _dtype(type_place, kind)
+    return np.array(list_of(partial(number, dtype=dtype))(place, value), dtype)
 
 
 def _dtype(place: str, kind: DML_TENSOR_DATA_TYPE) -> np.dtype:
@@ -106,7 +152,7 @@ _GENERATORS: dict[str, tuple[tuple[str, ...], Callable[..., np.ndarray]]] = {
 }
 
 
-def _generated(place: str, value: object, dtype: np.dtype) -> np.ndarray:
+def _generated(budget: Budget, place: str, value: object, dtype: np.dtype) -> np.ndarray:
     kind = either(place, value, *_GENERATORS) if isinstance(value, dict) else None
     if kind is None:
         raise refusal(place, show(value), "a list, or an object with value, valueStart or sourcePath")
@@ -115,30 +161,28 @@ def _generated(place: str, value: object, dtype: np.dtype) -> np.ndarray:
     count = integer(f"{place}.valueCount", given.get("valueCount"), 1)
     if count * dtype.itemsize > MAX_TENSOR_BYTES:
         raise refusal(f"{place}.valueCount", count, f"values of at most {MAX_TENSOR_BYTES} bytes")
-    return generate(count, *(number(f"{place}.{name}", given.get(name), dtype) for name in names))
+    numbers = [number(f"{place}.{name}", given.get(name), dtype) for name in names]
+    budget.take(f"{place}.valueCount", count * dtype.itemsize)
+    return generate(count, *numbers)
 
 
-def _file(folder: Path, place: str, type_place: str, value: object, kind: DML_TENSOR_DATA_TYPE
+def _file(folder: Folder, budget: Budget, place: str, type_place: str, value: object, kind: DML_TENSOR_DATA_TYPE
           ) -> tuple[DML_TENSOR_DATA_TYPE, np.ndarray]:
-    """The values in a .npy file, which has its own type, or in a file of raw data. Looked for beside the model, then in the
-    current directory.
-    """
+    """The values in a .npy file, which has its own type, or in a file of raw data."""
     name = text(place, value)
-    path = folder / name if (folder / name).exists() else Path(name)
-    refuse_images(place, path)
-    raw_dtype = None if path.suffix.lower() == ".npy" else _dtype(type_place, kind)
     try:
-        values = read_npy(path).reshape(-1) if raw_dtype is None else np.fromfile(path, np.uint8).view(raw_dtype)
+        refuse_images(place, Path(name))
+        path = folder.source(name)
+        budget.take(place, path.stat().st_size)
+        if path.suffix.lower() == ".npy":
+            values = files.read_npy(path).reshape(-1)
+        else:
+            values = np.frombuffer(files.read(path), np.uint8).view(_dtype(type_place, kind))
+    except InvalidArgumentError:  # a ValueError too
+        raise
     except (OSError, ValueError) as error:  # ValueError: no .npy file, or not a whole number of values
-        raise refusal(place, f"{name} ({error})", "a file of values, beside the model or in the current directory") from None
+        raise refusal(place, f"{name} ({error})", f"a file of values {folder.description}") from None
     found = data_type(place, values.dtype.name.upper())
     if kind not in (UNKNOWN, found):
         raise refusal(type_place, kind.name, f"{found.name}, the type of {name}")
     return found, values
-
-
-def read_npy(path: Path) -> np.ndarray:
-    """The array of a .npy file, in this machine's byte order. Raises OSError, and ValueError if it is no .npy file."""
-    with path.open("rb") as file:
-        array = np.lib.format.read_array(file)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -28,6 +28,8 @@ class PreparedModel(BackendRep):
         """
         names = [value.name for value in self._session.get_inputs()]
         if not isinstance(inputs, Mapping):
+            if not isinstance(inputs, Sequence):
+                raise InvalidArgumentError("run", "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
             if len(inputs) != len(names):
                 raise InvalidArgumentError("run", "inputs", f"{len(inputs)} arrays", f"{len(names)}: {', '.join(names)}")
             inputs = dict(zip(names, inputs))
@@ -41,9 +43,11 @@ class VulkanBackend(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
         """Check a model and make it ready to run. Raises what `InferenceSession` raises."""
+        if not isinstance(model, onnx.ModelProto):
+            raise InvalidArgumentError("prepare", "model", type(model).__name__, "an onnx.ModelProto")
         try:
             super().prepare(model, device, **kwargs)
-        except (onnx.checker.ValidationError, TypeError) as error:
+        except (onnx.checker.ValidationError, ValueError) as error:  # ValueError: text that is not UTF-8
             raise InvalidArgumentError("prepare", "model", str(error), "a valid onnx.ModelProto") from None
         return PreparedModel(InferenceSession(model, device=named_device(device)))
 
@@ -55,11 +59,12 @@ class VulkanBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """True for the index or a part of the name of a Vulkan device, and for "CPU", which means the default device here."""
-        if device.startswith("CUDA"):
+        is_name = isinstance(device, str)
+        if is_name and device.startswith("CUDA"):
             return False
         try:
-            select_device(None if device.startswith("CPU") else device)
-        except DriverError:
+            select_device(None if is_name and device.startswith("CPU") else device)
+        except (DriverError, InvalidArgumentError):
             return False
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, TypeProto, ValueInfoProto, helper
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, shown
 from . import graphs
 
 
@@ -58,7 +58,10 @@ class Inputs:
             return value
         if isinstance(value, onnxruntime.OrtValue):
             value = value.numpy()
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:  # lists of different lengths; PyTorch's tensors with gradients
+            raise InvalidArgumentError("run", f"input_feed: {name}", error, "an array") from None
         declared, (dtype, sizes) = self._declared[name], self._tensors[name]
         tensor = declared.type.tensor_type
         if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
@@ -75,12 +78,15 @@ class Inputs:
         return np.zeros([1 if size is None else size for size in sizes], dtype)
 
 
-def expect_names(argument: str, names: Sequence[str] | Mapping[str, Any], allowed: Sequence[str]) -> None:
-    if isinstance(names, str):
-        raise InvalidArgumentError("run", argument, repr(names), "a list of names")
-    unknown = [name for name in names if name not in allowed]
-    if unknown:
-        raise InvalidArgumentError("run", argument, repr(unknown[0]), "one of " + ", ".join(allowed))
+def expect_names(argument: str, names: Collection[str] | None, allowed: Sequence[str]) -> list[str]:
+    """The names as a list. None is none of them."""
+    if isinstance(names, str) or not isinstance(names, Sequence | Set | Mapping | None):
+        raise InvalidArgumentError("run", argument, shown(names), "a list of names")
+    known = set(allowed)
+    for name in () if names is None else names:
+        if not isinstance(name, str) or name not in known:
+            raise InvalidArgumentError("run", argument, shown(name), "one of " + ", ".join(allowed))
+    return [] if names is None else list(names)
 
 
 def own(result: Any, fed: Sequence[Any]) -> Any:

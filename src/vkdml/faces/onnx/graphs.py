@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
+from onnx import AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto
 
 from ...errors import InvalidArgumentError
 from .nodes import is_recurrent
@@ -23,15 +25,21 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def body(node: NodeProto, attribute: str) -> GraphProto:
-    for entry in node.attribute:
-        if entry.name == attribute:
-            return entry.g
-    raise InvalidArgumentError(describe(node), attribute, "nothing", "a graph")
+    return next(entry.g for entry in node.attribute if entry.name == attribute)
 
 
 def describe(node: NodeProto) -> str:
     """A node's name in error messages."""
     return f"{node.op_type} node {node.name!r}"
+
+
+def opset_version(imports: Iterable[OperatorSetIdProto]) -> int:
+    """Of ONNX's own operators."""
+    versions = {entry.version for entry in imports if entry.domain in ("", "ai.onnx")}
+    if len(versions) != 1:
+        found = " and ".join(map(str, sorted(versions))) or "no version"
+        raise InvalidArgumentError("InferenceSession", "opset_import", f"{found} of ai.onnx", "one version")
+    return versions.pop()
 
 
 def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
@@ -40,19 +48,25 @@ def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
     known: the names of the values that the nodes can use besides their own.
     """
     names = set(known)
-    waiting, result = list(graph.node), []
-    while waiting:
-        still = []
-        for node in waiting:
-            if uses(node) <= names:
-                result.append(node)
-                names |= made([node])
-            else:
-                still.append(node)
-        if len(still) == len(waiting):
-            raise InvalidArgumentError(describe(still[0]), "input", repr(min(uses(still[0]) - names)),
-                                       "a value of an input, an initializer or a node before it")
-        waiting = still
+    users: defaultdict[str, list[int]] = defaultdict(list)  # of a value: the nodes that it is not there for
+    missing: list[int] = []  # of each node's values, how many
+    result: list[NodeProto] = []
+    for place, node in enumerate(graph.node):
+        absent = uses(node) - names
+        missing.append(len(absent))
+        for name in absent:
+            users[name].append(place)
+        ready = [] if absent else [place]
+        while ready:
+            result.append(graph.node[ready.pop()])
+            names |= made([result[-1]])
+            for user in chain.from_iterable(users.pop(name, ()) for name in result[-1].output):
+                missing[user] -= 1
+                ready += [] if missing[user] else [user]
+    if len(result) < len(graph.node):
+        node = next(node for node, count in zip(graph.node, missing) if count)
+        raise InvalidArgumentError(describe(node), "input", repr(min(uses(node) - names)),
+                                   "a value of an input, an initializer or a node before it")
     for output in graph.output:
         if output.name not in names:
             raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value of the graph")
@@ -66,10 +80,11 @@ def holds_recurrent(node: NodeProto) -> bool:
 
 def uses(node: NodeProto) -> set[str]:
     """The names of the values that a node uses: its inputs, and what its bodies use from the graphs around them."""
-    return {name for name in node.input if name}.union(*map(_captures, bodies(node)))
+    return {name for name in node.input if name}.union(*map(captures, bodies(node)))
 
 
-def _captures(graph: GraphProto) -> set[str]:
+def captures(graph: GraphProto) -> set[str]:
+    """The names of the values that a body uses from the graphs around it."""
     used = {output.name for output in graph.output}.union(*map(uses, graph.node))
     return used - made(graph.node) - {value.name for value in (*graph.input, *graph.initializer)}
 

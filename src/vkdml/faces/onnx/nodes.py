@@ -31,6 +31,8 @@ _ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
     "RNN": {1: _FIRST, 7: {}, 14: {"layout": 0}, 22: {}},
 }
 _REMOVED = {"output_sequence": 7}
+_TYPES = {"activations": "STRINGS", "activation_alpha": "FLOATS", "activation_beta": "FLOATS", "clip": "FLOAT",
+          "direction": "STRING"}  # all others: INT
 
 
 def is_recurrent(node: onnx.NodeProto) -> bool:
@@ -123,7 +125,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
 
 def named_device(device: Device | int | str | None) -> Device | int | str | None:
     """The device, or None for "CPU" and "CUDA", the kinds of device that onnx.backend's callers name."""
-    return None if str(device).split(":")[0] in ("CPU", "CUDA") else device
+    return None if isinstance(device, str) and device.split(":")[0] in ("CPU", "CUDA") else device
 
 
 def _version(operator: str, node: onnx.NodeProto, opset: int) -> int:
@@ -142,11 +144,20 @@ def _attributes(operator: str, node: onnx.NodeProto, version: int) -> dict[str, 
         if attribute.name not in allowed:
             raise InvalidArgumentError(operator, f"attribute {attribute.name}",
                                        f"one that operator version {version} does not have", "one of " + ", ".join(allowed))
-        try:
-            given[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
-        except ValueError as error:  # a reference to a function's attribute outside of a function, or text that is not UTF-8
-            raise InvalidArgumentError(operator, f"attribute {attribute.name}", str(error), "a value") from None
+        expected = _TYPES.get(attribute.name, "INT")
+        if attribute.type != onnx.AttributeProto.AttributeType.Value(expected) or attribute.name in given:
+            found = "a second one" if attribute.name in given else onnx.AttributeProto.AttributeType.Name(attribute.type)
+            raise InvalidArgumentError(operator, f"attribute {attribute.name}", found, f"one, of type {expected}")
+        given[attribute.name] = attribute_value(operator, attribute)
     return allowed | given
+
+
+def attribute_value(operator: str, attribute: onnx.AttributeProto) -> Any:
+    """operator: for the error."""
+    try:
+        return _plain(onnx.helper.get_attribute_value(attribute))
+    except ValueError as error:  # a reference to a function's attribute outside of a function, or text that is not UTF-8
+        raise InvalidArgumentError(operator, f"attribute {attribute.name}", str(error), "a value") from None
 
 
 def _plain(value: Any) -> Any:

@@ -16,11 +16,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from ...errors import InvalidArgumentError
-from . import graphs
-from .nodes import is_recurrent
+from . import graphs, models
+from .nodes import attribute_value, is_recurrent
 from .steps import Context, Piece, RecurrentStep, Scope, Step, StreamStep, Values
 
 
@@ -31,11 +31,11 @@ class Program:
         if graph.sparse_initializer:
             raise InvalidArgumentError(f"graph {graph.name!r}", "sparse_initializer", graph.sparse_initializer[0].values.name,
                                        "none: dense initializers")
-        self._scope = outer.without({*input_types, *graphs.made(graph.node)})
+        self._scope = outer.only(graphs.captures(graph))
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
-        self._scope.arrays.update({tensor.name: _read_only(numpy_helper.to_array(tensor)) for tensor in graph.initializer})
+        self._scope.arrays.update({tensor.name: _read_only(models.array_of(tensor, graph)) for tensor in graph.initializer})
         nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
         self._steps = self._cut(nodes, context)
         self._used = Counter(name for node in nodes for name in (*node.input, *graphs.uses(node) - set(node.input)))
@@ -64,8 +64,9 @@ class Program:
             for name in used:
                 users[name].add(None if is_special else stage)
         steps: list[Step] = []
+        outputs = set(self.outputs)
         for stage, (plain, special) in sorted(stages.items()):
-            wanted = {name for name in graphs.made(plain) if name in self.outputs or users[name] - {stage}}
+            wanted = {name for name in graphs.made(plain) if name in outputs or users[name] - {stage}}
             if wanted:
                 steps.append(Piece(plain, wanted, context, self._scope))
             steps += [self._special(node, context) for node in special]
@@ -127,6 +128,8 @@ class IfStep:
         branches = {condition: Program(graphs.body(node, attribute), context, scope, {})
                     for condition, attribute in ((True, "then_branch"), (False, "else_branch"))}
         self.bodies = [branches[False], branches[True]]
+        for program in self.bodies:
+            _check_count(node, "outputs of a branch", len(program.outputs), len(node.output))
         scope.types.update(_named(node, branches[True].output_types))
 
     def run(self, values: Values) -> None:
@@ -140,6 +143,8 @@ class LoopStep:
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self._node = node
         body = graphs.body(node, "body")
+        _check_count(node, "inputs of the body", len(body.input), len(node.input))
+        _check_count(node, "outputs of the body", len(body.output), 1 + len(node.output))
         types = [graphs.tensor_type(TensorProto.INT64), graphs.tensor_type(TensorProto.BOOL),
                  *(graphs.without_shape(scope.type_of(name)) for name in node.input[2:])]
         self._program = Program(body, context, scope, dict(zip((value.name for value in body.input), types)))
@@ -172,9 +177,9 @@ class ScanStep:
             raise InvalidArgumentError(graphs.describe(node), "opset_version", context.opset_version, "9 or newer")
         self._node = node
         body = graphs.body(node, "body")
-        attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-        if "num_scan_inputs" not in attributes:
-            raise InvalidArgumentError(graphs.describe(node), "num_scan_inputs", "nothing", "a number")
+        _check_count(node, "inputs of the body", len(body.input), len(node.input))
+        _check_count(node, "outputs of the body", len(body.output), len(node.output))
+        attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
         scanned = attributes["num_scan_inputs"]
         self._states = len(node.input) - scanned
         self._axes = attributes.get("scan_input_axes") or [0] * scanned
@@ -193,7 +198,7 @@ class ScanStep:
     def run(self, values: Values) -> None:
         given = [values[name] for name in self._node.input]
         state = given[:self._states]
-        scanned = [np.moveaxis(array, axis, 0)[::-1 if backward else 1]
+        scanned = [_moved(self._node, array, axis, 0)[::-1 if backward else 1]
                    for array, axis, backward in zip(given[self._states:], self._axes, self._backward)]
         lengths = [len(array) for array in scanned]
         if len(set(lengths)) > 1:
@@ -223,12 +228,25 @@ class _Stack:
             joined = np.stack(arrays[::-1] if self._backward else arrays)
         else:
             joined = np.zeros((0, *self._declared), helper.tensor_dtype_to_np_dtype(self.type.tensor_type.elem_type))
-        return np.ascontiguousarray(np.moveaxis(joined, 0, self._axis))
+        return np.ascontiguousarray(_moved(self._node, joined, 0, self._axis))
+
+
+def _moved(node: NodeProto, array: np.ndarray, source: int, target: int) -> np.ndarray:
+    """With an axis in another place."""
+    try:
+        return np.moveaxis(array, source, target)
+    except np.exceptions.AxisError as error:
+        raise InvalidArgumentError(graphs.describe(node), "axes", str(error), "axes that the arrays have") from None
 
 
 def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """rows: the outputs of each iteration."""
     return [stack.join([row[index] for row in rows]) for index, stack in enumerate(stacks)]
+
+
+def _check_count(node: NodeProto, what: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise InvalidArgumentError(graphs.describe(node), what, found, f"{expected}, as the node has")
 
 
 def _scalar(node: NodeProto, what: str, value: Any) -> Any:

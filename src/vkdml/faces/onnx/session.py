@@ -6,20 +6,17 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from types import NoneType
 from typing import Any
 
-import onnx
-import onnx.shape_inference
 import onnxruntime
-from google.protobuf.message import DecodeError
-from onnx import AttributeProto, ModelProto, NodeProto, inliner
+from onnx import ModelProto
 
 from ...errors import InvalidArgumentError, OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ..sessions import open_device, shapes_to_warm_up
-from . import graphs
+from . import models
 from .feeds import Inputs, NodeArg, expect_names, node_arg, own
 from .programs import Program
 from .steps import Context, Scope
@@ -39,6 +36,7 @@ class InferenceSession:
         providers, provider_options: onnxruntime's execution providers for these nodes; the CPU if left out.
         device: a Device, or an argument of Device().
         options: what to force in the plans of the recurrent nodes.
+        allow_outside: whether a model's external data may be outside of its folder, also by links. For models that you trust.
 
     Raises:
         InvalidArgumentError: no ONNX model; or a recurrent node with wrong attributes, or in a body of an operator other than
@@ -50,9 +48,13 @@ class InferenceSession:
     def __init__(self, path_or_bytes: str | bytes | os.PathLike[str] | ModelProto,
                  sess_options: onnxruntime.SessionOptions | None = None, providers: Sequence[Any] | None = None,
                  provider_options: Sequence[dict[Any, Any]] | None = None, *, device: Device | int | str | None = None,
-                 options: Options = Options()) -> None:
-        model = _inferred(_inlined(_load(path_or_bytes)))
+                 options: Options = Options(), allow_outside: bool = False) -> None:
+        for argument, value, allowed in (("sess_options", sess_options, onnxruntime.SessionOptions),
+                                         ("providers", providers, Sequence)):
+            if not isinstance(value, (allowed, NoneType)):
+                raise InvalidArgumentError("InferenceSession", argument, type(value).__name__, f"a {allowed.__name__} or None")
         sess_options = sess_options or _quiet_options()
+        model = models.load(path_or_bytes, sess_options, allow_outside)
         providers = providers or ["CPUExecutionProvider"]
 
         def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
@@ -165,7 +167,7 @@ class InferenceSession:
             raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
         expect_names("carried", carried, outputs)
         expect_names("carried", list(carried.values()), self._program.inputs)
-        expect_names("output_names", output_names or (), outputs)
+        asked = expect_names("output_names", output_names, outputs)
         inputs, made = ({arg.name: arg.type for arg in args} for args in (self._inputs.args, self._outputs))
         for output, name in carried.items():
             if inputs[name] != made[output] or not re.fullmatch(r"tensor\((?!string).*\)", inputs[name]):
@@ -174,61 +176,17 @@ class InferenceSession:
             if list(carried.values()).count(name) > 1:
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
                                            "an input for each output")
-        wanted = output_names or [name for name in outputs if name not in carried]
+        wanted = asked or [name for name in outputs if name not in carried]
         return SessionStream(self._program, carried, wanted, self._inputs)
 
     def _checked(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> tuple[Sequence[str], list[Any]]:
         """The names of the outputs to return, and the inputs in order."""
-        expect_names("output_names", output_names or (), self._program.outputs)
-        return output_names or self._program.outputs, self._inputs.feed(input_feed)
+        names = expect_names("output_names", output_names, self._program.outputs)
+        return names or self._program.outputs, self._inputs.feed(input_feed)
 
     def _run(self, output_names: Sequence[str], fed: Sequence[Any]) -> list[Any]:
         results = dict(zip(self._program.outputs, self._program.run(fed)))
         return [own(results[name], fed) for name in output_names]
-
-
-def _load(source: str | bytes | os.PathLike[str] | ModelProto) -> ModelProto:
-    if isinstance(source, ModelProto):
-        return source
-    found = f"{len(source)} bytes" if isinstance(source, bytes) else repr(source)
-    try:
-        model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(Path(source), format="protobuf")
-    except (DecodeError, OSError, TypeError, ValueError, onnx.checker.ValidationError) as error:
-        raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} ({error})", "an ONNX model") from None
-    if not model.graph.output:
-        raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} without a graph", "an ONNX model")
-    return model
-
-
-def _inlined(model: ModelProto) -> ModelProto:
-    """The model with calls of functions replaced by the functions' nodes. Default attributes are written to the calls first,
-    because onnx's inliner ignores them.
-    """
-    if not model.functions:
-        return model
-    copied = ModelProto()
-    copied.CopyFrom(model)
-    defaults = {(function.domain, function.name): function.attribute_proto for function in copied.functions}
-    for nodes in (copied.graph.node, *(function.node for function in copied.functions)):
-        _give_defaults(nodes, defaults)
-    return inliner.inline_local_functions(copied, convert_version=True)
-
-
-def _give_defaults(nodes: Iterable[NodeProto], defaults: Mapping[tuple[str, str], Sequence[AttributeProto]]) -> None:
-    for node in nodes:
-        given = {attribute.name for attribute in node.attribute}
-        node.attribute.extend(attribute for attribute in defaults.get((node.domain, node.op_type), ())
-                              if attribute.name not in given)
-        for body in graphs.bodies(node):
-            _give_defaults(body.node, defaults)
-
-
-def _inferred(model: ModelProto) -> ModelProto:
-    """A copy with inferred shapes, also in bodies; the model itself where onnx cannot infer them."""
-    try:
-        return onnx.shape_inference.infer_shapes(model)
-    except (onnx.shape_inference.InferenceError, ValueError):  # ValueError: larger than protobuf's limit of 2 GiB
-        return model
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:

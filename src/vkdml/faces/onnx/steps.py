@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,7 +40,7 @@ class Context:
 
     @property
     def opset_version(self) -> int:
-        return next(entry.version for entry in self.opset_imports if entry.domain in ("", "ai.onnx"))
+        return graphs.opset_version(self.opset_imports)
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,11 @@ class Scope:
     arrays: dict[str, np.ndarray]
     types: dict[str, TypeProto]
 
-    def without(self, names: Collection[str]) -> Scope:
-        """The scope of a body that uses these names for values of its own."""
-        return Scope({name: array for name, array in self.arrays.items() if name not in names},
-                     {name: kind for name, kind in self.types.items() if name not in names})
+    def only(self, names: Iterable[str]) -> Scope:
+        """The scope of a body that uses these names from around it."""
+        names = list(names)
+        return Scope({name: self.arrays[name] for name in names if name in self.arrays},
+                     {name: self.types[name] for name in names if name in self.types})
 
     def type_of(self, name: str) -> TypeProto:
         if name in self.arrays:

@@ -273,7 +273,7 @@ def _outputs(cell: Cell, inputs: Mapping[str, TensorDesc], direction: RecurrentN
     """The descriptions of the wanted outputs: packed and of the input's type, as in DirectMLX."""
     x, r = (check_tensor(cell.desc.__name__, field, inputs[field].buffer_desc, _FLOATS, (4,)).sizes
             for field in ("InputTensor", "RecurrenceTensor"))
-    directions = 2 if direction == RecurrentNetworkDirection.BIDIRECTIONAL else 1
+    directions = 2 if isinstance(direction, int) and direction == RecurrentNetworkDirection.BIDIRECTIONAL else 1
     sizes = {"T": x[1], "B": x[2], "H": r[3], "D": directions}
     return {field: TensorDesc(inputs["InputTensor"].data_type, [evaluate(formula, sizes) for formula in formulas])
             for field, formulas in cell.outputs.items() if (field == "OutputSequenceTensor") in wanted}

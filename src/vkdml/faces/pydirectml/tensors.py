@@ -30,6 +30,8 @@ class TensorPolicy:
     interleaved_channel: ClassVar[TensorPolicy]
 
     def __init__(self, strides: Callable[[Sequence[int]], Sequence[int] | None]) -> None:
+        if not callable(strides):
+            raise InvalidArgumentError("pydirectml", "TensorPolicy", type(strides).__name__, "a function of sizes")
         self.strides = strides
 
 
@@ -173,4 +175,8 @@ class TensorData(np.ndarray):
     """
 
     def __new__(cls, data: Any) -> TensorData:
-        return np.array(data, np.float32, order="C").view(cls)
+        try:
+            with np.errstate(over="ignore"):
+                return np.array(data, np.float32, order="C").view(cls)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgumentError("pydirectml", "TensorData", str(error), "numbers") from None

@@ -69,6 +69,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 def warm_up(module: nn.Module, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
             ) -> None:
     """`warm_up` of every twin in a module. They all get these lengths, and cells one step."""
+    if not isinstance(module, nn.Module):
+        raise InvalidArgumentError("warm_up", "module", type(module).__name__, "a torch.nn.Module")
     for part in module.modules():
         if isinstance(part, _Twin):
             part.warm_up(T, B, hx=hx, packed=packed)
@@ -136,7 +138,7 @@ class _Twin(nn.Module):
 
     def _states(self, hx: Any, count: int) -> States:
         """The initial states in hx: as many as count, or none."""
-        states = () if hx is None else (hx,) if isinstance(hx, Tensor) else tuple(hx)
+        states = () if hx is None else tuple(hx) if isinstance(hx, list | tuple) else (hx,)
         if states and (len(states) != count or not all(isinstance(state, Tensor) for state in states)):
             found = ", ".join(type(state).__name__ for state in states)
             raise InvalidArgumentError(type(self).__name__, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
