@@ -18,7 +18,7 @@ from pathlib import Path
 # Who may import whom: only what is of one's own rank or a lower one
 RANKS = {"errors": 0, "spec": 1, "planning": 2, "runtime": 3, "faces": 4,
          **dict.fromkeys(["__init__", "dxdispatch", "onnx", "pydirectml", "reference", "torch"], 5),
-         **dict.fromkeys(["__main__", "cli", "demo"], 6)}
+         **dict.fromkeys(["__main__", "cli", "demo", "explain"], 6)}
 
 KP_MODULE = "src/vkdml/runtime/device.py"
 

@@ -14,9 +14,11 @@ from onnx import helper
 
 import vkdml
 from tests.faces.onnx.support import GRU, H, I, model, weights
+from tests.support import make_desc
 from vkdml import cli
 from vkdml.onnx import InferenceSession
 from vkdml.runtime import choices
+from vkdml.spec import cells
 
 ACTIVATION = {
     "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},
@@ -79,6 +81,53 @@ def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path
     monkeypatch.setattr(cli, "profile", lambda info: SimpleNamespace(tuned=True))
     choices.Choices(device.info).put({"meeting": "barrier"}, {"passed": True})
     assert f"kept in {tmp_path}/vkdml/tuning (1 files;" in run(capsys, "devices")[1]
+
+
+def test_explain_an_operator(capsys, device):
+    arguments = ["explain", "lstm-100x2x64x48", "--type", "float16", "--direction", "bidirectional", "--lengths"]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    for text in (device.info.name, "LSTM: T 100, B 2, I 64, H 48, float16, bidirectional", "schedule", "packed recurrent weights"):
+        assert text in out
+    code, out, _ = run(capsys, *arguments, "--json")
+    told = json.loads(out)
+    found = told["operators"]["LSTM"]
+    assert (code, told["memory_limit"], found["T"], found["H"]) == (0, device.memory_limit, 100, 48)
+    assert found["bytes"] == sum(row["bytes"] for row in found["memory"])
+    assert {row["name"]: row["bytes"] for row in found["memory"]}["RecurrenceTensor"] == 2 * 4 * 48 * 48 * 2
+    desc = make_desc(cells.LSTM, 100, 2, 64, 48, 2, vkdml.DML_TENSOR_DATA_TYPE.FLOAT16, HiddenInitTensor=None,
+                     CellMemInitTensor=None, PeepholeTensor=None)
+    compiled = device.compile_operator(device.create_operator(desc))
+    assert found["bytes"] == compiled.memory().total
+    executed = [row for row in found["kernels"] if row["when"] == "execution"]
+    assert sum(row["dispatches"] for row in executed) == len(compiled.plan.execute)
+    assert found["schedule"] == compiled.plan.tiling.loop.schedule
+
+
+def test_explain_a_model(capsys, files, device):
+    (files / "fed.onnx").write_bytes(model(GRU.format("GRU <hidden_size=4>").replace(
+        "float[T,B,3] x", "float[T,B,3] x, float[1,12,3] W, float[1,12,4] R, float[1,24] B"), {}).SerializeToString())
+    code, out, _ = run(capsys, "explain", "gru.onnx", "-T", "30", "-B", "2")
+    assert (code, "GRU node: T 30, B 2, I 3, H 4, float32, forward" in out) == (0, True)
+    code, out, _ = run(capsys, "explain", "gru.onnx", "--json")
+    assert (code, json.loads(out)["operators"]["GRU node"]["T"]) == (0, 1)
+    assert "GRU node: its weights are known only when it runs" in run(capsys, "explain", "fed.onnx")[1]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["conv-1x2x3x4"], 2, "'conv-1x2x3x4' is neither a .onnx file nor CELL-TxBxIxH, such as gru-100x1x256x256"),
+    (["gru-1x2x3"], 2, "neither a .onnx file nor"),
+    (["none.onnx"], 2, "no file 'none.onnx'"),
+    (["gru-1x1x1x1", "-T", "5"], 2, "-T: is in the name of an operator"),
+    (["gru.onnx", "--type", "float16"], 2, "--type: a model says that"),
+    (["gru.onnx", "-B", "0"], 2, "'0' is not a positive whole number"),
+    (["gru-0x1x1x1"], 1, "InputTensor.Sizes: found (1, 0, 1, 1)"),
+    (["gru-100000x10x1000x1000"], 1, "expected at most"),
+    (["wrong.onnx"], 1, "GRU node: hidden_size: found 5"),
+])
+def test_what_cannot_be_explained(capsys, files, device, arguments, code, message):
+    found, _, error = run(capsys, "explain", *arguments)
+    assert (found, message in error) == (code, True), error
 
 
 def test_run(capsys, files, device):

@@ -1,4 +1,4 @@
-"""vkdml, called in two ways: host (the functions on numpy arrays) and device (DirectML's objects, execution only)."""
+"""vkdml, called in two ways: host (layers on numpy arrays) and device (DirectML's objects, execution only)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ class Library:
         return {"host": self.host(case, arrays), "device": self._resident(case, arrays)}
 
     def host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
-        function = getattr(vkdml, case.cell)
         x, *weights = arrays.values()
-        for array in weights:  # read-only arrays are constants, as the other libraries' weights are
-            array.flags.writeable = False
-        given = case.attributes | {"device": self._device, "sequence_lens": case.lengths if case.ragged else None}
+        layer = getattr(vkdml, case.cell.upper())(*weights, **case.attributes, device=self._device)
+        lengths = case.lengths if case.ragged else None
 
         def call(*states: np.ndarray) -> Sequence[Any]:
-            outputs: Sequence[Any] = function(x, *weights, **given, **dict(zip(("initial_h", "initial_c"), states)))
+            outputs: Sequence[Any] = layer(x, sequence_lens=lengths, **dict(zip(("initial_h", "initial_c"), states)))
             return outputs
 
         return Runner(case, call, lambda: zero_arrays(case, self._dtype), list)

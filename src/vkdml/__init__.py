@@ -20,6 +20,7 @@ from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
 from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
+from .planning.needs import OperatorMemory
 from .planning.options import Options
 from .runtime.device import Buffer
 from .runtime.operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
@@ -45,6 +46,7 @@ __all__ = [
     "OnnxRuntimeError",
     "Operator",
     "OperatorInitializer",
+    "OperatorMemory",
     "Options",
     "OutOfMemoryError",
     "Stream",

@@ -1,4 +1,4 @@
-"""The command `vkdml`: devices, ONNX models, DxDispatch's models, benchmarks, conformance and a demo.
+"""The command `vkdml`: devices, ONNX models, DxDispatch's models, plans, benchmarks, conformance and a demo.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
-from . import __version__, demo
+from . import __version__, demo, explain
 from .errors import InvalidArgumentError, VkdmlError
 from .faces import dxdispatch
 from .planning.device_info import DeviceInfo
@@ -30,6 +30,7 @@ from .runtime import choices, vulkan
 from .runtime.device import has_host_memory, kp_description, select_device
 from .runtime.files import read_npy
 from .runtime.operator import Device
+from .spec.cells import Cell
 
 # The modules of the commands that work only in a source tree. They parse their own arguments.
 _ELSEWHERE = {"bench": "bench.__main__", "conformance": "tools.conformance"}
@@ -83,15 +84,24 @@ def _parser() -> argparse.ArgumentParser:
                           help=f"how large all resources and tensors may be together ({dxdispatch.MAX_BYTES})")
     dispatch.set_defaults(command=_dispatch)
 
+    plan = commands.add_parser("explain", help="say how an operator, or a model's, would run, and the memory that it takes")
+    plan.add_argument("what", type=_model_or_operator, metavar="WHAT", help=f"a .onnx file, or {explain.FORM}")
+    plan.add_argument("-T", type=_count, metavar="N", help="time steps of a model's operators (1)")
+    plan.add_argument("-B", type=_count, metavar="N", help="batch rows of a model's operators (1)")
+    plan.add_argument("--type", choices=explain.TYPES, help="of an operator's tensors (float32)")
+    plan.add_argument("--direction", choices=explain.DIRECTIONS, help="of an operator (forward)")
+    plan.add_argument("--lengths", action="store_true", help="an operator's rows have lengths of their own")
+    plan.set_defaults(command=_explain, refuse=plan.error)
+
     words = commands.add_parser("demo", help="words to phonemes, with a trained model")
     words.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="letters a to z; by default, a few words")
     words.set_defaults(command=_demo)
 
     for command in (run, dispatch):
         command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
-    for command in (run, dispatch, words):
+    for command in (run, dispatch, plan, words):
         command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
-    for command in (devices, run, dispatch, words):
+    for command in (devices, run, dispatch, plan, words):
         command.add_argument("--json", action="store_true", help="print JSON")
     for name, what in (("bench", "compare vkdml's times with other libraries'; only in a source tree"),
                        ("conformance", "test every Vulkan device and write a report; only in a source tree")):
@@ -104,6 +114,15 @@ def _file(text: str) -> Path:
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"no file {text!r}")
     return path
+
+
+def _model_or_operator(text: str) -> Path | tuple[Cell, dict[str, int]]:
+    if text.endswith(".onnx"):
+        return _file(text)
+    try:
+        return explain.parsed(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:
@@ -282,6 +301,29 @@ def _dispatch(chosen: argparse.Namespace) -> int:
     if chosen.json:
         _print_json({"device": device.info.name, "results": [
             {"type": _COMMANDS[type(result)], **asdict(result)} for result in results]})
+    return 0
+
+
+def _explain(chosen: argparse.Namespace) -> int:
+    of_model = {"-T": chosen.T, "-B": chosen.B}
+    of_operator = {"--type": chosen.type, "--direction": chosen.direction, "--lengths": chosen.lengths}
+    is_model = isinstance(chosen.what, Path)
+    wrong = [name for name, value in (of_operator if is_model else of_model).items() if value]
+    if wrong:
+        chosen.refuse(f"{wrong[0]}: {'a model says that' if is_model else 'is in the name of an operator'}")
+    device = Device(chosen.device)
+    if is_model:
+        operators = explain.of_model(chosen.what, device, chosen.T or 1, chosen.B or 1)
+    else:
+        cell, sizes = chosen.what
+        problem = explain.described(cell, sizes, chosen.type or "float32", chosen.direction or "forward", chosen.lengths)
+        operators = {problem.cell.name: explain.explained(device, problem)}
+    if chosen.json:
+        _print_json({"device": device.info.name, "memory_limit": device.memory_limit, "operators": operators})
+        return 0
+    print(f"{device.info.name}: at most {device.memory_limit} bytes for buffers")
+    for name, found in operators.items():
+        print(f"\n{name}: {explain.told(found) if found else 'its weights are known only when it runs'}")
     return 0
 
 

@@ -192,7 +192,7 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 # Parts that cannot run side by side
 
 def gave_up(compiled):
-    return compiled.choose().attempts.given_up
+    return compiled._decided.attempts.given_up
 
 
 def executed(device, case, options):

@@ -10,7 +10,7 @@ import vkdml
 from tests.planning.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
 from tests.support import SCHEDULES, options_on
 from vkdml.planning import tiling
-from vkdml.planning.options import Options
+from vkdml.planning.options import WORKSPACES, Options
 from vkdml.planning.plan import plan
 
 
@@ -40,6 +40,29 @@ def test_plan(problem, info, name):
     assert waits >= (options.schedule == "persistent")
     projections = [dispatch.constants for dispatch in planned.execute + planned.fallback if "projection" in dispatch.kernel]
     assert all(constants == projections[0] for constants in projections)  # so that they share a pipeline
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(problems, devices, st.sampled_from(WORKSPACES), st.booleans())
+def test_less_workspace_changes_chunks_only(problem, info, workspace, is_persistent):
+    """So that it compiles nothing, packs nothing anew, and changes no bit of a result."""
+    assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values() if tensor))
+    options = Options(schedule="persistent" if is_persistent else None)
+    whole, less = plan(problem, info, options), plan(problem, info, options, workspace)
+    check_chunks(problem, less.execute)
+    if less.fallback:
+        check_chunks(problem, less.fallback)
+    assert (less.initialize, less.packed, less.gave_up) == (whole.initialize, whole.packed, whole.gave_up)
+    assert less.scratch | {tiling.GATES: 0} == whole.scratch | {tiling.GATES: 0}
+    if tiling.GATES in whole.internal:
+        of_step = whole.tiling.projection.step_bytes
+        assert less.internal[tiling.GATES] == min(whole.internal[tiling.GATES], max(of_step, workspace // of_step * of_step))
+    for few, all_at_once in ((less.execute, whole.execute), (less.fallback, whole.fallback)):
+        assert pipelines(few) == pipelines(all_at_once)
+
+
+def pipelines(dispatches):
+    return {(dispatch.kernel, *sorted(dispatch.constants.items())) for dispatch in dispatches}
 
 
 def check_gpu_projection(constants):

@@ -61,23 +61,33 @@ def test_weights_that_a_node_computes_are_packed_each_time(device, values):
         np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
 
 
-def test_frozen_weights_are_not_compared(device, values, monkeypatch):
+def test_constants_are_not_compared(device, values, monkeypatch):
     single = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
     for name in ("w0", "r0"):
-        values[name].flags.writeable = False
+        values[name] = weights.constant(values[name])
     first = run(single, values)
     monkeypatch.setattr(weights, "_words", lambda _: pytest.fail("compared"))
     np.testing.assert_array_equal(run(single, values), first)
 
 
-def test_read_only_views_of_what_can_be_written_are_compared(device, values):
-    single = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
-    base = values["w0"]
-    values["w0"] = base.view()
-    values["w0"].flags.writeable = False
-    first = run(single, values)
-    base *= 2
-    assert np.abs(run(single, values) - first).max() > 0.01
+def test_a_constant_stays_what_it_is(values):
+    """Whatever became of the array that it was made of."""
+    array = values["w0"].T
+    made = weights.constant(array)
+    before = array.copy()
+    array *= 2
+    np.testing.assert_array_equal(made, before)
+    assert made.flags.c_contiguous
+    for view in (made, made[...], made.reshape(-1)):
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            view.flags.writeable = True
+
+
+@pytest.mark.parametrize("like", [np.copy, np.asarray, lambda array: array[...], lambda array: np.frombuffer(array.tobytes(), array.dtype)])
+def test_what_is_like_a_constant_is_compared(values, like):
+    """But for itself."""
+    made = weights.constant(values["w0"])
+    assert weights._is_constant(like(made)) == (like is np.asarray)
 
 
 @pytest.fixture
@@ -101,6 +111,16 @@ def test_weights_are_packed_once_for_all(device, values, packings):
         for chain in chains:
             np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
     assert len(packings) == 2
+
+
+def test_nodes_with_the_same_weights_that_change(device, values):
+    """Of one, and then of all."""
+    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), H), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    values["x"], values["w0"], values["r0"] = np.ones((T, B, H), np.float32), values["w1"].copy(), values["r1"].copy()
+    for changed in ((), ("w0",), ("w0", "w1"), ("w0", "w1")):
+        for name in changed:
+            values[name] *= -1
+        np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
 
 
 def test_what_was_dropped_is_made_again(device, values, packings):

@@ -3,7 +3,8 @@
 import pytest
 
 import vkdml
-from vkdml.runtime.store import DEFAULT_LIMIT, Lease, Store, limit_of_environment
+from vkdml.runtime.memory import bytes_of_environment
+from vkdml.runtime.store import Lease, Store
 
 
 def keys(store):
@@ -86,20 +87,21 @@ def test_users_that_are_gone_are_not_told():
     assert keys(store) == "b"
 
 
-@pytest.mark.parametrize(("text", "limit"), [("", DEFAULT_LIMIT), ("0", 0), ("12345", 12345)])
-def test_the_environment_sets_the_limit(monkeypatch, text, limit):
+@pytest.mark.parametrize(("text", "limit"), [("", 7), ("0", 0), ("12345", 12345)])
+def test_the_environment_sets_limits(monkeypatch, text, limit):
     monkeypatch.setenv("VKDML_CACHE_BYTES", text)
-    assert limit_of_environment() == limit
+    assert bytes_of_environment("VKDML_CACHE_BYTES", 7) == limit
 
 
-@pytest.mark.parametrize("text", ["-1", "1G", "1e9"])
+@pytest.mark.parametrize("text", ["-1", "1G", "1e9", "9" * 5000])
 def test_wrong_limits_are_refused(monkeypatch, text):
     monkeypatch.setenv("VKDML_CACHE_BYTES", text)
     with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_CACHE_BYTES: found '.*'; expected a whole number of bytes"):
-        limit_of_environment()
+        bytes_of_environment("VKDML_CACHE_BYTES", 7)
 
 
-@pytest.mark.parametrize("limit", [-1, 1e9, "1"])
-def test_wrong_limits_of_a_device_are_refused(device, limit):
-    with pytest.raises(vkdml.InvalidArgumentError, match="cache_limit: found"):
-        device.cache_limit = limit
+@pytest.mark.parametrize("limit", [-1, 1e9, "1", True])
+@pytest.mark.parametrize("name", ["cache_limit", "memory_limit"])
+def test_wrong_limits_of_a_device_are_refused(device, name, limit):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: found"):
+        setattr(device, name, limit)

@@ -102,6 +102,16 @@ def test_unified_memory(driver, kind, types, is_unified):
 
 
 @pytest.mark.device
+@pytest.mark.parametrize(("is_unified", "types", "size"), [
+    (True, [(7, 0)], 10), (False, [(0, 1), (6, 1), (1, 0), (7, 2)], 10), (True, [(1, 0), (6, 1), (7, 2)], 20), (False, [(6, 1)], 0)])
+def test_the_heap_that_buffers_come_from(is_unified, types, size):
+    """Types of memory by their flags (device local 1, visible 2, coherent 4) and heaps."""
+    memory = structures.MemoryProperties(memoryTypeCount=len(types), memoryHeapCount=3)
+    memory.memoryTypes[:len(types)] = [structures.MemoryType(*of_type) for of_type in types]
+    memory.memoryHeaps[:3] = [structures.MemoryHeap(size) for size in (10, 20, 30)]
+    assert vulkan._heap_bytes(is_unified, memory) == size
+
+
 def test_facts_are_consistent():
     for info in vulkan.enumerate_devices():
         assert info.vendor

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..planning.options import Options
 from ..runtime.operator import Device
+from ..runtime.weights import constant
 from ..spec import cells
-from ..spec.arguments import Activations, convert_to, describe, typed_array
+from ..spec.arguments import Activations, convert_to, typed_array
 from ..spec.cells import STATES, Cell
-from ..spec.problem import from_desc
 from .sessions import Session, Settings, shapes_to_warm_up
 from .streams import Stream
 
@@ -27,11 +27,9 @@ class Layer:
         name, cell = self._cell.name, self._cell
         w, element = typed_array(name, cell, "WeightTensor", weights["WeightTensor"])
         converted = convert_to(name, cell, w.dtype.newbyteorder("="), "WeightTensor", {**weights, "WeightTensor": w})
-        self._weights = {field: None if array is None else _read_only_copy(array) for field, array in converted.items()}
+        self._weights = {field: None if array is None else constant(array) for field, array in converted.items()}
         settings = Settings(name, cell, attributes, [True] * len(cell.outputs), device, options)
-        example = dict.fromkeys(cell.inputs) | self._weights | settings.zeros(self._weights, 1, 1, ["InputTensor"])
-        desc, _ = describe(name, cell, example, element, settings.attributes, settings.wanted)
-        from_desc(desc, settings.attributes["clip"], element)
+        settings.problem(name, self._weights | settings.zeros(self._weights, 1, 1, ["InputTensor"]), element)  # checks them
         self._session = Session(settings, element)
 
     def _run(self, **arrays: Any) -> list[np.ndarray]:
@@ -70,12 +68,6 @@ class Layer:
         Raises InvalidArgumentError for a direction other than forward, DriverError when the driver fails.
         """
         return Stream(self._session.settings, self._session.element, self._weights, batch)
-
-
-def _read_only_copy(array: np.ndarray) -> np.ndarray:
-    copied = np.array(array, order="C")
-    copied.flags.writeable = False
-    return copied
 
 
 class GRU(Layer):

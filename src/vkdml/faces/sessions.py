@@ -21,7 +21,7 @@ from ..spec.arrays import element_strides, flat
 from ..spec.cells import STATES, Cell
 from ..spec.checks import MAX_TENSOR_BYTES
 from ..spec.element_types import ElementType
-from ..spec.problem import WEIGHTS, from_desc
+from ..spec.problem import WEIGHTS, Problem, from_desc
 from .float64_range import RangeCheck
 
 _SHAPES_KEPT = 64  # networks of a session, for the shapes that were called last: each is a recording of commands
@@ -55,6 +55,12 @@ class Settings:
     def device(self) -> Device:
         """Another one after the device was lost, unless the caller named a Device."""
         return open_device(self._name, self._device)
+
+    def problem(self, name: str, arrays: Arrays, element: ElementType) -> tuple[Problem, dict[str, tuple[int, ...]]]:
+        """Of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in errors."""
+        given = {field: arrays.get(field) for field in self.cell.inputs}
+        desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
+        return from_desc(desc, self.attributes["clip"], element), shapes
 
     def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
         """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights are."""
@@ -136,9 +142,7 @@ class Call:
     def __init__(self, name: str, session: Session, device: Device, arrays: Arrays, keeper: WeightKeeper,
                  carried: Mapping[str, str] = {}, carrier: Network | None = None) -> None:
         settings, element = session.settings, session.element
-        given = {field: arrays.get(field) for field in settings.cell.inputs}
-        desc, self.shapes = describe(name, settings.cell, given, element, settings.attributes, settings.wanted)
-        self.problem = from_desc(desc, settings.attributes["clip"], element)
+        self.problem, self.shapes = settings.problem(name, arrays, element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
         self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, settings.options, keeper,

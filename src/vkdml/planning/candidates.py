@@ -33,11 +33,14 @@ class Planner:
     """A problem on a device, with options.
 
     measured: of the problem's size class. without: meetings that persistent tilings must not use unless they are forced.
+    workspace_bytes: a bound beside that of the options, where memory is short. It has no part in the choice of a tiling, so it
+    changes no result.
     """
 
     def __init__(self, problem: Problem, info: DeviceInfo, options: Options = Options(), measured: Measured | None = None,
-                 without: frozenset[str] = frozenset()) -> None:
+                 without: frozenset[str] = frozenset(), workspace_bytes: int | None = None) -> None:
         check_options(options)
+        self._workspace_bytes = workspace_bytes
         self.problem, self.info, self.options = problem, info, options
         self.profile = profiles.profile(info)
         self._measured, self._without = measured, without
@@ -184,7 +187,8 @@ class Planner:
 
     @property
     def _most_gates_bytes(self) -> int:
-        return min(self.options.workspace_bytes, self.info.max_storage_buffer_range)
+        bounds = (self.options.workspace_bytes, self._workspace_bytes, self.info.max_storage_buffer_range)
+        return min(bound for bound in bounds if bound is not None)
 
     def _in_chunks(self, tiling: Tiling) -> Tiling:
         """With the most time steps that a dispatch of the time loop, and one of the projection, may run."""

@@ -10,8 +10,9 @@ class DeviceInfo:
     """A Vulkan device and its limits, sizes in bytes. What is known of its driver beyond them is in `profiles`.
 
     index: its place in the loader's list. cores: of the processor that this process may run on. vendor, device_id: mostly those
-    of PCI. unified_memory: the host's memory is the device's. Where the driver does not say, these are 0: compute_units, what a
-    GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses.
+    of PCI. unified_memory: the host's memory is the device's. memory: the size of the heap that buffers come from. Where the
+    driver does not say, these are 0: compute_units, what a GPU's driver calls so; min_subgroup_size and max_subgroup_size,
+    between which its compiler chooses; memory.
     """
 
     index: int
@@ -34,6 +35,7 @@ class DeviceInfo:
     min_subgroup_size: int = 0
     max_subgroup_size: int = 0
     unified_memory: bool = False
+    memory: int = 0
 
     @property
     def is_cpu(self) -> bool:

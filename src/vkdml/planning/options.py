@@ -11,6 +11,8 @@ SCHEDULES = (SEQUENCE, STEPPED, PERSISTENT)
 BARRIER, FLOW = "barrier", "flow"
 MEETINGS = (BARRIER, FLOW)
 WORKSPACE_BYTES = 256 * 2**20
+# Bounds on it where memory is short, the largest first. They are few, so that what is compiled for one problem serves the next
+WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
 _MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
 
 

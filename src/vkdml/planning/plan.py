@@ -31,7 +31,8 @@ from .tiling import MEETING, STATE, Tiling
 class Plan:
     """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
 
-    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then.
+    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then. tiling: what
+    it was made of; None for an activation.
     """
 
     initialize: tuple[Dispatch, ...]
@@ -39,20 +40,38 @@ class Plan:
     internal: dict[str, int]
     fallback: tuple[Dispatch, ...] = ()
     gave_up: tuple[str, int] | None = None
+    tiling: Tiling | None = None
+
+    @property
+    def submissions(self) -> int:
+        """Of an execution whose weights are packed, where barriers order dispatches. A fallback has its own."""
+        return 1 + sum(dispatch.starts_submission for dispatch in self.execute[1:])
+
+    @property
+    def packed(self) -> dict[str, int]:
+        """Bytes of the packed weights, by name."""
+        written = {name for dispatch in self.initialize for name in dispatch.writes}
+        return {name: size for name, size in self.internal.items() if name in written}
+
+    @property
+    def scratch(self) -> dict[str, int]:
+        """Bytes of what an execution needs beside them, by name."""
+        return {name: size for name, size in self.internal.items() if name not in self.packed}
 
 
-def plan(problem: Problem, info: DeviceInfo, options: Options = Options()) -> Plan:
-    """Choose kernels, tiles and chunks.
+def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), workspace_bytes: int | None = None
+         ) -> Plan:
+    """Choose kernels, tiles and chunks. workspace_bytes: of chunks, where memory is short; it changes no other choice.
 
     Raises InvalidArgumentError for an option that cannot be had, and for what the device cannot hold.
     """
-    planner = Planner(problem, info, options)
+    planner = Planner(problem, info, options, workspace_bytes=workspace_bytes)
     return plan_of(planner, planner.best())
 
 
 def plan_of(planner: Planner, tiling: Tiling) -> Plan:
     """Of one of its tilings. Raises InvalidArgumentError for what the device cannot hold."""
-    built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal)
+    built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal, tiling=tiling)
     if tiling.loop.schedule == PERSISTENT:
         built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=_gave_up(tiling))
     check_limits(planner.problem, planner.info, built)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from ..planning import needs
 from ..planning.device_info import DeviceInfo
 from ..planning.elementwise import plan as plan_elementwise
-from ..planning.options import Options
+from ..planning.needs import OperatorMemory
+from ..planning.options import WORKSPACES, Options
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
+from ..spec.descs import DML_BINDING_PROPERTIES
 from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem
 from . import tuner
@@ -48,14 +52,14 @@ class Operator:
         self.problem = problem
 
 
+@dataclass(frozen=True)
 class _Chosen:
-    """A plan, and the buffers that it needs beside the tensors."""
+    """A plan, and what is the same with smaller chunks. workspace_bytes: the bound on them."""
 
-    def __init__(self, gpu: Gpu, plan: Plan, attempts: Attempts) -> None:
-        self.plan, self.attempts = plan, attempts
-        packed = {name for dispatch in plan.initialize for name in dispatch.writes}
-        self.packed = PackedWeights(gpu, {name: plan.internal[name] for name in packed})
-        self.scratch_sizes = {name: size for name, size in plan.internal.items() if name not in packed}
+    plan: Plan
+    attempts: Attempts
+    packed: PackedWeights
+    workspace_bytes: int | None
 
 
 class CompiledOperator:
@@ -70,25 +74,54 @@ class CompiledOperator:
         self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
         self._chosen: _Chosen | None = None
         self._scratch: dict[str, Buffer] | None = None
-        _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model)
+        _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model())
 
-    def choose(self) -> _Chosen:
-        """Decide on the plan, unless that is done."""
+    def choose(self, workspace_bytes: int | None = None) -> _Chosen:
+        """Decide on the plan, unless that is done. workspace_bytes: of its chunks, where memory is short."""
         with self.gpu.lock:
-            if self._chosen is None:
-                if self._is_tuned and isinstance(self.problem, Problem):
-                    of_device = tuner.tuner(self.gpu)
-                    self._chosen = _Chosen(self.gpu, of_device.plan(self.problem, self._options, self._tuning),
-                                           of_device.attempts(self.problem, self._options))
-                else:
-                    self._chosen = _Chosen(self.gpu, self._by_model, Attempts())
-            return self._chosen
+            chosen = self._chosen
+            if chosen is None:
+                plan, attempts = self._planned(workspace_bytes), self._attempts()
+                packed = PackedWeights(self.gpu, self.problem.operator, plan.packed)
+                chosen = _Chosen(plan, attempts, packed, workspace_bytes)
+            elif chosen.workspace_bytes != workspace_bytes:
+                chosen = replace(chosen, plan=self._planned(workspace_bytes), workspace_bytes=workspace_bytes)
+            self._chosen = chosen
+            return chosen
 
-    @property
-    def _by_model(self) -> Plan:
+    def _planned(self, workspace_bytes: int | None) -> Plan:
+        if self._is_tuned and isinstance(self.problem, Problem):
+            return tuner.tuner(self.gpu).plan(self.problem, self._options, self._tuning, workspace_bytes)
+        return self._by_model(workspace_bytes)
+
+    def _attempts(self) -> Attempts:
+        if self._is_tuned and isinstance(self.problem, Problem):
+            return tuner.tuner(self.gpu).attempts(self.problem, self._options)
+        return Attempts()
+
+    def _by_model(self, workspace_bytes: int | None = None) -> Plan:
         if isinstance(self.problem, ElementwiseProblem):
             return plan_elementwise(self.problem, self.gpu.info)
-        return plan_recurrent(self.problem, self.gpu.info, self._options)
+        return plan_recurrent(self.problem, self.gpu.info, self._options, workspace_bytes)
+
+    def fit(self) -> None:
+        """Decide on the plan of which the device has room for all buffers beside the tensors. Once they are made, it stays."""
+        with self.gpu.lock:
+            if self._scratch is None:
+                choose_within(self.gpu, [self], lambda: self.missing)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Bytes of the buffers that are not made yet, by the plan's names."""
+        return {**self.packed.missing, **(self._scratch_bytes if self._scratch is None else {})}
+
+    @property
+    def _scratch_bytes(self) -> dict[str, int]:
+        return {name: self.gpu.bytes_of(size, name == self.flagged) for name, size in self.plan.scratch.items()}
+
+    @property
+    def _decided(self) -> _Chosen:
+        return self._chosen or self.choose()
 
     @property
     def _is_chosen_at_once(self) -> bool:
@@ -100,22 +133,28 @@ class CompiledOperator:
     @property
     def plan(self) -> Plan:
         """What runs."""
-        return self.choose().plan
+        return self._decided.plan
 
     @property
     def packed(self) -> PackedWeights:
         """The weights that an initializer or an execution of this operator packs."""
-        return self.choose().packed
+        return self._decided.packed
 
-    @property
-    def packed_sizes(self) -> Mapping[str, int]:
-        """Bytes of the packed weights, by the plan's names."""
-        return self.packed.sizes
+    def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
+        """What executions bind and take (IDMLDispatchable::GetBindingProperties); here the package makes these buffers itself.
 
-    @property
-    def scratch_sizes(self) -> Mapping[str, int]:
-        """Bytes of what an execution needs beside them, by the plan's names."""
-        return self.choose().scratch_sizes
+        A descriptor for each buffer, the tensors' among them; temporary: scratch memory; persistent: the packed weights.
+        Nothing is allocated, but where a plan is timed first (`VKDML_TUNING`).
+        """
+        self.fit()
+        return needs.of_execution(self.problem, self.plan)
+
+    def memory(self) -> OperatorMemory:
+        """The bytes of all buffers of an execution, by name: print(compiled.memory()). As get_binding_properties, it allocates
+        nothing.
+        """
+        self.fit()
+        return needs.memory(self.problem, self.plan)
 
     @property
     def input_fields(self) -> tuple[str, ...]:
@@ -133,13 +172,24 @@ class CompiledOperator:
         return [field for field in self.problem.weights if self.problem.has(field)]
 
     def record(self, commands: Commands, bound: Mapping[str, Buffer]) -> None:
-        """An execution. bound: a buffer for each tensor but weights that were packed by the initializer, by field."""
+        """An execution. bound: a buffer for each tensor but weights that were packed by the initializer, by field.
+
+        Raises InvalidArgumentError where the device has no room for its buffers.
+        """
+        scratch = self._made()
         if self.weight_fields and not self.problem.initialized:
             sources = [bound[field] for field in self.weight_fields]
             commands.pack(self.packed, sources, lambda inner: self.record_packing(inner, bound, self.packed.buffers))
-        if self._scratch is None:
-            self._scratch = {name: Buffer(self.gpu, size, name == self.flagged) for name, size in self.scratch_sizes.items()}
-        self.record_loop(commands, {**bound, **self._scratch, **self.packed.buffers})
+        self.record_loop(commands, {**bound, **scratch, **self.packed.buffers})
+
+    def _made(self) -> dict[str, Buffer]:
+        """The scratch buffers."""
+        with self.gpu.lock:
+            if self._scratch is None:
+                self.fit()
+                self.gpu.memory.make_room(self.problem.operator, self.missing)
+                self._scratch = {name: Buffer(self.gpu, size, name == self.flagged) for name, size in self.plan.scratch.items()}
+            return self._scratch
 
     @property
     def flagged(self) -> str | None:
@@ -159,7 +209,18 @@ class CompiledOperator:
 
     def record_loop(self, commands: Commands, buffers: Mapping[str, Buffer], lease: Lease | None = None) -> None:
         """An execution whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
-        record_execution(self.gpu, commands, self.plan, buffers, self.choose().attempts, lease)
+        record_execution(self.gpu, commands, self.plan, buffers, self._decided.attempts, lease)
+
+
+def choose_within(gpu: Gpu, operators: Iterable[CompiledOperator], sizes: Callable[[], Mapping[str, int]]) -> None:
+    """Decide on the plans of operators that run together: with the largest chunks of which the device has room for all that is
+    needed then, or else with the smallest. No result depends on them. sizes: its bytes, by name.
+    """
+    for workspace_bytes in (None, *WORKSPACES):
+        for operator in operators:
+            operator.choose(workspace_bytes)
+        if gpu.memory.has_room(sizes()):
+            return
 
 
 class OperatorInitializer:
@@ -170,6 +231,13 @@ class OperatorInitializer:
     def __init__(self, compiled: CompiledOperator) -> None:
         check_type("create_operator_initializer", "compiled", compiled, CompiledOperator)
         self.compiled = compiled
+
+    def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
+        """What an initialization binds and takes, as that of a CompiledOperator. What it packs is the operator's persistent
+        resource.
+        """
+        self.compiled.fit()
+        return needs.of_initialization(self.compiled.problem, self.compiled.plan)
 
 
 Dispatchable = CompiledOperator | OperatorInitializer

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from ..spec.checks import integers
 from . import fork, kernels, vulkan
 from .driver import Driver
 from .kernels import CompiledKernel
-from .store import Lease, Store, limit_of_environment
+from .memory import Memory, bytes_of_environment
+from .store import DEFAULT_LIMIT, Lease, Store
 
 
 @contextmanager
@@ -57,6 +58,8 @@ except ImportError as error:
     raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): run `make setup` in vkdml's source tree, "
                       "or install a wheel of kp 0.9.0") from None
 
+
+T = TypeVar("T")
 
 _serials = itertools.count(1)
 
@@ -105,12 +108,14 @@ class Buffer:
         self.serial = next(_serials)
         self.stamp: int | None = next(_serials)
         self._is_exposed = False
+        gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
         for_host = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
         # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
         words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
         self._tensor = gpu.driver.make(f"making a buffer of {size_in_bytes} bytes",
                                        lambda: gpu._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
+        gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
 
     def mark_written(self) -> None:
         """To be called after a change of what the device has."""
@@ -264,21 +269,34 @@ def has_host_memory(info: DeviceInfo) -> bool:
 class Gpu:
     """One opened Vulkan device.
 
-    store: what the process keeps on it, from one call to the next. host_memory: whether buffers for the host have no copy.
-    driver: through which all calls of kp's go.
+    store: what the process keeps on it, from one call to the next. memory: how much of it is taken. host_memory: whether
+    buffers for the host have no copy. driver: through which all calls of kp's go.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = has_host_memory(info)
-        self.store = Store(limit_of_environment())
+        self.store = Store(bytes_of_environment("VKDML_CACHE_BYTES", DEFAULT_LIMIT))
         self.driver = Driver(info.name, self.store.clear, SHARES_PIPELINES)
         self.lock = self.driver.lock  # a queue takes one submission at a time
+        self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
         self._thread: ThreadPoolExecutor | None = None
         fork.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
+
+    def bytes_of(self, size: int, has_copy: bool) -> int:
+        """That a buffer of this size takes, with the host's copy of it."""
+        return size * (1 + (has_copy and not self.host_memory))
+
+    def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
+        """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
+        def make_in_room() -> T:
+            self.memory.free(size, lease)
+            return make()
+
+        return self.store.get(key, make_in_room, size, lease, is_memory=True)
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """In the device's own thread, after what it was given before."""

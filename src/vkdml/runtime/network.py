@@ -4,6 +4,7 @@ graphs run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,11 @@ from ..planning.options import Options
 from ..spec.arrays import flat
 from .carried import Carried
 from .commands import Commands
-from .compiled import CompiledOperator
+from .compiled import choose_within
 from .device import Buffer
+from .layout import Layout
 from .operator import Device, Operator, check_lengths_before
-from .packed import PackedWeights
-from .scratch import Scratch
+from .scratch import Place, Scratch, buffer_at
 from .store import Lease
 from .weights import Snapshot, WeightKeeper
 
@@ -53,6 +54,7 @@ class Network:
         self._outputs = tuple(outputs)
         self._nodes = [(device.compile_operator(node.operator, options=options), node.names) for node in nodes]
         self._gpu = self._nodes[0][0].gpu
+        self._name = self._nodes[0][0].problem.operator  # in errors
         self._keeper = keeper or WeightKeeper()
         self._lease = Lease(self._gpu.store, self._let_go)
         computed = {names[field] for compiled, names in self._nodes for field in compiled.output_fields if field in names}
@@ -67,6 +69,7 @@ class Network:
 
     def _let_go(self) -> None:
         """Of what is in the store."""
+        self._layout: Layout | None = None
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
         self._commands: dict[int, Commands] = {}  # by the turn of what is carried
@@ -84,10 +87,10 @@ class Network:
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Execute on arrays by name: of the inputs and the weights, each contiguous or with its descriptor's strides.
 
-        Weights are taken to be unchanged where the array is the one of the last call and nobody can write to it, and where a
-        node's are left out. results: shapes and dtypes of the outputs to return.
+        Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
 
-        Raises InvalidArgumentError for sequence lengths above T, and DriverError when the driver fails.
+        Raises InvalidArgumentError for sequence lengths above T, and for more than the device has room for, before anything is
+        made; DriverError when the driver fails.
         """
         with self.device.lock:
             commands = self._prepared(values)
@@ -115,8 +118,7 @@ class Network:
     def _prepared(self, values: Mapping[str, np.ndarray]) -> Commands:
         """The commands, with the weights in `values` packed."""
         if not self._commands:  # what is made to choose may take the place of what this network has
-            for compiled, _ in self._nodes:
-                compiled.choose()
+            self._layout = self._chosen_layout()
         self._lease.renew()
         turn = self._carried.turn
         if turn not in self._commands or not self._weight_names.isdisjoint(values):
@@ -126,27 +128,64 @@ class Network:
             self._commands[turn] = self._record()
         return self._commands[turn]
 
+    # Memory
+
+    def _chosen_layout(self) -> Layout:
+        """Decides on the plans. Raises InvalidArgumentError, before anything is made, for more than the device has room for."""
+        choose_within(self._gpu, [compiled for compiled, _ in self._nodes], lambda: self._laid_out().sizes(self._gpu))
+        layout = self._laid_out()
+        self._gpu.memory.expect_room(self._name, layout.sizes(self._gpu))
+        return layout
+
+    def _laid_out(self) -> Layout:
+        """By the plans of now."""
+        on_host, carried = {*self._inputs, *self._outputs}, self._carried.buffers()
+        scratch = Scratch(self._gpu.info.max_storage_buffer_range)
+        tensors = {name: scratch.place(size, name in on_host) for name, size in self._sizes.items() if name not in carried}
+        own, packing, kept = [], {}, Counter[str]()
+        for index, (compiled, _) in enumerate(self._nodes):
+            packed, needed = compiled.plan.packed, dict(compiled.plan.scratch)
+            if compiled.flagged:
+                kept[compiled.flagged] += self._gpu.bytes_of(needed.pop(compiled.flagged), True)
+            if index in self._given:
+                kept.update(packed)
+                meanwhile = Scratch(self._gpu.info.max_storage_buffer_range)
+                packing[index] = {field: meanwhile.place(compiled.problem.tensor(field).size_in_bytes)
+                                  for field in self._given[index]}
+            else:
+                needed |= packed
+            beside = scratch.beside()
+            own.append({name: beside.place(size, False) for name, size in needed.items()})
+        return Layout(tensors, own, packing, kept)
+
+    def _buffer(self, place: Place) -> Buffer:
+        return buffer_at(self._gpu, place, self._lease)
+
     # Weights
 
     def _pack(self, index: int, values: Mapping[str, np.ndarray]) -> None:
         """A node's, unless they are packed already, by whomever."""
-        compiled, last = self._nodes[index][0], self._packed.get(index)
+        assert self._layout is not None
+        compiled = self._nodes[index][0]
         snapshot = self._keeper.snapshot(
             index, {field: values[name] for field, name in self._given[index].items() if name in values})
-        if last is not None:
-            if last.snapshot is snapshot:
+        if index in self._packed:
+            if self._packed[index].snapshot is snapshot:
                 return
-            self._lease.give_back(last.key)
+            self._gpu.memory.expect_room(self._name, self._layout.sizes(self._gpu))
+            self._commands = {}  # and what it has of these, so that they can make room for the new ones
+            key = self._packed.pop(index).key
+            if all(packed.key != key for packed in self._packed.values()):
+                self._lease.give_back(key)
         key = ("packed weights", compiled.packing_key, snapshot.digest)
-        packed = self._gpu.store.get(key, lambda: self._packed_now(compiled, snapshot), sum(compiled.packed_sizes.values()),
-                                     self._lease)
+        packed = self._gpu.keep(key, lambda: self._packed_now(index, snapshot), sum(compiled.plan.packed.values()), self._lease)
         self._packed[index] = _Packed(snapshot, key, packed)
-        self._commands = {}
 
-    def _packed_now(self, compiled: CompiledOperator, snapshot: Snapshot) -> Mapping[str, Buffer]:
-        packed = PackedWeights(self._gpu, compiled.packed_sizes).buffers
-        scratch = Scratch(self._gpu, self._lease)
-        buffers = {field: scratch.buffer(compiled.problem.tensor(field).size_in_bytes) for field in snapshot.arrays}
+    def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, Buffer]:
+        assert self._layout is not None
+        compiled = self._nodes[index][0]
+        packed = {name: Buffer(self._gpu, size, has_copy=False) for name, size in compiled.plan.packed.items()}
+        buffers = {field: self._buffer(place) for field, place in self._layout.packing[index].items()}
         commands = Commands(self._gpu)
         for field, buffer in buffers.items():
             buffer.write(flat(snapshot.arrays[field]))
@@ -159,33 +198,30 @@ class Network:
 
     def _record(self) -> Commands:
         """Upload the inputs, run all nodes, and read back the outputs."""
-        scratch = Scratch(self._gpu, self._lease)
-        on_host = {*self._inputs, *self._outputs}
+        assert self._layout is not None
         carried = self._carried.buffers()
-        self._buffers = {name: scratch.buffer(size, name in on_host)
-                         for name, size in self._sizes.items() if name not in carried}
+        self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
         commands = Commands(self._gpu)
         for name in self._inputs:
             commands.upload(self._buffers[name])
         for index in range(len(self._nodes)):
-            self._record_node(commands, index, {**self._buffers, **carried}, scratch.beside())
+            own = {name: self._buffer(place) for name, place in self._layout.own[index].items()}
+            self._record_node(commands, index, {**self._buffers, **carried}, own)
         for name in self._outputs:
             commands.readback(self._buffers[name])
         return commands
 
-    def _record_node(self, commands: Commands, index: int, tensors: Mapping[str, Buffer], scratch: Scratch) -> None:
-        """tensors: by name. scratch: for what is the node's alone; other nodes may have it after the node."""
+    def _record_node(self, commands: Commands, index: int, tensors: Mapping[str, Buffer], own: Mapping[str, Buffer]) -> None:
+        """tensors: by name. own: what is the node's alone, by the plan's names; other nodes may have it after the node."""
         compiled, names = self._nodes[index]
         buffers = {field: tensors[name] for field, name in names.items() if name in tensors}
         check_lengths_before(commands, compiled.problem, buffers)
-        own = {name: Buffer(self._gpu, size) if name == compiled.flagged else scratch.buffer(size, False)
-               for name, size in compiled.scratch_sizes.items()}
         if index in self._packed:
-            own |= self._packed[index].buffers
+            own = {**own, **self._packed[index].buffers}
         elif compiled.weight_fields:
-            packed = {name: scratch.buffer(size, False) for name, size in compiled.packed_sizes.items()}
-            compiled.record_packing(commands, buffers, packed, self._lease)
-            own |= packed
+            compiled.record_packing(commands, buffers, own, self._lease)
+        if compiled.flagged:
+            own = {**own, compiled.flagged: Buffer(self._gpu, compiled.plan.scratch[compiled.flagged])}
         compiled.record_loop(commands, {**buffers, **own}, self._lease)
 
 

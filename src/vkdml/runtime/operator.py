@@ -190,6 +190,12 @@ def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
             raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
 
 
+def _checked_limit(name: str, limit: Any) -> int:
+    if type(limit) is not int or limit < 0:
+        raise InvalidArgumentError("Device", name, shown(limit), "a whole number of bytes")
+    return int(limit)
+
+
 class Device:
     """A Vulkan device that runs DirectML's recurrent and activation operators (IDMLDevice).
 
@@ -235,10 +241,23 @@ class Device:
 
     @cache_limit.setter
     def cache_limit(self, limit: int) -> None:
-        if not isinstance(limit, int) or limit < 0:
-            raise InvalidArgumentError("Device", "cache_limit", shown(limit), "a whole number of bytes")
+        checked = _checked_limit("cache_limit", limit)
         with self._gpu.lock:
-            self._gpu.store.limit = limit
+            self._gpu.store.limit = checked
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes of all buffers that the process has on this device at most, with the host's copies of them.
+
+        Before a call goes above it, those are dropped that are kept but not in use; then it gets plans that need less, which
+        changes no result; or else an InvalidArgumentError refuses it before anything is allocated. At first what the
+        environment variable VKDML_MEMORY_BYTES says, or else 80% of info.memory. May be set.
+        """
+        return self._gpu.memory.limit
+
+    @memory_limit.setter
+    def memory_limit(self, limit: int) -> None:
+        self._gpu.memory.limit = _checked_limit("memory_limit", limit)
 
     @property
     def lock(self) -> Lock:
@@ -299,12 +318,13 @@ class Device:
 
         The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
 
-        Raises InvalidArgumentError for another size, DriverError when the driver fails.
+        Raises InvalidArgumentError for another size, or above memory_limit; DriverError when the driver fails.
         """
         limit = self.info.max_storage_buffer_range
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", shown(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
+        self._gpu.memory.make_room("create_buffer", {"size_in_bytes": self._gpu.bytes_of(int(size_in_bytes), True)})
         return Buffer(self._gpu, int(size_in_bytes))
 
     def upload(self, array: np.ndarray) -> Buffer:

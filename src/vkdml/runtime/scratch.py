@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from ..spec.whole_numbers import power_of_two
 from .device import Buffer, Gpu
@@ -11,24 +12,41 @@ from .store import Lease
 _LEAST_BYTES = 256
 
 
-class Scratch:
-    """Hands out buffers, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
+class Place(NamedTuple):
+    """Says which buffer: of those of so many bytes, with or without a copy for the host, the one of this number."""
 
-    lease: of whoever uses them.
+    size: int
+    has_copy: bool
+    number: int
+
+
+class Scratch:
+    """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
+
+    largest: bytes of the largest buffer that there may be.
     """
 
-    def __init__(self, gpu: Gpu, lease: Lease, taken: Counter[tuple[int, bool]] | None = None) -> None:
-        self._gpu, self._lease = gpu, lease
+    def __init__(self, largest: int, taken: Counter[tuple[int, bool]] | None = None) -> None:
+        self._largest = largest
         self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and whether for the host
 
     def beside(self) -> Scratch:
-        """Another one, for buffers that are none of those handed out so far."""
-        return Scratch(self._gpu, self._lease, self._taken)
+        """Another one, for places that are none of those handed out so far."""
+        return Scratch(self._largest, self._taken)
 
-    def buffer(self, size: int, has_copy: bool = True) -> Buffer:
+    def place(self, size: int, has_copy: bool = True) -> Place:
         """Of `size` bytes or more. has_copy: whether the host reads or writes it."""
-        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._gpu.info.max_storage_buffer_range))
-        copies = 1 + (has_copy and not self._gpu.host_memory)
+        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._largest))
         self._taken[size, has_copy] += 1
-        return self._gpu.store.get(("scratch", size, has_copy, copies, self._taken[size, has_copy]),
-                                   lambda: Buffer(self._gpu, size, has_copy), size * copies, self._lease)
+        return Place(size, has_copy, self._taken[size, has_copy])
+
+
+def bytes_at(gpu: Gpu, place: Place) -> int:
+    """That its buffer takes of the device's memory."""
+    return gpu.bytes_of(place.size, place.has_copy)
+
+
+def buffer_at(gpu: Gpu, place: Place, lease: Lease) -> Buffer:
+    """lease: of whoever uses it."""
+    return gpu.keep(("scratch", *place, gpu.host_memory), lambda: Buffer(gpu, place.size, place.has_copy), bytes_at(gpu, place),
+                    lease)

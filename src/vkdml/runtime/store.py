@@ -5,25 +5,14 @@ All faces share it. It is bounded in bytes; what was not used for the longest is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from ..errors import InvalidArgumentError
-
 T = TypeVar("T")
 
 DEFAULT_LIMIT = 2**30
-
-
-def limit_of_environment() -> int:
-    """VKDML_CACHE_BYTES, or DEFAULT_LIMIT. Raises InvalidArgumentError for what is no number."""
-    text = os.environ.get("VKDML_CACHE_BYTES") or str(DEFAULT_LIMIT)
-    if not text.isdecimal():
-        raise InvalidArgumentError("Device", "VKDML_CACHE_BYTES", repr(text), "a whole number of bytes")
-    return int(text)
 
 
 class Lease:
@@ -48,6 +37,7 @@ class Lease:
 class _Entry:
     value: Any
     size: int
+    is_memory: bool
     leases: WeakSet[Lease] = field(default_factory=WeakSet)
 
 
@@ -79,12 +69,20 @@ class Store:
         self._limit = limit
         self._drop_oldest(None)
 
-    def get(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease | None = None) -> T:
-        """The value of a key, made if it is not there. lease: of the user who keeps it longer than this call."""
+    @property
+    def memory(self) -> int:
+        """Bytes of what of it is the device's memory."""
+        return sum(entry.size for entry in self._entries.values() if entry.is_memory)
+
+    def get(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease | None = None, is_memory: bool = False) -> T:
+        """The value of a key, made if it is not there.
+
+        lease: of the user who keeps it longer than this call. is_memory: whether its bytes are the device's memory.
+        """
         self._last_keys = None
         entry = self._entries.pop(key, None)
         if entry is None:
-            entry = _Entry(make(), size)
+            entry = _Entry(make(), size, is_memory)
             self._size += size
         self._entries[key] = entry
         if lease is not None:
@@ -109,14 +107,21 @@ class Store:
             lease.keys.clear()
             lease.lost()
 
+    def drop_memory(self, is_enough: Callable[[], bool], lease: Lease | None = None) -> None:
+        """What was not used for the longest of the device's memory, until it is enough, but nothing of this lease."""
+        self._drop_while(lambda: not is_enough(), lambda key: self._entries[key].is_memory, lease)
+
     def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
         """Until the rest is within the limit, but nothing of this lease, nor the key that is used now."""
-        if self._size <= self._limit:
+        self._drop_while(lambda: self._size > self._limit, lambda key: key != used, lease)
+
+    def _drop_while(self, is_needed: Callable[[], bool], may_go: Callable[[Hashable], bool], lease: Lease | None) -> None:
+        if not is_needed():
             return
         for key in list(self._entries):
-            if key != used and (lease is None or key not in lease.keys):
+            if may_go(key) and (lease is None or key not in lease.keys):
                 self._drop(key)
-                if self._size <= self._limit:
+                if not is_needed():
                     return
 
     def _drop(self, key: Hashable) -> None:

@@ -57,17 +57,18 @@ class Tuner:
         self._meets: dict[str, bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
 
-    def plan(self, problem: Problem, options: Options, mode: str) -> Plan:
+    def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
         """Of what it chooses."""
-        return plan_of(*self.choice(problem, options, mode))
+        return plan_of(*self.choice(problem, options, mode, workspace_bytes))
 
-    def choice(self, problem: Problem, options: Options, mode: str) -> tuple[Planner, Tiling]:
+    def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
+               ) -> tuple[Planner, Tiling]:
         """What was the fastest, or else the model's choice. What waits for other workgroups has passed the self-test."""
         with self._gpu.lock:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
             failed: frozenset[str] = frozenset()
             while True:
-                planner = Planner(problem, self._gpu.info, options, measured, failed)
+                planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
                 tiling = planner.best()
                 waits_by = meeting(tiling.loop)
                 if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, mode):
@@ -142,7 +143,10 @@ class Tuner:
         if waits_by is None:
             return True
         if waits_by not in self._meets:
-            self._meets[waits_by] = self._tested(waits_by, mode)
+            try:
+                self._meets[waits_by] = self._tested(waits_by, mode)
+            except InvalidArgumentError:  # no memory is left for it now
+                return False
         return self._meets[waits_by]
 
     def _tested(self, waits_by: str, mode: str) -> bool:

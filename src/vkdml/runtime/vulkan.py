@@ -99,6 +99,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     subgroup, sizes = asked[structures.SubgroupProperties], asked[structures.SubgroupSizeControlProperties]
     driver, limits = asked[structures.DriverProperties], properties.limits
     kind = _TYPES.get(properties.deviceType, "other")
+    is_unified = _is_unified(kind, [found.propertyFlags for found in memory.memoryTypes[:memory.memoryTypeCount]])
     return DeviceInfo(
         index=index,
         name=properties.deviceName.decode(),
@@ -120,7 +121,8 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         compute_units=_compute_units(asked),
         min_subgroup_size=sizes.minSubgroupSize,
         max_subgroup_size=sizes.maxSubgroupSize,
-        unified_memory=_is_unified(kind, [found.propertyFlags for found in memory.memoryTypes[:memory.memoryTypeCount]]),
+        unified_memory=is_unified,
+        memory=_heap_bytes(is_unified, memory),
     )
 
 
@@ -160,3 +162,12 @@ def _is_unified(kind: str, memory_types: Iterable[int]) -> bool:
     """
     both = _DEVICE_LOCAL | _HOST_VISIBLE | _HOST_COHERENT
     return kind in ("integrated", "cpu") and any(flags & both == both for flags in memory_types)
+
+
+def _heap_bytes(is_unified: bool, memory: structures.MemoryProperties) -> int:
+    """Of the heap that kp's buffers come from: that of the first type of memory that the host sees or, where the device has
+    memory of its own, that is the device's. A GPU in the processor may have set a little aside as its own, but takes any.
+    """
+    wanted = _HOST_VISIBLE | _HOST_COHERENT if is_unified else _DEVICE_LOCAL
+    heaps = [found.heapIndex for found in memory.memoryTypes[:memory.memoryTypeCount] if found.propertyFlags & wanted == wanted]
+    return int(memory.memoryHeaps[heaps[0]].size) if heaps else 0

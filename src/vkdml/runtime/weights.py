@@ -1,4 +1,8 @@
-"""Weights on the host: what is known of their contents, so that they are packed when they have changed and not else."""
+"""Weights on the host: what is known of their contents, so that they are packed when they have changed and not else.
+
+An array that somebody else has made may change at any time: `flags.writeable` says nothing of older views, of other libraries
+that share its memory, and of what it was a moment ago. So its contents are compared. Only a `constant` is known by identity.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,29 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..spec.arrays import flat
 
+_constants: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # by id
+
+
+def constant(array: np.ndarray) -> np.ndarray:
+    """A copy, in C order, which is known by identity: nobody else has its memory, and numpy refuses to make it writable."""
+    if array.dtype.hasobject:  # is no weight
+        copied = np.array(array, order="C")
+        copied.flags.writeable = False
+    else:
+        copied = np.ndarray(array.shape, array.dtype, array.tobytes())
+    _constants[id(copied)] = copied
+    return copied
+
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Arrays by field, as they were once; nobody writes to them."""
+    """Arrays by field, as they were once; nobody writes to them, nor has them but for constants."""
 
     arrays: Mapping[str, np.ndarray]
 
@@ -35,7 +52,7 @@ class Snapshot:
     def holds(self, field: str, array: np.ndarray) -> bool:
         """Whether an array has the contents and the layout of this field's."""
         kept = self.arrays.get(field)
-        if kept is None or (array is kept and _is_frozen(array)):
+        if kept is None or array is kept:
             return kept is not None
         return (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
                 and bool((_words(array) == self._words[field]).all()))
@@ -48,31 +65,21 @@ class WeightKeeper:
         self._last: dict[int, Snapshot] = {}  # by node
 
     def snapshot(self, node: int, arrays: Mapping[str, np.ndarray]) -> Snapshot:
-        """Of a node's weights, by field: the last one where they have not changed or there are none.
-
-        An array that nobody can write to is compared by identity, others by their contents.
-        """
+        """Of a node's weights, by field: the last one where they have not changed or there are none."""
         last = self._last.get(node)
         if last is None or not all(last.holds(field, array) for field, array in arrays.items()):
-            last = Snapshot({field: array if _is_frozen(array) else _frozen_copy(array) for field, array in arrays.items()})
+            last = Snapshot({field: array if _is_constant(array) else _private_copy(array) for field, array in arrays.items()})
             self._last[node] = last
         return last
 
 
-def _frozen_copy(array: np.ndarray) -> np.ndarray:
+def _is_constant(array: np.ndarray) -> bool:
+    return _constants.get(id(array)) is array
+
+
+def _private_copy(array: np.ndarray) -> np.ndarray:
     """With the same strides: a descriptor says them."""
-    words = flat(array).copy()
-    words.flags.writeable = False
-    return np.lib.stride_tricks.as_strided(words, array.shape, array.strides, writeable=False)
-
-
-def _is_frozen(array: Any) -> bool:
-    """Whether nobody can write to an array, nor to one that it is a view of."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        array = array.base
-    return array is None
+    return np.lib.stride_tricks.as_strided(flat(array).copy(), array.shape, array.strides, writeable=False)
 
 
 def _words(array: np.ndarray) -> np.ndarray:

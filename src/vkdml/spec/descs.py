@@ -29,6 +29,7 @@ __all__ = [
     "DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC",
     "DML_ACTIVATION_TANH_OPERATOR_DESC",
     "DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC",
+    "DML_BINDING_PROPERTIES",
     "DML_BUFFER_TENSOR_DESC",
     "DML_EXECUTION_FLAGS",
     "DML_GRU_OPERATOR_DESC",
@@ -161,6 +162,15 @@ class DML_OPERATOR_DESC:
 
     Type: DML_OPERATOR_TYPE
     Desc: Any
+
+
+@dataclass(frozen=True)
+class DML_BINDING_PROPERTIES:
+    """What an operator or its initializer binds and takes beside its tensors: how many buffers, and bytes."""
+
+    RequiredDescriptorCount: int
+    TemporaryResourceSize: int
+    PersistentResourceSize: int
 
 
 @dataclass(frozen=True)

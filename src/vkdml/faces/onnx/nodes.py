@@ -17,7 +17,7 @@ from ...spec import cells, element_types
 from ...spec.arguments import convert
 from ...spec.cells import Cell
 from ...spec.element_types import ElementType
-from ...spec.problem import WEIGHTS
+from ...spec.problem import WEIGHTS, Problem
 from ..sessions import Arrays, Session, Sessions, Settings, shared_sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
@@ -78,12 +78,21 @@ class RecurrentNode:
     def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
                 options: Options) -> None:
         """Make all that a run with these sizes needs. weights: by name."""
+        checked, element = self._example(weights, t, b, self.settings(device, options))
+        self._session(checked, element, device, options).prepare(self.operator, checked)
+
+    def problem(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
+                options: Options) -> Problem:
+        """Of a run with these sizes. weights: by name."""
         settings = self.settings(device, options)
+        return settings.problem(self.operator, *self._example(weights, t, b, settings))[0]
+
+    def _example(self, weights: Mapping[str, np.ndarray], t: int, b: int, settings: Settings) -> tuple[Arrays, ElementType]:
+        """Checked inputs of these sizes, by field, and their type."""
         fields = self.fields
         given = {field: weights[name] for field, name in fields.items() if field in WEIGHTS}
         others = [field for field in self._cell.inputs if field in fields and field not in given]
-        checked, element = convert(self.operator, self._cell, given | settings.zeros(given, t, b, others))
-        self._session(checked, element, device, options).prepare(self.operator, checked)
+        return self.convert({fields[field]: array for field, array in (given | settings.zeros(given, t, b, others)).items()})
 
     def convert(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Arrays, ElementType]:
         """The checked inputs by field, and their type."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from ...errors import InvalidArgumentError
+from ...runtime.weights import constant
 from . import graphs, models
 from .nodes import attribute_value, is_recurrent
 from .steps import Context, Piece, RecurrentStep, Scope, Step, StreamStep, Values
@@ -35,19 +36,19 @@ class Program:
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
-        self._scope.arrays.update({tensor.name: _read_only(models.array_of(tensor, graph)) for tensor in graph.initializer})
+        self._scope.arrays.update({tensor.name: constant(models.array_of(tensor, graph)) for tensor in graph.initializer})
         nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
         self._steps = self._cut(nodes, context)
         self._used = Counter(name for node in nodes for name in (*node.input, *graphs.uses(node) - set(node.input)))
 
     def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
         """Computes the constants. Returns the other nodes."""
-        constant, other = graphs.split_constant(nodes, self._scope.arrays)
-        wanted = graphs.made(constant) & set(self.outputs).union(*map(graphs.uses, other))
+        constants, other = graphs.split_constant(nodes, self._scope.arrays)
+        wanted = graphs.made(constants) & set(self.outputs).union(*map(graphs.uses, other))
         if wanted:
             values: dict[str, Any] = {}
-            Piece(constant, wanted, context, Scope(self._scope.arrays, {})).run(values)
-            self._scope.arrays.update({name: _read_only(array) for name, array in values.items()})
+            Piece(constants, wanted, context, Scope(self._scope.arrays, {})).run(values)
+            self._scope.arrays.update({name: constant(np.asarray(value)) for name, value in values.items()})
         return other
 
     def _cut(self, nodes: Sequence[NodeProto], context: Context) -> list[Step]:
@@ -91,15 +92,14 @@ class Program:
             step.run(values)
         return [values[name] for name in self.outputs]
 
-
-    def warm_up(self, t: int, b: int) -> None:
-        """Compile what the recurrent nodes need for T and B, those in bodies too."""
+    def recurrent(self) -> Iterator[RecurrentStep]:
+        """Those in bodies, too."""
         for step in self._steps:
             if isinstance(step, RecurrentStep):
-                step.warm_up(t, b)
+                yield step
             elif isinstance(step, IfStep | LoopStep | ScanStep):
                 for body in step.bodies:
-                    body.warm_up(t, b)
+                    yield from body.recurrent()
 
     def streaming(self, carried: Mapping[str, str], wanted: Collection[str]) -> tuple[Program, list[StreamStep]]:
         """A program that keeps on the device what it can of the inputs that are carried, by output; and the steps that do.
@@ -258,13 +258,6 @@ def _scalar(node: NodeProto, what: str, value: Any) -> Any:
 
 def _named(node: NodeProto, outputs: Sequence[Any]) -> dict[str, Any]:
     return {name: output for name, output in zip(node.output, outputs) if name}
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """A read-only copy: weights in a read-only array need not be compared with the packed ones at each call."""
-    array = np.array(array)
-    array.flags.writeable = False
-    return array
 
 
 CONTROL_FLOW: dict[str, Callable[[NodeProto, Context, Scope], Step]] = {"If": IfStep, "Loop": LoopStep, "Scan": ScanStep}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
@@ -15,6 +16,7 @@ from onnx import ModelProto
 from ...errors import InvalidArgumentError, OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
+from ...spec.problem import Problem
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
 from .feeds import Inputs, NodeArg, expect_names, node_arg, own
@@ -146,7 +148,22 @@ class InferenceSession:
             DriverError: the driver failed.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
-            self._program.warm_up(t, b)
+            for step in self._program.recurrent():
+                step.warm_up(t, b)
+
+    def problems(self, T: int = 1, B: int = 1) -> dict[str, Problem | None]:
+        """What the recurrent nodes compute for T time steps and B batch rows, as they get them; by what errors call the nodes.
+
+        None for a node whose weights are fed or computed from what is fed. Raises InvalidArgumentError as warm_up does.
+        """
+        (t, b), = shapes_to_warm_up("InferenceSession", T, B)
+        names = Counter[str]()
+        found = {}
+        for step in self._program.recurrent():
+            name = step.node.operator
+            names[name] += 1
+            found[f"{name} ({names[name]})" if names[name] > 1 else name] = step.problem(t, b)
+        return found
 
     def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:
         """Runs of which each begins with what the one before ended with, as for sound that comes in pieces.

@@ -16,7 +16,7 @@ from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec.cells import STATES
-from ...spec.problem import WEIGHTS
+from ...spec.problem import WEIGHTS, Problem
 from ..sessions import Sessions, StreamSession
 from . import graphs
 from .nodes import RecurrentNode
@@ -135,8 +135,18 @@ class RecurrentStep:
 
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
-        if all(name in self._weights for field, name in self.node.fields.items() if field in WEIGHTS):
+        if self._has_weights:
             self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
+
+    def problem(self, t: int, b: int) -> Problem | None:
+        """Of a run with these sizes, unless the node's weights are computed or fed."""
+        if not self._has_weights:
+            return None
+        return self.node.problem(self._weights, t, b, self.context.device, self.context.options)
+
+    @property
+    def _has_weights(self) -> bool:
+        return all(name in self._weights for field, name in self.node.fields.items() if field in WEIGHTS)
 
     def kept(self, carried: Mapping[str, str]) -> dict[str, str]:
         """Of the inputs that are carried, by output, those that are the node's initial states by its last states."""

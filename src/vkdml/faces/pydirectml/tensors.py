@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import InvalidArgumentError
+from ...runtime.weights import constant
 from ...spec.checks import check_tensor, integers
 from ...spec.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
 
@@ -135,7 +136,7 @@ class TensorDesc:
         return f"dml.TensorDesc of type {self.data_type.value} and shape [{sizes}] with flags {self.flags.value}"
 
     def to_memory(self, call: str, data: Any) -> np.ndarray:
-        """A read-only, flat copy of data in the tensor's type, as the tensor's memory. Data end at the last element, or at the
+        """A constant, flat copy of data in the tensor's type, as the tensor's memory. Data end at the last element, or at the
         end of the total size.
 
         Data for a tensor of floats are converted, with rounding, as PyDirectML does. Data that a tensor of integers cannot hold
@@ -155,11 +156,10 @@ class TensorDesc:
         if array.size not in counts:
             raise InvalidArgumentError(call, "data", f"{array.size} elements", f"{' or '.join(map(str, counts))}, for {self!r}")
         with np.errstate(invalid="ignore", over="ignore"):
-            memory = array.reshape(-1).astype(dtype)  # always a copy, so that nobody else can write to it
+            memory = array.reshape(-1).astype(dtype)
         if dtype.kind in "iu" and not np.array_equal(memory, array.reshape(-1)):
             raise InvalidArgumentError(call, "data", f"{array.dtype} that {dtype} cannot hold", f"whole numbers of {dtype}")
-        memory.flags.writeable = False
-        return memory
+        return constant(memory)
 
     def from_memory(self, memory: np.ndarray) -> TensorData:
         """A view of the tensor's memory, given as bytes, in its type, sizes and strides."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...errors import InvalidArgumentError
 from ...runtime.network import Network, Node
 from ...runtime.operator import Device, Operator
-from ...runtime.weights import WeightKeeper
+from ...runtime.weights import WeightKeeper, constant
 from ...spec import cells, element_types
 from ...spec.cells import Cell
 from ...spec.checks import evaluate
@@ -236,15 +236,14 @@ class Parameters:
         self._seen: list[Tensor] = []
 
     def update(self, layers: Sequence[Layer]) -> None:
-        """Makes new arrays if a parameter has changed in any way. The arrays are read-only."""
+        """Makes new arrays if a parameter has changed in any way. The arrays are constants."""
         parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
         if self._seen and all(map(_are_the_same, parameters, self._seen)):
             return
         self.arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
         if layers[0].projected:
             self.arrays["zeros"] = np.zeros((layers[0].width, layers[0].width), self.arrays["P0"].dtype)
-        for array in self.arrays.values():
-            array.flags.writeable = False
+        self.arrays = {key: constant(array) for key, array in self.arrays.items()}
         self.projections = [layer.projections() for layer in layers]
         self._seen = [tensor.clone() for tensor in parameters]
 

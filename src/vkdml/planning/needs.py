@@ -1,0 +1,60 @@
+"""What a plan takes of a device's memory, and what it binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..spec.checks import CheckedOperator
+from ..spec.descs import DML_BINDING_PROPERTIES
+from .dispatches import Dispatch
+from .plan import Plan
+
+
+@dataclass(frozen=True)
+class OperatorMemory:
+    """Bytes that an operator takes on its device, by name. Its str() is a table.
+
+    tensors: the buffers that a caller binds, at least. temporary: what an execution needs meanwhile. persistent: the packed
+    weights. Where the device has memory of its own, the host has a copy of each tensor beside them.
+    """
+
+    tensors: Mapping[str, int]
+    temporary: Mapping[str, int]
+    persistent: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(size for _, _, size in self.rows)
+
+    @property
+    def rows(self) -> list[tuple[str, str, int]]:
+        """What each is, its name and its bytes."""
+        groups = {"tensor": self.tensors, "temporary": self.temporary, "persistent": self.persistent}
+        return [(what, name, size) for what, sizes in groups.items() for name, size in sizes.items()]
+
+    def __str__(self) -> str:
+        rows = [*self.rows, ("total", "", self.total)]
+        widths = [max(len(str(row[column])) for row in rows) for column in range(3)]
+        return "\n".join(f"{what:<{widths[0]}}  {name:<{widths[1]}}  {size:>{widths[2]}}" for what, name, size in rows)
+
+
+def memory(problem: CheckedOperator, plan: Plan) -> OperatorMemory:
+    tensors = {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
+    return OperatorMemory(tensors, plan.scratch, plan.packed)
+
+
+def of_execution(problem: CheckedOperator, plan: Plan) -> DML_BINDING_PROPERTIES:
+    packing = () if problem.initialized else plan.initialize
+    return DML_BINDING_PROPERTIES(_descriptors((*packing, *plan.execute, *plan.fallback)), sum(plan.scratch.values()),
+                                  sum(plan.packed.values()))
+
+
+def of_initialization(problem: CheckedOperator, plan: Plan) -> DML_BINDING_PROPERTIES:
+    """In DirectML an initializer has no persistent resource: that of the operator is its output."""
+    return DML_BINDING_PROPERTIES(_descriptors(plan.initialize if problem.initialized else ()), 0, 0)
+
+
+def _descriptors(dispatches: Iterable[Dispatch]) -> int:
+    """One for each buffer."""
+    return len({name for dispatch in dispatches for name in dispatch.buffers.values()})
