@@ -69,7 +69,8 @@ def torch_twins():
     return run
 
 
-@pytest.mark.parametrize("make", [functions, layers, layers_by_index, onnx_sessions, torch_twins], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [functions, layers, layers_by_index, onnx_sessions, pytest.param(torch_twins, marks=pytest.mark.thorough)],
+                         ids=lambda make: make.__name__)
 def test_what_names_no_device_goes_on(lose, expected, make):
     run = make()
     for _ in range(2):
