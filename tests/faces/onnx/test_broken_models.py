@@ -213,8 +213,9 @@ def test_bodies_too_deep_in_one_another(depth):
 
 def test_only_regular_files_are_models(tmp_path):
     os.mkfifo(tmp_path / "fifo")
-    for path in (tmp_path, tmp_path / "fifo", "/dev/zero", "no\0name"):
-        with pytest.raises(vkdml.InvalidArgumentError, match="path_or_bytes: "):
+    for path, message in ((tmp_path, "not a regular file"), (tmp_path / "fifo", "not a regular file"), ("/dev/zero", "not a regular file"),
+                          ("no\0name", "null byte")):
+        with pytest.raises(vkdml.InvalidArgumentError, match=f"path_or_bytes: .*{message}"):
             InferenceSession(path)
 
 
