@@ -1,6 +1,7 @@
 """The command `vkdml`: what it prints, its JSON and its exit codes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -38,6 +39,13 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "unknown.onnx").write_bytes(model("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }").SerializeToString())
     (tmp_path / "relu.json").write_text(json.dumps(ACTIVATION))
     (tmp_path / "bad.json").write_text(json.dumps(ACTIVATION | {"commands": [{"type": "print", "resource": "z"}]}))
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file.json").write_text(json.dumps(ACTIVATION | {"resources": {
+        "x": {"initialValues": {"sourcePath": "../x.npy"}}, "y": ACTIVATION["resources"]["y"]}}))
+    external = model(GRU.format('GRU <hidden_size=4>'), weights())
+    onnx.save(external, tmp_path / "inner" / "external.onnx", save_as_external_data=True, size_threshold=0, location="w.bin")
+    os.rename(tmp_path / "inner" / "w.bin", tmp_path / "w.bin")
+    (tmp_path / "inner" / "w.bin").symlink_to("../w.bin")
     sequence = model("g (float[2] x) => (seq(float[2]) s) { s = SequenceConstruct(x, x) }")
     (tmp_path / "sequence.onnx").write_bytes(sequence.SerializeToString())
     twice = helper.make_graph([helper.make_node("Neg", ["x"], ["a/b"]), helper.make_node("Abs", ["x"], ["a_b"])], "g",
@@ -183,6 +191,11 @@ def test_comparison(ours, theirs, difference, agrees):
     np.testing.assert_equal(told, {"largest_difference": difference, "agrees": agrees})
 
 
+def test_files_outside_of_the_models_folder(capsys, files, device):
+    assert run(capsys, "dispatch", "inner/file.json", "--allow-outside")[0] == 0
+    assert run(capsys, "run", "inner/external.onnx", "--input", "x=x.npy", "--allow-outside")[0] == 0
+
+
 def test_dispatch(capsys, files, device):
     code, out, _ = run(capsys, "dispatch", "relu.json", "-i", "3")
     first, second, third = out.splitlines()
@@ -213,6 +226,7 @@ def test_demo(capsys):
     (("run", "gru.onnx", "--input", "x=x.npy", "--input", "x=x.npy"), "--input: given x, x; the model needs"),
     (("run", "gru.onnx", "--compare", "torch"), "invalid choice: 'torch'"),
     (("dispatch", "relu.json", "-i", "0"), "'0' is not a positive whole number"),
+    (("dispatch", "relu.json", "-i", "9" * 5000), "is not a positive whole number"),
     (("demo", "--wrong"), "unrecognized arguments: --wrong"),
     (("bench", "--samples", "0"), "--samples: at least 1"),
     (("bench", "--cases", "none"), "--cases: no none; there are"),
@@ -240,6 +254,9 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("dispatch", "bad.json"), "vkdml: model: commands.0..resource"),
     (("dispatch", "relu.json", "--device", "9"), "vkdml: no Vulkan device '9'"),
+    (("dispatch", "relu.json", "--max-bytes", "32"), "vkdml: model: dispatchables.relu: found 64 bytes"),
+    (("dispatch", "inner/file.json"), "vkdml: model: resources.x.initialValues.sourcePath: found ../x.npy"),
+    (("run", "inner/external.onnx"), "vkdml: InferenceSession: external_data of tensor 'W'"),
 ])
 def test_failed_work(capsys, files, arguments, message):
     code, _, err = run(capsys, *arguments)
