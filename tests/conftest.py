@@ -1,4 +1,5 @@
 import os
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -6,6 +7,8 @@ import pytest
 
 import vkdml
 from tests import recording
+from tools.compile_shaders import SHADERS, compile_source
+from vkdml.runtime import kernels
 from vkdml.runtime.device import SHARES_PIPELINES
 
 
@@ -17,6 +20,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
+    os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
     path = config.getoption("--report")
     if path:
         config.pluginmanager.register(recording.Reporter(path))
@@ -72,3 +76,19 @@ def shared_pipelines() -> None:
     """For tests that count pipelines."""
     if not SHARES_PIPELINES:
         pytest.skip("this kp makes a pipeline for each set of buffers; the one that `make wheels` builds does not")
+
+
+@pytest.fixture
+def mistaken(monkeypatch, tmp_path):
+    """mistaken(kernel, file, old, new): from now on the kernel is one with another text in one of the shaders' files."""
+    def compiled(kernel, file, old, new):
+        shaders = tmp_path / "shaders"
+        shutil.copytree(SHADERS, shaders)
+        text = (shaders / file).read_text()
+        assert old in text
+        (shaders / file).write_text(text.replace(old, new))
+        compile_source(shaders / f"{kernel}.comp", tmp_path / "wrong.spv")
+        wrong, right = kernels.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), kernels.load
+        monkeypatch.setattr(kernels, "load", lambda name: wrong if name == kernel else right(name))
+
+    return compiled

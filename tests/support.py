@@ -11,6 +11,7 @@ import numpy as np
 
 import vkdml
 from tests import recording
+from tests.guards import POISON, guarded
 from vkdml.planning import profiles
 from vkdml.planning.options import Options
 from vkdml.runtime.operator import CompiledOperator, Operator
@@ -154,7 +155,7 @@ def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: b
 
 def random_case(seed: int) -> Case:
     """A random operator over all that its descriptor can say, of any type: the seed's first that can be tamed."""
-    attempts = (tamed(_wild_case(CELLS[seed % len(CELLS)], np.random.default_rng([seed, i]))) for i in range(10))
+    attempts = (tamed(wild_case(CELLS[seed % len(CELLS)], np.random.default_rng([seed, i]))) for i in range(10))
     case = next(case for case in attempts if case is not None)
     return replace(case, desc=owned(case.desc)) if seed % 5 == 0 else case
 
@@ -166,7 +167,7 @@ def owned(desc: Any) -> Any:
                             if getattr(desc, field, None) is not None})
 
 
-def _wild_case(cell: Cell, rng: np.random.Generator) -> Case:
+def wild_case(cell: Cell, rng: np.random.Generator) -> Case:
     element = element_types.ALL[rng.choice(len(element_types.ALL), p=[0.5, 0.2, 0.15, 0.15])]
     t, b = int(rng.integers(1, 13)), int(rng.integers(1, 10))
     i, h = (int(size) for size in rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 33, 40], 2))
@@ -217,7 +218,7 @@ def all_outputs(checked: Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:
     """Inputs of about unit size, and weights that keep pre-activations of about unit size; with strides flat, elements and
-    gaps, else in the tensor's sizes.
+    gaps, which are poison, else in the tensor's sizes.
     """
     checked = problem.from_desc(desc, element=element)
     arrays = {}
@@ -232,11 +233,24 @@ def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = el
             arrays[field] = rng.integers(0, checked.steps + 1, shape).astype(np.uint32)
         else:
             arrays[field] = (rng.standard_normal(shape) * scale).astype(DTYPES[element.name])
+        if getattr(desc, field).Strides is not None:
+            is_gap = np.ones(shape, bool)
+            described.view(is_gap)[...] = False
+            arrays[field][is_gap] = POISON if field == "SequenceLengthsTensor" else np.nan
     return arrays
 
 
 def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()) -> dict[str, np.ndarray]:
-    """DirectML's life cycle: create, compile, initialize, bind, record, execute. Gaps in outputs must stay as they were."""
+    """DirectML's life cycle: create, compile, initialize, bind, record, execute. Gaps in outputs, and what is behind any buffer,
+    must stay as they were.
+    """
+    with guarded() as guards:
+        results = _run_on_device(device, case, options)
+        guards.check()
+    return results
+
+
+def _run_on_device(device: vkdml.Device, case: Case, options: Options) -> dict[str, np.ndarray]:
     compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers = {field: device.upload(array) for field, array in case.arrays.items()}
     outputs = make_outputs(device, compiled)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-WITH_EXAMPLES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/faces/*.md"))]
-DOCUMENTS = [*WITH_EXAMPLES, "CONTRIBUTING.md", "CHANGELOG.md",
-             *sorted(str(path.relative_to(ROOT)) for pattern in ("docs/*.md", "docs/kernels/*.md") for path in ROOT.glob(pattern))]
+WITH_EXAMPLES = ["README.md", "docs/correctness.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/faces/*.md"))]
+DOCUMENTS = sorted({*WITH_EXAMPLES, "CONTRIBUTING.md", "CHANGELOG.md",
+                    *(str(path.relative_to(ROOT)) for pattern in ("docs/*.md", "docs/kernels/*.md") for path in ROOT.glob(pattern))})
 TEXTS = {document: (ROOT / document).read_text() for document in DOCUMENTS}
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.S)
 
@@ -66,6 +66,7 @@ def test_each_kind_of_user_has_an_example():
         ("README.md", "Numpy arrays in ten lines"): ["python"], ("README.md", "Sound that comes in pieces"): ["python"], ("README.md", "ONNX"): ["python"],
         ("README.md", "PyTorch"): ["python"], ("README.md", "PyDirectML"): ["python"],
         ("README.md", "DxDispatch"): ["json", "sh"], ("README.md", "DirectML's descriptors"): ["python"],
+        ("docs/correctness.md", "Checking calls"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
         ("docs/faces/dxdispatch.md", "An RNN"): ["json", "sh"], ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
         ("docs/faces/numpy.md", "A layer that holds its weights"): ["python"],

@@ -1,8 +1,10 @@
-"""Run the schedules under Vulkan's synchronization validation and report what the layer says.
+"""Run the schedules under Vulkan's synchronization validation, and each kernel of the self-test under GPU-assisted validation,
+which sees accesses out of bounds; report what the layer says.
 
     python -m tools.validate            needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
 
-First a control: two dependent dispatches in one submission, which the layer must report, or its silence means nothing.
+First a control of each: two dependent dispatches in one submission, and a kernel that writes behind a buffer. The layer must
+report them, or its silence means nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +31,37 @@ desc = gru_desc(5, 3, 6, 9)
 run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
 """
 
-SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
-khronos_validation.report_flags = error,warn
+OUT_OF_BOUNDS = """
+import pathlib, shutil, tempfile
+import vkdml
+from tools.compile_shaders import SHADERS, compile_source
+from vkdml.runtime import kernels
+with tempfile.TemporaryDirectory() as directory:
+    shaders = pathlib.Path(directory) / "shaders"
+    shutil.copytree(SHADERS, shaders)
+    source = shaders / "common" / "elementwise.glsl"
+    source.write_text(source.read_text().replace("element < tensors.elements", "element <= tensors.elements"))
+    compile_source(shaders / "elementwise.comp", shaders / "wrong.spv")
+    wrong = kernels.of_spirv("elementwise", (shaders / "wrong.spv").read_bytes())
+kernels.load = lambda name: wrong
+from vkdml.runtime import self_test
+from vkdml.spec.element_types import FLOAT32
+list(self_test.outcomes_of(vkdml.Device()._gpu, self_test.ACTIVATION, FLOAT32))
+"""
+
+_SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
 khronos_validation.log_filename = {log}
+khronos_validation.duplicate_message_limit = 0
+"""
+SYNCHRONIZATION = _SETTINGS + """khronos_validation.report_flags = error,warn
 khronos_validation.validate_sync = true
 khronos_validation.syncval_shader_accesses_heuristic = true
-khronos_validation.duplicate_message_limit = 0
+"""
+# Without warnings: they say which of the device's features the layer turns on for itself
+GPU_ASSISTED = _SETTINGS + """khronos_validation.report_flags = error
+khronos_validation.validate_core = false
+khronos_validation.gpuav_enable = true
+khronos_validation.gpuav_shared_memory_data_race = true
 """
 
 
@@ -51,18 +78,23 @@ def hazards(log: str) -> int:
     return log.count("SYNC-HAZARD")
 
 
-def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ) -> tuple[int, str]:
+def out_of_bounds(log: str) -> int:
+    return log.count("access out of bounds")
+
+
+def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ, settings: str = SYNCHRONIZATION
+             ) -> tuple[int, str]:
     """The exit code of a command under the layer, and all that the layer logged."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "validation.log"
-        (Path(directory) / "vk_layer_settings.txt").write_text(SETTINGS.format(log=log))
+        (Path(directory) / "vk_layer_settings.txt").write_text(settings.format(log=log))
         with_layer = {**environment, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
         code = subprocess.run(command, cwd=ROOT, env=with_layer).returncode
         # Tests in processes of their own begin the file anew, where this one goes on behind a gap of zeros
         return code, log.read_text().replace("\0", "") if log.exists() else ""
 
 
-def main(tests: Sequence[str] = TESTS) -> int:
+def synchronization(tests: Sequence[str]) -> int:
     code, control = messages(layers(), [sys.executable, "-c", CONTROL])
     if code != 0:
         print("validate: the control failed", file=sys.stderr)
@@ -74,8 +106,26 @@ def main(tests: Sequence[str] = TESTS) -> int:
     code, log = messages(layers(), [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests])
     print(log[:4000], end="")
     print(f"validate: {hazards(log)} hazards, {log.count('VUID-')} other messages; "
-          f"tests {'passed' if code == 0 else 'failed'}")
+          f"tests {'passed' if code == 0 else 'failed'}", flush=True)
     return int(bool(log.strip()) or code != 0)
+
+
+def gpu_assisted() -> int:
+    """Of buffers that are as large as the kernels are told; those of the tests have guards behind them."""
+    _, control = messages(layers(), [sys.executable, "-c", OUT_OF_BOUNDS], settings=GPU_ASSISTED)
+    if not out_of_bounds(control):
+        print("validate: the layer does not see an access out of bounds that is there, so it has not looked for any: it is too "
+              "old, or this driver has not what it needs for that")
+        return 0
+    print(f"control: the layer reports {out_of_bounds(control)} accesses out of bounds of a kernel that has some", flush=True)
+    code, log = messages(layers(), [sys.executable, "-m", "vkdml", "selftest"], settings=GPU_ASSISTED)
+    print(log[:4000], end="")
+    print(f"validate: {out_of_bounds(log)} accesses out of bounds; the self-test {'passed' if code == 0 else 'failed'}")
+    return int(bool(log.strip()) or code != 0)
+
+
+def main(tests: Sequence[str] = TESTS) -> int:
+    return synchronization(tests) or gpu_assisted()
 
 
 if __name__ == "__main__":

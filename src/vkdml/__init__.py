@@ -14,10 +14,12 @@ from .errors import (
     MissingPackageError,
     OnnxRuntimeError,
     OutOfMemoryError,
+    VerificationError,
     VkdmlError,
 )
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
+from .faces.sessions import selftest
 from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
@@ -50,9 +52,11 @@ __all__ = [
     "Options",
     "OutOfMemoryError",
     "Stream",
+    "VerificationError",
     "VkdmlError",
     "gru",
     "lstm",
     "rnn",
+    "selftest",
 ]
 __all__ += descs.__all__

@@ -1,4 +1,4 @@
-"""The command `vkdml`: devices, ONNX models, DxDispatch's models, plans, benchmarks, conformance and a demo.
+"""The command `vkdml`: devices, ONNX models, DxDispatch's models, plans, a self-test, benchmarks, conformance and a demo.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
@@ -99,9 +99,12 @@ def _parser() -> argparse.ArgumentParser:
 
     for command in (run, dispatch):
         command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
-    for command in (run, dispatch, plan, words):
+    test = commands.add_parser("selftest", help="run each kernel that a device may be given, and check its results")
+    test.set_defaults(command=_selftest)
+
+    for command in (run, dispatch, plan, words, test):
         command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
-    for command in (devices, run, dispatch, plan, words):
+    for command in (devices, run, dispatch, plan, words, test):
         command.add_argument("--json", action="store_true", help="print JSON")
     for name, what in (("bench", "compare vkdml's times with other libraries'; only in a source tree"),
                        ("conformance", "test every Vulkan device and write a report; only in a source tree")):
@@ -333,3 +336,16 @@ def _demo(chosen: argparse.Namespace) -> int:
         told = demo.say(chosen.words, device, bar)
     (_print_json if chosen.json else demo.tell)(told)
     return 0
+
+
+def _selftest(chosen: argparse.Namespace) -> int:
+    device = Device(chosen.device)
+    name, driver = device.info.name, f"{device.info.driver} {device.info.driver_version}"
+    found = list(tqdm(device.selftest_outcomes(), delay=2, disable=None, leave=False))
+    rows = [{**asdict(outcome), "kernels": ", ".join(outcome.kernels)} for outcome in found]
+    if chosen.json:
+        _print_json({"device": name, "driver": driver, "results": rows})
+    else:
+        print(f"{name} ({driver})")
+        print(tabulate([{**row, "wrong": row["wrong"] or "-"} for row in rows], headers="keys", floatfmt=".2f"))
+    return int(any(outcome.wrong for outcome in found))

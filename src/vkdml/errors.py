@@ -47,6 +47,10 @@ class DeviceLostError(DriverError):
     """
 
 
+class VerificationError(DriverError):
+    """Results that are not those of the float64 reference: the driver or the device computes wrongly."""
+
+
 class OnnxRuntimeError(VkdmlError, RuntimeError):
     """onnxruntime could not load or run its part of an ONNX model."""
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.guards import guarded
 from tests.support import DTYPES, FLOAT32, assert_close, random_activation, random_strides, read_output, tensor
 from vkdml.runtime.operator import Operator
 from vkdml.spec import activations, element_types, elementwise
@@ -17,7 +18,14 @@ RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC
 
 
 def run(device, desc, x, element=element_types.FLOAT32, in_place=False):
-    """x: flat, elements and gaps. The output in its sizes; its gaps are checked."""
+    """x: flat, elements and gaps. The output in its sizes; its gaps, and what is behind the buffers, are checked."""
+    with guarded() as guards:
+        results = run_unguarded(device, desc, x, element, in_place)
+        guards.check()
+    return results
+
+
+def run_unguarded(device, desc, x, element, in_place):
     compiled = device.compile_operator(Operator(elementwise.from_desc(desc, element)))
     dtype = DTYPES[element.name]
     source = device.upload(x)

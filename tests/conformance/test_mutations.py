@@ -16,6 +16,7 @@ import pytest
 from tests.conformance import test_onnxruntime, test_reference
 from tests.support import ATOL, CELLS, DTYPES, RTOL, check, random_case
 from vkdml.spec import activations, reference
+from vkdml.spec.verification import differences, with_sequence
 
 ENOUGH = 3  # problems that must catch a mistake, in each cell: one alone could be an accident of its seed
 ALL = "GRU LSTM RNN"
@@ -111,44 +112,44 @@ EQUATIONS = [
     ("every step takes the first input", ALL, "_run", {"x[position, row]": "x[0, row]"}),
     ("every row takes the first row's input", ALL, "_run", {"x[position, row]": "x[position, 0]"}),
     # States
-    ("initial_h ignored", ALL, "_initial_states", {"arrays, field": "{**arrays, 'HiddenInitTensor': None}, field"}),
-    ("initial_c ignored", "LSTM", "_initial_states", {"arrays, field": "{**arrays, 'CellMemInitTensor': None}, field"}),
-    ("initial_h and initial_c exchanged", "LSTM", "_initial_states", {"in fields]": "in fields[::-1]]"}),
+    ("initial_h ignored", ALL, "initial_states", {"arrays, field": "{**arrays, 'HiddenInitTensor': None}, field"}),
+    ("initial_c ignored", "LSTM", "initial_states", {"arrays, field": "{**arrays, 'CellMemInitTensor': None}, field"}),
+    ("initial_h and initial_c exchanged", "LSTM", "initial_states", {"in fields]": "in fields[::-1]]"}),
     ("second direction takes the first's initial states", ALL, "_run", {"initial[direction, row]": "initial[0, row]"}),
     ("every row takes the first row's initial states", ALL, "_run", {"initial[direction, row]": "initial[direction, 0]"}),
     ("second direction goes on from the first's last states", ALL, "_run",
-     {"_initial_states(problem, arrays)]":
-      "_initial_states(problem, arrays)] if direction == 0 else list(last[:, 0, 0, row])"}),
+     {"initial_states(problem, arrays)]":
+      "initial_states(problem, arrays)] if direction == 0 else list(last[:, 0, 0, row])"}),
     ("states go on from row to row", ALL, "_run",
-     {"_initial_states(problem, arrays)]": "_initial_states(problem, arrays)] if row == 0 else states"}),
+     {"initial_states(problem, arrays)]": "initial_states(problem, arrays)] if row == 0 else states"}),
     ("h not carried", ALL, "_run", {"*states)": "0 * states[0], *states[1:])"}),
     ("c not carried", "LSTM", "lstm_step", {"forget * c": "0 * c"}),
     ("states carried in float16", ALL, "_run",
      {"step(x[position, row], *states)":
       "[state.astype(np.float16).astype(float) for state in step(x[position, row], *states)]"}),
     # Weights
-    ("second direction takes the first's W", ALL, "_direction",
+    ("second direction takes the first's W", ALL, "direction_weights",
      {'"WeightTensor", np.empty(0))[0, direction]': '"WeightTensor", np.empty(0))[0, 0]'}),
-    ("second direction takes the first's R", ALL, "_direction",
+    ("second direction takes the first's R", ALL, "direction_weights",
      {'"RecurrenceTensor", np.empty(0))[0, direction]': '"RecurrenceTensor", np.empty(0))[0, 0]'}),
-    ("second direction takes the first's B", ALL, "_direction", {"biases[0, 0, direction]": "biases[0, 0, 0]"}),
-    ("second direction takes the first's P", "LSTM", "_direction", {"peepholes[0, 0, direction]": "peepholes[0, 0, 0]"}),
-    ("directions exchanged in W and R", ALL, "_direction", {"[0, direction]": "[0, problem.directions - 1 - direction]"}),
-    ("gate order r z h", "GRU", "_direction", {"[w, r, wb, rb, ": "[*(array[[1, 0, 2]] for array in (w, r, wb, rb)), "}),
-    ("gate order i f o c", "LSTM", "_direction", {"[w, r, wb, rb, ": "[*(array[[0, 2, 1, 3]] for array in (w, r, wb, rb)), "}),
-    ("gate order i f c o", "LSTM", "_direction", {"[w, r, wb, rb, ": "[*(array[[0, 3, 1, 2]] for array in (w, r, wb, rb)), "}),
-    ("gates of a unit together in W", "GRU LSTM", "_direction",
+    ("second direction takes the first's B", ALL, "direction_weights", {"biases[0, 0, direction]": "biases[0, 0, 0]"}),
+    ("second direction takes the first's P", "LSTM", "direction_weights", {"peepholes[0, 0, direction]": "peepholes[0, 0, 0]"}),
+    ("directions exchanged in W and R", ALL, "direction_weights", {"[0, direction]": "[0, problem.directions - 1 - direction]"}),
+    ("gate order r z h", "GRU", "direction_weights", {"[w, r, wb, rb, ": "[*(array[[1, 0, 2]] for array in (w, r, wb, rb)), "}),
+    ("gate order i f o c", "LSTM", "direction_weights", {"[w, r, wb, rb, ": "[*(array[[0, 2, 1, 3]] for array in (w, r, wb, rb)), "}),
+    ("gate order i f c o", "LSTM", "direction_weights", {"[w, r, wb, rb, ": "[*(array[[0, 3, 1, 2]] for array in (w, r, wb, rb)), "}),
+    ("gates of a unit together in W", "GRU LSTM", "direction_weights",
      {"reshape(gates, h, problem.input_size)": "reshape(h, gates, problem.input_size).swapaxes(0, 1)"}),
-    ("Wb and Rb of a gate together", "GRU LSTM", "_direction", {"reshape(2, gates, h)": "reshape(gates, 2, h).swapaxes(0, 1)"}),
-    ("Wb of both directions before Rb", ALL, "_direction",
+    ("Wb and Rb of a gate together", "GRU LSTM", "direction_weights", {"reshape(2, gates, h)": "reshape(gates, 2, h).swapaxes(0, 1)"}),
+    ("Wb of both directions before Rb", ALL, "direction_weights",
      {"biases[0, 0, direction].reshape(2, gates, h)": "biases[0, 0].reshape(2, -1, gates, h)[:, direction]"}),
-    ("Wb and Rb exchanged", "GRU", "_direction", {"wb, rb =": "rb, wb ="}),  # other cells take their sum
-    ("Wb forgotten", ALL, "_direction", {"r, wb, rb, p": "r, 0 * wb, rb, p"}),
-    ("Rb forgotten", ALL, "_direction", {"r, wb, rb, p": "r, wb, 0 * rb, p"}),
-    ("R transposed", ALL, "_direction", {"[w, r,": "[w, r.swapaxes(1, 2),"}),
-    ("R in float16", ALL, "_direction", {"[w, r,": "[w, r.astype(np.float16),"}),
-    ("last input left out", ALL, "_direction", {"[w,": "[w * (np.arange(problem.input_size) < problem.input_size - 1),"}),
-    ("units past a multiple of 4 left out", ALL, "_direction", {"[w, r,": "[w, r * (np.arange(h) < h // 4 * 4),"}),
+    ("Wb and Rb exchanged", "GRU", "direction_weights", {"wb, rb =": "rb, wb ="}),  # other cells take their sum
+    ("Wb forgotten", ALL, "direction_weights", {"r, wb, rb, p": "r, 0 * wb, rb, p"}),
+    ("Rb forgotten", ALL, "direction_weights", {"r, wb, rb, p": "r, wb, 0 * rb, p"}),
+    ("R transposed", ALL, "direction_weights", {"[w, r,": "[w, r.swapaxes(1, 2),"}),
+    ("R in float16", ALL, "direction_weights", {"[w, r,": "[w, r.astype(np.float16),"}),
+    ("last input left out", ALL, "direction_weights", {"[w,": "[w * (np.arange(problem.input_size) < problem.input_size - 1),"}),
+    ("units past a multiple of 4 left out", ALL, "direction_weights", {"[w, r,": "[w, r * (np.arange(h) < h // 4 * 4),"}),
     # GRU
     ("linear_before_reset ignored", "GRU", "gru_step", {'if problem.flags["LinearBeforeReset"]': "if False"}),
     ("linear_before_reset always", "GRU", "gru_step", {'if problem.flags["LinearBeforeReset"]': "if True"}),
@@ -173,7 +174,7 @@ EQUATIONS = [
     ("peephole of the output gate after clip", "LSTM", "lstm_step",
      {"gates[1] + p[1] * c if has_peephole else gates[1])": "gates[1]) + (p[1] * c if has_peephole else 0)"}),
     ("peepholes on h", "LSTM", "lstm_step", {"p[0] * c": "p[0] * h", "p[1] * c": "p[1] * h", "p[2] * c": "p[2] * h"}),
-    ("peephole order i f o", "LSTM", "_direction", {"peepholes, h)": "peepholes, h)[[0, 2, 1]]"}),
+    ("peephole order i f o", "LSTM", "direction_weights", {"peepholes, h)": "peepholes, h)[[0, 2, 1]]"}),
     ("input_forget ignored", "LSTM", "lstm_step", {'if problem.flags["CoupleInputForget"]': "if False"}),
     ("input_forget always", "LSTM", "lstm_step", {'if problem.flags["CoupleInputForget"]': "if True"}),
     ("input_forget: f = i", "LSTM", "lstm_step", {"1 - i": "i"}),
@@ -212,12 +213,42 @@ EQUATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("cell", "function", "changes"), [
+WRONG_EQUATIONS = pytest.mark.parametrize(("cell", "function", "changes"), [
     pytest.param(cell, function, changes, id=f"{cell}: {mistake}")
     for mistake, cells, function, changes in EQUATIONS for cell in cells.split()])
+
+
+@WRONG_EQUATIONS
 def test_wrong_equation(cell, function, changes):
     wrong = mutated(reference, function, changes)
     assert_caught(lambda seed: not passes(wrong.run, seed), SEEDS[cell])
+
+
+def is_verified(run, seed):
+    """Whether the check of calls finds nothing wrong with the device that computes with `run`."""
+    case = cached_case(seed)
+    checked = with_sequence(case.problem)
+    arrays = dict(case.arrays)
+    with np.errstate(over="ignore"):
+        for field, result in run(checked, case.arrays).items():
+            if checked.has(field):
+                arrays[field] = np.zeros(checked.tensor(field).size_of_elements, DTYPES[case.element.name])
+                checked.tensor(field).view(arrays[field])[...] = result
+    memory = {field: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for field, array in arrays.items()}
+    return not differences(checked, memory)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("cell", SEEDS)
+def test_the_check_of_calls_finds_no_mistake_where_there_is_none(cell):
+    assert all(is_verified(reference.run, seed) for seed in SEEDS[cell])
+
+
+@pytest.mark.family("wrong equations", first=40)
+@WRONG_EQUATIONS
+def test_the_check_of_calls_sees_wrong_equations(cell, function, changes):
+    wrong = mutated(reference, function, changes)
+    assert_caught(lambda seed: not is_verified(wrong.run, seed), SEEDS[cell])
 
 
 # The activation, the mistake, and the wrong function

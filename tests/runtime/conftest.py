@@ -30,7 +30,7 @@ def tuned(device, monkeypatch, tmp_path):
 
 @pytest.fixture
 def trusted(monkeypatch):
-    """Which meetings the self-test was asked about; it is not run, and they pass unless a test says otherwise."""
+    """Which meetings the test was asked about; it is not run, and they pass unless a test says otherwise."""
     asked = []
 
     def meets(gpu, waits_by):

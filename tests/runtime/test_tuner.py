@@ -80,7 +80,7 @@ def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
         for _ in range(2):
             one.plan(problem, NOTHING, "on")
     one.plan(PROBLEM, vkdml.Options(workspace_bytes=10_000), "on")
-    assert timed["times"] == choices.count() - len(set(trusted["asked"])) == 10  # the other files are the self-test's
+    assert timed["times"] == choices.count() - len(set(trusted["asked"])) == 10  # the other files are of the test of meetings
 
 
 @pytest.mark.device
@@ -209,7 +209,7 @@ def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
     planner = Planner(PROBLEM, tuned.info)
     one = Tuner(tuned._gpu)
     assert one.plan(PROBLEM, NOTHING, "on") == plan_of(planner, planner.best())
-    assert choices.count() == len(trusted["asked"]) > 0  # of the self-test
+    assert choices.count() == len(trusted["asked"]) > 0  # of the test of meetings
     assert one.knows(PROBLEM, NOTHING, "on")  # it is not tried again
 
 

@@ -33,7 +33,8 @@ class Driver:
 def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
     """folder: of tools/gpu/fetch. temporary: a folder for what the loader must read."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VK_", "LD_"))}
-    environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path()}
+    environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path(),
+                                            "VKDML_SELFTEST": "off"}  # nothing is computed there
     if not gpu.suite:
         return Driver([], environment | _icd(INSTALLED))
     assert folder is not None, f"{gpu.name} needs fetched drivers"

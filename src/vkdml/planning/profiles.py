@@ -109,6 +109,7 @@ class DeviceProfile:
     least_subgroup: int = 0        # the narrowest that its compiler makes is at least so wide
     driver: str | None = None      # the driver's name; None: any
     since_mesa: int = 0            # the driver's major version of Mesa; 0: any
+    is_known: bool = False         # it has passed the tests; others test themselves before they are first used
     # What it runs
     kernels: frozenset[str] = _PORTABLE
     prefers_shuffles: bool = False  # the kernels that shuffle are chosen where the device has subgroup shuffles
@@ -143,6 +144,7 @@ def _mesa(info: DeviceInfo) -> int:
 _LLVMPIPE = DeviceProfile(
     is_cpu=True,
     driver="llvmpipe",
+    is_known=True,
     kernels=_PORTABLE | {ROWS, RESIDENT},
     prefers_shuffles=True,
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
@@ -233,13 +235,14 @@ PROFILES = {
     "SwiftShader": DeviceProfile(
         is_cpu=True,
         driver="SwiftShader driver",
+        is_known=True,
         prefers_shuffles=True,
         most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
         rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=48e-6, dispatch=12e-6,
                     second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
-    "other CPU drivers": replace(_LLVMPIPE, driver=None, most_iterations=2**31, spins=100_000),
+    "other CPU drivers": replace(_LLVMPIPE, driver=None, is_known=False, most_iterations=2**31, spins=100_000),
     # AMD's papers and ISA of Vega and CDNA: a compute unit has 4 SIMDs of 16 lanes, with 64 KiB of registers and 10 waves of 64
     # each. RX Vega 64
     "AMD GCN and CDNA": replace(_GPU, vendor=_AMD, least_subgroup=64, gpu=GpuRates(

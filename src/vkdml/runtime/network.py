@@ -13,6 +13,8 @@ import numpy as np
 
 from ..planning.options import Options
 from ..spec.arrays import flat
+from ..spec.problem import Problem
+from ..spec.verification import SEQUENCE, with_sequence
 from .carried import Carried
 from .commands import Commands
 from .compiled import choose_within
@@ -21,6 +23,7 @@ from .layout import Layout
 from .operator import Device, Operator, check_lengths_before
 from .scratch import Place, Scratch, buffer_at
 from .store import Lease
+from .verification import verify
 from .weights import Snapshot, WeightKeeper
 
 
@@ -51,7 +54,8 @@ class Network:
                  keeper: WeightKeeper | None = None, carried: Mapping[str, str] = {},
                  carrier: Network | None = None) -> None:
         self.device = device
-        self._outputs = tuple(outputs)
+        if device.verify:
+            nodes = [_verifiable(index, node) for index, node in enumerate(nodes)]
         self._nodes = [(device.compile_operator(node.operator, options=options), node.names) for node in nodes]
         self._gpu = self._nodes[0][0].gpu
         self._name = self._nodes[0][0].problem.operator  # in errors
@@ -64,6 +68,8 @@ class Network:
         self._weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
+        # By the host, after each execution: where calls are checked, all
+        self._read = sorted(self._sizes.keys() - set(self._inputs)) if device.verify else list(outputs)
         self._carried: Carried = carrier._carried if carrier else Carried(device, carried, self._sizes)
         self._let_go()
 
@@ -90,13 +96,15 @@ class Network:
         Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
 
         Raises InvalidArgumentError for sequence lengths above T, and for more than the device has room for, before anything is
-        made; DriverError when the driver fails.
+        made; DriverError when the driver fails; and VerificationError where the call is checked and the results are wrong.
         """
         with self.device.lock:
             commands = self._prepared(values)
             for name in self._inputs:
                 self._buffers[name].write(flat(values[name]))
             commands.execute()
+            if self.device.share.has_next():
+                self._verify()
             self._carried.advance()
             return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
 
@@ -139,7 +147,7 @@ class Network:
 
     def _laid_out(self) -> Layout:
         """By the plans of now."""
-        on_host, carried = {*self._inputs, *self._outputs}, self._carried.buffers()
+        on_host, carried = {*self._inputs, *self._read}, self._carried.buffers()
         scratch = Scratch(self._gpu.info.max_storage_buffer_range)
         tensors = {name: scratch.place(size, name in on_host) for name, size in self._sizes.items() if name not in carried}
         own, packing, kept = [], {}, Counter[str]()
@@ -160,6 +168,16 @@ class Network:
 
     def _buffer(self, place: Place) -> Buffer:
         return buffer_at(self._gpu, place, self._lease)
+
+    def _verify(self) -> None:
+        """Each node's results by its inputs, both as they are on the device."""
+        buffers = {**self._buffers, **self._carried.buffers()}
+        for index, (compiled, names) in enumerate(self._nodes):
+            memory = {field: buffers[name].read((compiled.problem.tensor(field).size_in_bytes,), np.uint8)
+                      for field, name in names.items() if name in buffers}
+            if index in self._packed:
+                memory |= {field: flat(array).view(np.uint8) for field, array in self._packed[index].snapshot.arrays.items()}
+            verify(self._gpu, compiled.problem, compiled.plan, memory)
 
     # Weights
 
@@ -197,7 +215,7 @@ class Network:
     # Commands
 
     def _record(self) -> Commands:
-        """Upload the inputs, run all nodes, and read back the outputs."""
+        """Upload the inputs, run all nodes, and read back what `_read` names."""
         assert self._layout is not None
         carried = self._carried.buffers()
         self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
@@ -207,8 +225,8 @@ class Network:
         for index in range(len(self._nodes)):
             own = {name: self._buffer(place) for name, place in self._layout.own[index].items()}
             self._record_node(commands, index, {**self._buffers, **carried}, own)
-        for name in self._outputs:
-            commands.readback(self._buffers[name])
+        for name in self._read:
+            commands.readback(self._buffers.get(name) or carried[name])
         return commands
 
     def _record_node(self, commands: Commands, index: int, tensors: Mapping[str, Buffer], own: Mapping[str, Buffer]) -> None:
@@ -223,6 +241,14 @@ class Network:
         if compiled.flagged:
             own = {**own, compiled.flagged: Buffer(self._gpu, compiled.plan.scratch[compiled.flagged])}
         compiled.record_loop(commands, {**buffers, **own}, self._lease)
+
+
+def _verifiable(index: int, node: Node) -> Node:
+    """With all outputs that a check needs."""
+    problem = node.operator.problem
+    if not isinstance(problem, Problem) or problem.has(SEQUENCE):
+        return node
+    return Node(Operator(with_sequence(problem)), {**node.names, SEQUENCE: f"{SEQUENCE} of node {index}"})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ IDMLBindingTable and IDMLCommandRecorder.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
@@ -35,6 +35,8 @@ from .device import Buffer, Gpu, open_device, select_device
 from .float64 import check_float64
 from .fork import Lock
 from .packed import PackedWeights
+from .self_test import Outcome, check_driver, expect_right, outcomes
+from .verification import Share
 
 
 def _schedule_of_environment() -> str | None:
@@ -204,17 +206,22 @@ class Device:
     process, and in a child process that os.fork made of that one it cannot be used. Once the driver has lost it
     (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew.
 
-    Raises DriverError when there is none, or none that matches.
+    verify: which share of the calls on it to check against the float64 reference, from 0 to 1: evenly spread, the first one
+    among them. A wrong result raises VerificationError. It holds for all faces but this life cycle of DirectML, whose
+    executions are not checked. By default what the environment variable VKDML_VERIFY says, or else 0.
+
+    Raises DriverError when there is none, or none that matches; InvalidArgumentError for another share.
     """
 
-    def __init__(self, device: int | str | None = None) -> None:
+    def __init__(self, device: int | str | None = None, *, verify: float | None = None) -> None:
+        self.share = Share(verify)
         self._gpu = open_device(select_device(device))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and self._gpu is other._gpu
+        return isinstance(other, Device) and self._gpu is other._gpu and self.verify == other.verify
 
     def __hash__(self) -> int:
-        return hash(self._gpu)
+        return hash((self._gpu, self.verify))
 
     @staticmethod
     def enumerate() -> list[DeviceInfo]:
@@ -229,6 +236,11 @@ class Device:
     def get_device_removed_reason(self) -> str | None:
         """Why the device is lost and cannot be used any more; None: it can be (IDMLDevice::GetDeviceRemovedReason)."""
         return self._gpu.driver.lost
+
+    @property
+    def verify(self) -> float:
+        """The share of calls that are checked."""
+        return self.share.share
 
     @property
     def cache_limit(self) -> int:
@@ -267,6 +279,18 @@ class Device:
         """
         return self._gpu.lock
 
+    def selftest(self) -> list[Outcome]:
+        """Run each kernel that the device may be given, for each cell in each type, and check it by the float64 reference.
+
+        It compiles all of them, which takes a CPU driver half a minute where nothing was kept from before.
+        Raises VerificationError, which names the device, its driver, and what is wrong with which kernels.
+        """
+        return expect_right(self._gpu, self.selftest_outcomes())
+
+    def selftest_outcomes(self) -> Iterator[Outcome]:
+        """What `selftest` looks at, one by one: also what is wrong."""
+        return outcomes(self._gpu)
+
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
         """Check an operator descriptor (IDMLDevice::CreateOperator): a DML_OPERATOR_DESC or the structure alone.
 
@@ -289,7 +313,8 @@ class Device:
         environment variable VKDML_SCHEDULE forces a schedule where the options do not.
 
         Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have, before anything is
-        allocated; DriverError for float64 where the driver's arithmetic is not accurate enough.
+        allocated; DriverError for float64 where the driver's arithmetic is not accurate enough; VerificationError where the
+        driver is not a known one, or VKDML_SELFTEST is "on", and its kernels for such an operator compute wrongly.
         """
         check_type("compile_operator", "operator", operator, Operator)
         check_type("compile_operator", "options", options, Options)
@@ -299,7 +324,9 @@ class Device:
             options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
             check_float64(self._gpu)
-        return CompiledOperator(self._gpu, operator.problem, options)
+        compiled = CompiledOperator(self._gpu, operator.problem, options)
+        check_driver(self._gpu, operator.problem)  # after what the device cannot have is refused
+        return compiled
 
     def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:
         """An initializer of one operator (IDMLDevice::CreateOperatorInitializer)."""

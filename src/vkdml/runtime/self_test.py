@@ -1,95 +1,197 @@
-"""Whether workgroups that run at once on a device see what the others of them store: tried out, as Vulkan promises nothing."""
+"""Whether a device computes right: each kernel that it may be given runs a small problem, and the float64 reference checks it.
+
+Done when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
+kernels are left to `meetings`, which compares them with stepped ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from ..errors import DriverError, InvalidArgumentError
-from ..planning.candidates import Planner, meeting
-from ..planning.options import PERSISTENT, STEPPED, Options
+from ..errors import DriverError, InvalidArgumentError, VerificationError
+from ..planning.candidates import Planner
+from ..planning.elementwise import plan as plan_elementwise
+from ..planning.options import MEETINGS
 from ..planning.plan import Plan, plan_of
-from ..planning.tiling import Tiling
+from ..planning.profiles import profile
+from ..spec import activations as activation_table
+from ..spec import cells, element_types, elementwise
+from ..spec.cells import Cell
+from ..spec.checks import evaluate
 from ..spec.descs import (
-    DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
-    DML_ACTIVATION_TANH_OPERATOR_DESC,
+    DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
-    DML_GRU_OPERATOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
 )
+from ..spec.element_types import ElementType
+from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem, from_desc
+from ..spec.verification import differences
+from .choices import Choices
 from .device import Gpu
+from .recording import storage_buffers
 from .trial import Run, Trial
 
-# B and H of what is run, from few workgroups that share a row to as many as the device has room for
-_SIZES = ((1, 256), (1, 1024), (16, 1024))
-_STEPS, _INPUTS = 24, 16
-_RUNS = 7  # of each
+ON, OFF = "on", "off"
+
+# Of what is run: several tiles and workgroups at most, none of them full
+_SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
+_LENGTHS = (5, 0, 3)
+
+ACTIVATION = "activation"
+# A cell and its flags, by kind
+_CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
+    "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
+    "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
+KINDS = (*_CELLS, ACTIVATION)
 
 
-def workgroups_meet(gpu: Gpu, waits_by: str) -> bool:
-    """Whether persistent workgroups that meet in this way never give up, and compute what stepped ones do, bit for bit."""
+@dataclass(frozen=True)
+class Outcome:
+    """Of the kernels of one plan. kind: of operators, one of KINDS. wrong: what is, or nothing. seconds: with compiling."""
+
+    kind: str
+    element: str
+    kernels: tuple[str, ...]
+    seconds: float
+    wrong: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.element} with {', '.join(self.kernels)}: {self.wrong or 'right'}"
+
+
+def outcomes(gpu: Gpu) -> Iterator[Outcome]:
+    """Of all kinds of operators in all types."""
+    for kind in KINDS:
+        for element in element_types.ALL:
+            yield from outcomes_of(gpu, kind, element)
+
+
+def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
+    """Of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
+    problem = _activation(element) if kind == ACTIVATION else _recurrent(kind, element)
+    memory = _random_memory(problem)
+    for plan in _plans(gpu, problem):
+        start = time.perf_counter()
+        wrong = _wrong(gpu, problem, plan, memory)
+        yield Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
+
+
+def _wrong(gpu: Gpu, problem: Problem | ElementwiseProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
     try:
-        return all(_agree(gpu, waits_by, _gru(batch, hidden)) for batch, hidden in _SIZES)
-    except DriverError:
-        return False
+        with gpu.lock:
+            trial = Trial(gpu, problem, memory)
+            Run(trial, plan).execute()
+            return "; ".join(map(str, differences(problem, {**memory, **trial.outputs()})))
+    except DriverError as error:
+        return str(error)
 
 
-def _agree(gpu: Gpu, waits_by: str, problem: Problem) -> bool:
-    persistent = _most_workgroups(gpu, problem, waits_by)
-    if persistent is None:
-        return True
-    trial = Trial(gpu, problem, _random_arrays(problem))
-    Run(trial, _plan(gpu, problem, STEPPED)).execute()
-    expected = _bytes(trial)
-    run = Run(trial, persistent)
-    for _ in range(_RUNS):
-        run.execute()
-        if run.gave_up or _bytes(trial) != expected:
-            return False
-    return True
+def _plans(gpu: Gpu, problem: Problem | ElementwiseProblem) -> Iterator[Plan]:
+    """As few as have all kernels, of those that the device has enough bindings for."""
+    if isinstance(problem, ElementwiseProblem):
+        yield plan_elementwise(problem, gpu.info)
+        return
+    planner = Planner(problem, gpu.info, without=frozenset(MEETINGS))
+    best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
+            for tiling in reversed(planner.tilings())}
+    plans = [plan_of(planner, tiling) for tiling in best.values()]
+    plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= gpu.info.max_storage_buffers]
+    left = {kernel for plan in plans for kernel in _kernels(plan)}
+    while left:
+        plan = max(plans, key=lambda plan: len(left.intersection(_kernels(plan))))
+        left.difference_update(_kernels(plan))
+        yield plan
 
 
-def _bytes(trial: Trial) -> list[bytes]:
-    return [array.tobytes() for array in trial.outputs().values()]
+def _kernels(plan: Plan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(dispatch.kernel for dispatch in plan.initialize + plan.execute))
 
 
-def _plan(gpu: Gpu, problem: Problem, schedule: str) -> Plan:
-    planner = Planner(problem, gpu.info, Options(schedule=schedule))
-    return plan_of(planner, planner.best())
+# Before the first use
+
+def mode_of_environment() -> str | None:
+    """VKDML_SELFTEST: whether to test on first use; None: where the driver is not known."""
+    mode = os.environ.get("VKDML_SELFTEST") or None
+    if mode not in (None, ON, OFF):
+        raise InvalidArgumentError("compile_operator", "VKDML_SELFTEST", repr(mode), f"{ON} or {OFF}")
+    return mode
 
 
-def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
-    """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
-    planner = Planner(problem, gpu.info, Options(schedule=PERSISTENT))
-    try:
-        tilings = planner.tilings()
-    except InvalidArgumentError:
-        return None
-    found = [tiling for tiling in tilings if meeting(tiling.loop) == waits_by and planner.fits_side_by_side(tiling.loop)]
-    return plan_of(planner, max(found, key=_workgroups)) if found else None
+def check_driver(gpu: Gpu, problem: Problem | ElementwiseProblem) -> None:
+    """Raises VerificationError where the kernels for operators like this one compute wrongly. Tested once."""
+    mode = mode_of_environment()
+    if mode == ON or (mode is None and not profile(gpu.info).is_known):
+        _check_kind(gpu, _kind(problem), problem.element)
 
 
-def _workgroups(tiling: Tiling) -> int:
-    return tiling.loop.workgroups
+@cache
+def _check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
+    choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
+    if choices.get(key) is None:
+        expect_right(gpu, outcomes_of(gpu, kind, element))
+        choices.put(key, {"passed": True})
 
 
-def _gru(batch: int, hidden: int) -> Problem:
-    """With two meetings a step, as the reset gate is applied before the product."""
-    def tensor(*sizes: int) -> DML_BUFFER_TENSOR_DESC:
-        return DML_BUFFER_TENSOR_DESC(DataType=DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes)
-
-    return from_desc(DML_GRU_OPERATOR_DESC(
-        InputTensor=tensor(1, _STEPS, batch, _INPUTS), WeightTensor=tensor(1, 1, 3 * hidden, _INPUTS),
-        RecurrenceTensor=tensor(1, 1, 3 * hidden, hidden), OutputSequenceTensor=tensor(_STEPS, 1, batch, hidden),
-        OutputSingleTensor=tensor(1, 1, batch, hidden), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
-        ActivationDescs=(DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), DML_ACTIVATION_TANH_OPERATOR_DESC()), LinearBeforeReset=False))
+def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
+    """Raises VerificationError if one is wrong."""
+    listed = list(found)
+    wrong = [str(outcome) for outcome in listed if outcome.wrong]
+    if wrong:
+        info = gpu.info
+        raise VerificationError(f"{info.name} ({info.driver} {info.driver_version}) computes wrongly: " + "; ".join(wrong))
+    return listed
 
 
-def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:
+# Problems
+
+def _kind(problem: Problem | ElementwiseProblem) -> str:
+    if isinstance(problem, ElementwiseProblem):
+        return ACTIVATION
+    return next(kind for kind, (cell, flags) in _CELLS.items()
+                if problem.cell is cell and flags.items() <= problem.flags.items())
+
+
+def _activation(element: ElementType) -> ElementwiseProblem:
+    """One that takes an exponential and a logarithm."""
+    tensor = DML_BUFFER_TENSOR_DESC(DataType=element.data_type, Sizes=(_SIZES["T"], _SIZES["H"]))
+    return elementwise.from_desc(DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0), element)
+
+
+def _recurrent(kind: str, element: ElementType) -> Problem:
+    """With every tensor that the cell has."""
+    cell, flags = _CELLS[kind]
+    tensors = {field: DML_BUFFER_TENSOR_DESC(
+        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+        Sizes=[evaluate(formula, _SIZES) for formula in formulas]) for field, formulas in cell.tensors.items()}
+    activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
+    return from_desc(cell.desc(**tensors, **flags, ActivationDescs=tuple(activations),
+                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
+
+
+def _random_memory(problem: Problem | ElementwiseProblem) -> dict[str, np.ndarray]:
+    """The bytes of all inputs: numbers of about unit size, and weights that keep sums so."""
     rng = np.random.default_rng(0)
-    scales = {"InputTensor": 1.0, "WeightTensor": _INPUTS**-0.5, "RecurrenceTensor": problem.hidden**-0.5}
-    return {field: (scale * rng.standard_normal(problem.tensor(field).sizes)).astype(np.float32)
-            for field, scale in scales.items()}
+    memory = {}
+    for field in problem.inputs:
+        sizes = problem.tensor(field).sizes
+        if field == "SequenceLengthsTensor":
+            memory[field] = np.array(_LENGTHS, np.uint32).view(np.uint8)
+        else:
+            scale = _SIZES["H"] ** -0.5 if field in problem.weights else 1.0
+            memory[field] = _encoded(scale * rng.standard_normal(sizes), problem.element)
+    return memory
+
+
+def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
+    """As bytes of a type."""
+    if element.name == "bfloat16":  # the upper half of a float32
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
+    return numbers.astype(element.name).reshape(-1).view(np.uint8)

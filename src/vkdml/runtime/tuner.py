@@ -24,8 +24,8 @@ from ..spec.problem import Problem
 from .choices import Choices
 from .device import Gpu
 from .fallback import Attempts
+from .meetings import workgroups_meet
 from .recording import storage_buffers
-from .self_test import workgroups_meet
 from .trial import Run, Trial
 
 ON, READ, OFF = "on", "read", "off"

@@ -58,14 +58,14 @@ def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
 
 def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     t, b, h = problem.steps, problem.batch, problem.hidden
-    x = _view(problem, arrays, "InputTensor", np.empty(0))[0]
-    lengths = _view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
+    x = view(problem, arrays, "InputTensor", np.empty(0))[0]
+    lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
     sequence = np.zeros((t, problem.directions, b, h))
     last = np.zeros((len(problem.cell.outputs) - 1, 1, problem.directions, b, h))
     for direction, reverse in enumerate(problem.reverse):
-        step = _STEPS[problem.cell.name](problem, direction, *_direction(problem, arrays, direction))
+        step = STEPS[problem.cell.name](problem, direction, *direction_weights(problem, arrays, direction))
         for row in range(b):
-            states = [initial[direction, row] for initial in _initial_states(problem, arrays)]
+            states = [initial[direction, row] for initial in initial_states(problem, arrays)]
             positions = range(lengths[row])
             for position in reversed(positions) if reverse else positions:
                 states = step(x[position, row], *states)
@@ -75,25 +75,25 @@ def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     return dict(zip(problem.cell.outputs, [sequence, *last]))
 
 
-def _view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> np.ndarray:
+def view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> np.ndarray:
     array = arrays.get(field)
     return default if array is None else problem.tensor(field).view(np.ascontiguousarray(array, np.float64).reshape(-1))
 
 
-def _initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
+def initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
     zeros = np.zeros((1, 2, problem.batch, problem.hidden))
     fields = [field for field in ("HiddenInitTensor", "CellMemInitTensor") if field in problem.cell.inputs]
-    return [_view(problem, arrays, field, zeros)[0] for field in fields]
+    return [view(problem, arrays, field, zeros)[0] for field in fields]
 
 
-def _direction(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
+def direction_weights(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
     """One direction's W, R, Wb, Rb and peephole weights, each with the gate as its first dimension."""
     gates, h = len(problem.cell.gates), problem.hidden
-    w = _view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
-    r = _view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
-    biases = _view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
+    w = view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
+    r = view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
+    biases = view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
     wb, rb = biases[0, 0, direction].reshape(2, gates, h)
-    peepholes = _view(problem, arrays, "PeepholeTensor", np.zeros((1, 1, 2, problem.cell.peepholes * h)))
+    peepholes = view(problem, arrays, "PeepholeTensor", np.zeros((1, 1, 2, problem.cell.peepholes * h)))
     return [w, r, wb, rb, peepholes[0, 0, direction].reshape(problem.cell.peepholes, h)]
 
 
@@ -146,4 +146,4 @@ def rnn_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb:
     return lambda x, h: [f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))]
 
 
-_STEPS: dict[str, Callable[..., Step]] = {"GRU": gru_step, "LSTM": lstm_step, "RNN": rnn_step}
+STEPS: dict[str, Callable[..., Step]] = {"GRU": gru_step, "LSTM": lstm_step, "RNN": rnn_step}

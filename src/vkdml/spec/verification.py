@@ -1,0 +1,218 @@
+"""Whether a device's results are right: each is computed again in float64, with a bound on what rounding can have done to it.
+
+Every time step is computed from the state that the device itself says it had before that step. So no error grows from step to
+step, however long or chaotic the sequence is, and the bound holds for any weights. Only an LSTM's c is in no result, and is
+carried along; what its errors are multiplied by from step to step is the forget gate.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .activations import FusedActivation
+from .bounded import Arithmetic, Bounded
+from .checks import Tensor
+from .elementwise import ElementwiseProblem
+from .problem import MAX_FLOAT32, Problem
+from .reference import STEPS, direction_weights, initial_states, view
+
+SEQUENCE = "OutputSequenceTensor"
+
+_NUMBERS_AT_ONCE = 2**20  # of a state; there are some twenty arrays as large
+
+
+@dataclass(frozen=True)
+class _Precision:
+    """Of results of a type, and of what they are computed in. rounding: the relative error of what is stored."""
+
+    unit: float
+    rounding: float
+    largest: float
+    tiny: float = 2.0**-120
+    least: float = 0.0  # error of what is stored
+
+
+_MOST_COMPUTED = 1e30  # of what float32 computes without an infinity on the way: activations have factors, pairs are split
+_FLOAT32_UNIT = 2.0**-23  # twice that of rounding to nearest, which Vulkan does not promise
+_PRECISIONS = {
+    "float32": _Precision(_FLOAT32_UNIT, 0.0, MAX_FLOAT32),
+    "float16": _Precision(_FLOAT32_UNIT, 2.0**-11, 65504.0, least=2.0**-25),
+    "bfloat16": _Precision(_FLOAT32_UNIT, 2.0**-8, 3.38e38, least=2.0**-120),
+    "float64": _Precision(2.0**-45, 0.0, MAX_FLOAT32, tiny=1e-34),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An output that is wrong. wrong: how many of its elements are. index: of the worst. tolerance: of that one."""
+
+    field: str
+    wrong: int
+    elements: int
+    index: tuple[int, ...]
+    found: float
+    expected: float
+    tolerance: float
+
+    def __str__(self) -> str:
+        return (f"{self.field}: {self.wrong} of {self.elements} elements are wrong, the worst at {list(self.index)}: found "
+                f"{self.found:.9g}, expected {self.expected:.9g} within {self.tolerance:.2g}")
+
+
+def with_sequence(problem: Problem) -> Problem:
+    """With OutputSequenceTensor among its outputs, which says what each step began with."""
+    if problem.has(SEQUENCE):
+        return problem
+    sizes = problem.steps, problem.directions, problem.batch, problem.hidden
+    strides = tuple(math.prod(sizes[i + 1:]) for i in range(len(sizes)))
+    size = -(-math.prod(sizes) * problem.element.itemsize // 4) * 4
+    tensor = Tensor(problem.element.data_type, sizes, strides, size)
+    return replace(problem, tensors={**problem.tensors, SEQUENCE: tensor})
+
+
+def differences(problem: Problem | ElementwiseProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
+    """What is wrong with a device's results. Where numbers were not finite, or too large for the device, nothing is.
+
+    memory: the bytes of all inputs and outputs that the problem has, by field. A recurrent problem has OutputSequenceTensor.
+    """
+    arrays = {field: _decoded(problem, field, array) for field, array in memory.items()}
+    found = {field: problem.tensor(field).view(arrays[field]) for field in problem.outputs if problem.has(field)}
+    with np.errstate(all="ignore"):
+        if isinstance(problem, Problem):
+            expected = _recurrent(problem, arrays, found[SEQUENCE])
+        else:
+            x = problem.tensor("InputTensor").view(arrays["InputTensor"])
+            expected = {"OutputTensor": Bounded(x, 0.0, _arithmetic(problem, 1)).through(problem.function)}
+        return [difference for field, array in found.items()
+                if (difference := _difference(field, array, expected[field], _PRECISIONS[problem.element.name]))]
+
+
+def _decoded(problem: Problem | ElementwiseProblem, field: str, memory: np.ndarray) -> np.ndarray:
+    """A tensor's elements, and gaps between them, in float64."""
+    dtype = {"SequenceLengthsTensor": "uint32"}.get(field, problem.element.name)
+    itemsize = problem.element.itemsize if dtype != "uint32" else 4
+    elements = memory[:problem.tensor(field).size_of_elements * itemsize]
+    if dtype == "bfloat16":  # the upper half of a float32
+        return (elements.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return elements.view(dtype).astype(np.float64)
+
+
+def _difference(field: str, found: np.ndarray, expected: Bounded, precision: _Precision) -> Difference | None:
+    tolerance = expected.error + precision.rounding * (np.abs(expected.value) + expected.error) + precision.least
+    is_known = np.isfinite(tolerance) & (np.abs(expected.value) + tolerance < precision.largest)
+    errors = np.abs(found - expected.value)
+    is_wrong = is_known & ~(errors <= tolerance)
+    if not is_wrong.any():
+        return None
+    excess = np.where(is_wrong, np.where(np.isfinite(errors), errors / tolerance, np.inf), 0)
+    index = tuple(int(place) for place in np.unravel_index(excess.argmax(), excess.shape))
+    return Difference(field, int(is_wrong.sum()), found.size, index, float(found[index]), float(expected.value[index]),
+                      float(tolerance[index]))
+
+
+def _arithmetic(problem: Problem | ElementwiseProblem, terms: int) -> Arithmetic:
+    precision = _PRECISIONS[problem.element.name]
+    return Arithmetic(precision.unit, precision.tiny, _MOST_COMPUTED, terms)
+
+
+def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray) -> dict[str, Bounded]:
+    """All outputs of the cell, in DirectML's sizes. sequence: the device's."""
+    steps, rows = np.arange(problem.steps)[:, None], np.arange(problem.batch)
+    lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(problem.batch, problem.steps)).reshape(-1).astype(np.int64)
+    arithmetic = _arithmetic(problem, problem.input_size + problem.hidden + 4)
+    last_states = [field for field in problem.cell.outputs if field != SEQUENCE]
+    shapes = [sequence.shape, *[(1, *sequence.shape[1:])] * len(last_states)]
+    results = {field: (np.zeros(shape), np.zeros(shape)) for field, shape in zip(problem.cell.outputs, shapes)}
+    for direction, reverse in enumerate(problem.reverse):
+        first, last = (lengths - 1, np.zeros_like(lengths)) if reverse else (np.zeros_like(lengths), lengths - 1)
+        states = _states(problem, arrays, sequence[:, direction], direction, steps == first, arithmetic)
+        for result, array in zip(results[SEQUENCE], states[0]):
+            result[:, direction] = np.where((steps < lengths)[..., None], array, 0)
+        for field, state in zip(last_states, states):
+            for result, array in zip(results[field], state):
+                result[0, direction] = np.where(lengths[:, None] > 0, array[last, rows], 0)
+    return {field: Bounded(value, error, arithmetic) for field, (value, error) in results.items()}
+
+
+def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray, direction: int, is_first: np.ndarray,
+            arithmetic: Arithmetic) -> list[tuple[np.ndarray, np.ndarray]]:
+    """h, and the LSTM's c, after each step [T, B, H]: values and errors. is_first: [T, B], where a row's first step is."""
+    reverse, precision = problem.reverse[direction], _PRECISIONS[problem.element.name]
+    x = view(problem, arrays, "InputTensor", np.empty(0))[0]
+    initial, *initial_c = (array[direction] for array in initial_states(problem, arrays))
+    before = np.where(is_first[..., None], initial, np.roll(sequence, -1 if reverse else 1, 0))
+    rounding = np.where(is_first[..., None], 0, precision.rounding * np.abs(before) + precision.least)
+    step = _BoundedStep(problem, arrays, direction)
+    results = [(np.empty(sequence.shape), np.empty(sequence.shape)) for _ in (initial, *initial_c)]
+    c = Bounded(initial_c[0].T, 0.0, arithmetic) if initial_c else None
+    at_once = max(1, _NUMBERS_AT_ONCE // before[0].size)
+    starts = range(0, problem.steps, at_once)
+    for start in reversed(starts) if reverse else starts:
+        block = slice(start, start + at_once)
+        x_columns = Bounded(_columns(x[block]), 0.0, arithmetic)
+        h_columns = Bounded(_columns(before[block]), _columns(rounding[block]), arithmetic)
+        if c is None:
+            _store(results, block, step(x_columns, h_columns))
+            continue
+        step.multiply(x_columns, h_columns)
+        places = range(start, min(start + at_once, problem.steps))
+        for place in reversed(places) if reverse else places:
+            first = is_first[place]
+            c = Bounded(np.where(first, initial_c[0].T, c.value), np.where(first, 0.0, c.error), arithmetic)
+            columns = slice((place - start) * problem.batch, (place - start + 1) * problem.batch)
+            h, c = step(columns, columns, c)
+            _store(results, slice(place, place + 1), (h, c))
+    return results
+
+
+class _BoundedStep:
+    """The reference's step of a direction, of Bounded with a column for each row."""
+
+    def __init__(self, problem: Problem, arrays: Mapping[str, np.ndarray], direction: int) -> None:
+        bounded = replace(problem, activations=tuple(map(_of_bounded, problem.activations)))
+        self._w, self._r, *vectors = direction_weights(problem, arrays, direction)
+        self._vectors = [vector[..., None] for vector in vectors]
+        self._step = functools.partial(STEPS[problem.cell.name], bounded, direction)
+        self._matrices: tuple[Any, Any] = self._w, self._r
+
+    def multiply(self, x: Bounded, h: Bounded) -> None:
+        """Take the products with these from now on, of which calls say the columns: for steps that are computed one by one."""
+        self._matrices = [_Product(w, x) for w in self._w], [_Product(r, h) for r in self._r]
+
+    def __call__(self, x: Bounded | slice, h: Bounded | slice, *c: Bounded) -> Any:
+        return self._step(*self._matrices, *self._vectors)(x, h, *c)
+
+
+class _Product:
+    """Of a matrix and all columns: `@` takes some of these."""
+
+    def __init__(self, matrix: np.ndarray, columns: Bounded) -> None:
+        self._product = matrix @ columns
+
+    def __matmul__(self, columns: slice) -> Bounded:
+        return self._product[columns]
+
+
+def _store(results: list[tuple[np.ndarray, np.ndarray]], steps: slice, states: Sequence[Bounded]) -> None:
+    for (values, errors), state in zip(results, states):
+        values[steps] = state.value.T.reshape(values[steps].shape)
+        errors[steps] = state.error.T.reshape(errors[steps].shape)
+
+
+def _columns(array: np.ndarray) -> np.ndarray:
+    """Each row of each step as a column."""
+    return array.reshape(-1, array.shape[-1]).T
+
+
+def _of_bounded(entry: FusedActivation) -> FusedActivation:
+    """An activation that takes Bounded in the place of arrays."""
+    def function(x: Any, a: float, b: float) -> Any:
+        return x.through(entry)
+
+    return replace(entry, activation=replace(entry.activation, function=function))

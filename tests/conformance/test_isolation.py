@@ -1,0 +1,134 @@
+"""No kernel writes outside of its tensors, nor reads there in a way that matters, nor lets a row touch another one.
+
+`run_on_device` has guards behind all buffers, so this holds for all tests of the suite. Here are the sizes at which it would go
+wrong, and the proof that it would be seen. And the same run gives the same bits.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.conformance import test_elementwise
+from tests.conformance.test_reference import VARIANTS
+from tests.support import (
+    CELLS,
+    DTYPES,
+    SCHEDULES,
+    Case,
+    check,
+    make_desc,
+    options,
+    random_arrays,
+    random_strides,
+    run_on_device,
+    tensor,
+)
+from vkdml.planning.plan import plan
+from vkdml.runtime.trial import Run, Trial
+from vkdml.spec import cells, element_types
+
+# One less than a tile or a load of weights, as many, and one more, and primes: B, I and H
+SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (5, 17, 33), (16, 3, 15), (17, 5, 17)]
+
+
+@pytest.mark.family("each schedule with each cell", first=2)
+@pytest.mark.parametrize(("place", "schedule", "cell"), [
+    pytest.param(place, schedule, CELLS[place % len(CELLS)], id=f"{schedule}-{CELLS[place % len(CELLS)].name}-{place}")
+    for place, schedule in enumerate([*SCHEDULES] * len(CELLS))])
+def test_sizes_beside_a_tile(device, place, schedule, cell):
+    """Sizes and types take turns, each of all sizes with each cell. Some tensors have gaps, others one row behind the other."""
+    b, i, h = SIZES[place % len(SIZES)]
+    element = element_types.ALL[place // 2 % len(element_types.ALL)]
+    rng = np.random.default_rng(place)
+    desc = make_desc(cell, 3, b, i, h, 1 + place % 2, data_type=element.data_type)
+    strided = [field for field in cell.tensors if rng.random() < 0.5]
+    desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(
+        rng, getattr(desc, field).Sizes, False)) for field in strided})
+    case = Case(desc, None, random_arrays(desc, rng, element), element)
+    check(case, run_on_device(device, case, options(device, schedule, element)))
+
+
+# That it would be seen
+
+def test_one_element_too_many_is_seen(device, mistaken):
+    mistaken("elementwise", "common/elementwise.glsl", "element < tensors.elements", "element <= tensors.elements")
+    desc = vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC(tensor(3, 5), tensor(3, 5))
+    with pytest.raises(AssertionError, match="something was written behind a buffer of 60 bytes: 1 words, the first 0 bytes behind"):
+        test_elementwise.run(device, desc, np.ones(15, np.float32))
+
+
+MISTAKES = {
+    "a row too many": ("cpu/rnn_lanes", "common/time_loop.glsl", "row < dispatch.batch) {\n                bool last",
+                       "row <= dispatch.batch) {\n                bool last", "something was written behind a buffer"),
+    "packed one place too far": ("pack", "pack.comp", "packed[i] = floatBitsToUint", "packed[i + 1] = floatBitsToUint",
+                                 "something was written behind a buffer"),
+    "a column too many read": ("pack", "common/pack.glsl", "column < tensor.columns", "column <= tensor.columns", "nan location mismatch"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_seen(device, mistaken, mistake):
+    """The driver's own bounds checks would hide them."""
+    kernel, file, old, new, said = MISTAKES[mistake]
+    mistaken(kernel, file, old, new)
+    desc = make_desc(cells.RNN, 3, 3, 5, 9)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    with pytest.raises(AssertionError, match=said):
+        check(case, run_on_device(device, case, RNN_OF_LANES))
+
+
+# Rows, and bits
+
+RNN_OF_LANES = vkdml.Options(lanes=True, row_lanes=False, resident=False, fused=True, schedule="sequence")
+RUNS = 200
+SHAPE, LENGTHS = (9, 7, 10, 21, 2), [9, 0, 1, 5, 8, 2, 9]  # as the suite's schedules have, so that nothing more is compiled
+ROW, VALUES = 3, (np.nan, np.inf)
+
+EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES) for which, variant in enumerate(VARIANTS)
+        for number, element in enumerate(element_types.ALL) if number == 0 or (place + number) % len(VARIANTS) == which]
+
+
+def make_trial(device, variant, element, rows):
+    """On the same arrays, but for what is given for a row of some inputs."""
+    cell, flags = VARIANTS[variant]
+    desc = make_desc(cell, *SHAPE, data_type=element.data_type, **flags)
+    arrays = random_arrays(desc, np.random.default_rng(5), element)
+    arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)
+    for field, value in rows.items():
+        arrays[field][:, :, ROW] = value
+    case = Case(desc, 0.2, arrays, element)
+    return Trial(device._gpu, case.problem, arrays)
+
+
+@pytest.mark.family("each schedule with each cell, and each with each type")
+@pytest.mark.parametrize(("schedule", "variant", "element"), [
+    pytest.param(*row, id="-".join([row[0], row[1], row[2].name])) for row in EACH])
+def test_the_same_bits_each_time_and_rows_apart(device, schedule, variant, element):
+    """Two hundred runs give the same bits. With NaN or infinities in one row, all others have them too."""
+    trial = make_trial(device, variant, element, {})
+    forced = options(device, schedule, element)
+    run = Run(trial, plan(trial.problem, device.info, forced))
+    results = set()
+    for _ in range(RUNS):
+        run.execute()
+        results.add(b"".join(output.tobytes() for output in trial.outputs().values()))
+    # On a busy machine, what runs instead on a CPU driver may have another order of sums
+    assert len(results) == 1 or (len(results) == 2 and run.gave_up and not schedule.startswith("plain"))
+    expected = other_rows(trial)
+    for value in VALUES:
+        special = make_trial(device, variant, element, {"InputTensor": value, "HiddenInitTensor": -value})
+        again = Run(special, plan(special.problem, device.info, forced))
+        again.execute()
+        assert other_rows(special) == expected or again.gave_up or run.gave_up
+
+
+def other_rows(trial):
+    """The bits of all outputs but those of the row."""
+    found = []
+    for field, output in trial.outputs().items():
+        described = trial.problem.tensor(field)
+        array = described.view(output.view(DTYPES[trial.problem.element.name])[:described.size_of_elements])
+        found.append(np.delete(array, ROW, 2).tobytes())
+    return found
