@@ -183,6 +183,22 @@ print(compute() == expected, layer(x)[0].tolist() == expected, vkdml.Device() ==
     assert rest == ["True", reason, reason, reason, "True", "True", "True True True"]
 
 
+def test_what_is_lost_is_let_go(shader):
+    """Functions and layers that go on keep nothing of the device before, nor its threads and memory."""
+    assert run(shader, """
+import gc, weakref
+layer = vkdml.RNN(w, r)
+threads = lambda: len(os.listdir("/proc/self/task"))
+print(layer(x)[0].tolist() == expected)
+before, lost = threads(), weakref.ref(gpu)
+gpu.driver._lose("It failed")
+del gpu
+print(compute() == expected, layer(x)[0].tolist() == expected)
+gc.collect()
+print(lost() is None, threads() == before)
+""") == ["True", "True True", "True True"]
+
+
 @pytest.mark.parametrize(("text", "timeout"), [("", 600), ("0.5", 0.5), ("1e3", 1000), ("inf", float("inf"))])
 def test_timeout_of_the_environment(monkeypatch, text, timeout):
     monkeypatch.setenv("VKDML_TIMEOUT_SECONDS", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -46,11 +46,15 @@ class Settings:
         self.options = options
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
-        self.key = (self.device, cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
         try:
             hash(self.key)
         except TypeError:
             raise InvalidArgumentError(name, "attributes", self.key[2:], "numbers, strings and lists of them") from None
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """Of calls that share a session."""
+        return (self.device, self.cell.name, self.options, *self.wanted, *map(_typed, self.attributes.values()))
 
     @property
     def device(self) -> Device:
@@ -127,7 +131,19 @@ class Session:
                          for field in self.settings.cell.inputs]
 
     def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
-        return self._calls.get(key, lambda: Call(name, self, device, arrays, self._keeper))
+        return self._kept(key, lambda: Call(name, self, device, arrays, self._keeper))
+
+    def _kept(self, key: Hashable, make: Callable[[], Call]) -> Call:
+        """The call of a key. A device that is lost keeps its memory as long as anything on it is kept."""
+        def fresh() -> Call:
+            self._calls.drop_where(Call.is_lost)
+            return make()
+
+        return self._calls.get(key, fresh)
+
+    def is_lost(self) -> bool:
+        """Whether it keeps nothing of use."""
+        return all(call.is_lost() for call in self._calls.values())
 
     def _check_range(self, name: str, arrays: Arrays) -> RangeCheck:
         memory = {field: flat(array) for field, array in arrays.items() if array is not None}
@@ -148,6 +164,10 @@ class Call:
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
         self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, settings.options, keeper,
                                carried, carrier)
+
+    def is_lost(self) -> bool:
+        """With its device."""
+        return self.network.device.get_device_removed_reason() is not None
 
     def run(self, name: str, arrays: Arrays, check: RangeCheck | None) -> list[np.ndarray]:
         given = {field: array for field, array in arrays.items() if array is not None}
@@ -212,7 +232,7 @@ class StreamSession(Session):
         self._check_state()
         if self._carrier is not None and self._carrier.device != device:
             self._carrier = None
-        call = self._calls.get(
+        call = self._kept(
             key, lambda: Call(name, self, device, {**arrays, **self._state}, self._keeper, self._carried, self._carrier))
         self._carrier = self._carrier or call.network
         self.enter()
@@ -256,7 +276,12 @@ class Sessions:
         """For calls with weights of these shapes."""
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
         with self._lock:
-            return self._sessions.get((settings.key, element, *weights), lambda: Session(settings, element))
+            return self._sessions.get((settings.key, element, *weights), lambda: self._made(settings, element))
+
+    def _made(self, settings: Settings, element: ElementType) -> Session:
+        """After those whose device is lost, which would keep its memory."""
+        self._sessions.drop_where(Session.is_lost)
+        return Session(settings, element)
 
 
 shared_sessions = Sessions(kept=16)

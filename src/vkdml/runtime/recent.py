@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +27,13 @@ class Recent(Generic[T]):
 
     def drop(self, key: Hashable) -> None:
         self._values.pop(key, None)
+
+    def drop_where(self, is_useless: Callable[[T], bool]) -> None:
+        for key in [key for key, value in self._values.items() if is_useless(value)]:
+            del self._values[key]
+
+    def values(self) -> Collection[T]:
+        return self._values.values()
 
     def __len__(self) -> int:
         return len(self._values)

@@ -81,7 +81,7 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], whose: str, arrays: 
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
-            converted[field] = np.ascontiguousarray(array)
+            converted[field] = np.asarray(array, order="C")  # np.ascontiguousarray makes a list of a single number
             continue
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
@@ -98,12 +98,17 @@ def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | Non
         if field in cell.required:
             raise InvalidArgumentError(name, cell.arguments[field], "None", "an array")
         return None
+    return as_array(name, cell.arguments[field], array)
+
+
+def as_array(name: str, argument: str, value: Any) -> np.ndarray:
+    """np.asarray's. Raises InvalidArgumentError for what is no array."""
     try:
-        return np.asarray(array)
+        return np.asarray(value)
     except ValueError:
-        raise InvalidArgumentError(name, cell.arguments[field], "lists of different lengths", "an array") from None
+        raise InvalidArgumentError(name, argument, "lists of different lengths", "an array") from None
     except (TypeError, RuntimeError) as error:  # from PyTorch, for a tensor on another device or with gradients
-        raise InvalidArgumentError(name, cell.arguments[field], f"{type(array).__name__} ({error})", "an array") from None
+        raise InvalidArgumentError(name, argument, f"{type(value).__name__} ({error})", "an array") from None
 
 
 def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,

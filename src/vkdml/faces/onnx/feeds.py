@@ -11,6 +11,7 @@ import onnxruntime
 from onnx import TensorProto, TypeProto, ValueInfoProto, helper
 
 from ...errors import InvalidArgumentError, shown
+from ...spec.arguments import as_array
 from . import graphs
 
 
@@ -58,10 +59,7 @@ class Inputs:
             return value
         if isinstance(value, onnxruntime.OrtValue):
             value = value.numpy()
-        try:
-            array = np.asarray(value)
-        except (TypeError, ValueError, RuntimeError) as error:  # lists of different lengths; PyTorch's tensors with gradients
-            raise InvalidArgumentError("run", f"input_feed: {name}", error, "an array") from None
+        array = as_array("run", f"input_feed: {name}", value)
         declared, (dtype, sizes) = self._declared[name], self._tensors[name]
         tensor = declared.type.tensor_type
         if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):

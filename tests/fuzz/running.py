@@ -1,0 +1,86 @@
+"""One call of the fuzzer: a broken one is refused before any work, and then the right one of its kind is right."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+
+import numpy as np
+
+from tests.fuzz import bounds
+from tests.fuzz.breaking import broken
+from tests.fuzz.calls import Call
+from tests.fuzz.faces import FACES, Part, device
+from vkdml.errors import InvalidArgumentError, VkdmlError
+from vkdml.runtime.device import Submission
+
+
+def run(call: Call) -> bool:
+    """Raises AssertionError for a call that is not as it should be. Returns whether its numbers could be judged."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if call.breaks:
+            check_refused(call)
+        return check_right(replace(call, breaks=()))
+
+
+def check_refused(call: Call) -> None:
+    face = FACES[call.face]
+    arguments = face.arguments(call)
+    with nullcontext() if face.begins_with_work else no_work():
+        error = _refusal(lambda: face.run(call, broken(arguments, call.breaks)))
+    assert error is not None, "a broken call was taken"
+    assert str(error), "an error without a message"
+    if isinstance(error, InvalidArgumentError):
+        assert error.field, "an error that names no field"
+        assert error.field in str(error), f"{error.field!r} is not in the message {error}"
+
+
+def check_right(call: Call) -> bool:
+    face = FACES[call.face]
+    parts: list[Part] = []
+    values = {name: argument.value for name, argument in face.arguments(call).items()}
+    refusal = _refusal(lambda: parts.extend(face.run(call, values)))
+    if refusal is not None:
+        is_certain = bounds.allowed(call.problem, call.arrays).is_certain
+        assert call.operator.type.pairs, f"a right call was refused: {refusal}"
+        assert not is_certain, f"a right call was refused: {refusal}"  # float64's range ends where float32's does
+        return False
+    return judge(call, parts)
+
+
+def judge(call: Call, parts: Sequence[Part]) -> bool:
+    """Raises AssertionError for a wrong number. Returns whether all could be judged."""
+    judged = [bounds.allowed(part.problem, part.arrays) for part in parts]
+    for part, allowed in zip(parts, judged):
+        bounds.check(call.operator.type, part.results, allowed)
+    return not any(allowed.is_blind for allowed in judged)
+
+
+def _refusal(work: Callable[[], object]) -> VkdmlError | None:
+    try:
+        work()
+    except VkdmlError as error:
+        return error
+    return None
+
+
+@contextmanager
+def no_work() -> Iterator[None]:
+    """Raises AssertionError when the driver was given anything to do or to compile."""
+    gpu, submitted = device()._gpu, []
+    before, run = gpu.pipelines_made, Submission.run
+
+    def counted(self: Submission) -> None:
+        submitted.append(self)
+        run(self)
+
+    Submission.run = counted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Submission.run = run  # type: ignore[method-assign]
+    assert not submitted, "a broken call was executed before it was refused"
+    assert gpu.pipelines_made == before, "a broken call was compiled before it was refused"

@@ -1,0 +1,112 @@
+"""Random calls through all faces: right ones are right, broken ones are refused before any work. `make soak` runs many more."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.fuzz import running
+from tests.fuzz import search as search_module
+from tests.fuzz.breaking import WRONG
+from tests.fuzz.calls import FEW, OPTIONAL, Call, Operator, palette
+from tests.fuzz.faces import FACES
+from tests.fuzz.search import BLIND, search
+
+REGRESSIONS = [json.dumps(call) for call in json.loads((Path(__file__).parent / "regressions.json").read_text())]
+# All faces take it, and it has all that can be given
+SIMPLE = Operator("LSTM", 3, 5, "forward", (("HARD_SIGMOID", 0.3, 0.4), ("TANH",), ("SCALED_TANH", 0.9, 0.8)), "float32", True, 1.2, OPTIONAL)
+
+
+@pytest.mark.parametrize("text", REGRESSIONS)
+def test_what_failed_once(device, text):
+    running.run(Call.from_json(text))
+
+
+def assert_none_fails(operators, count, seed, **drawn):
+    counts = Counter()
+    found = search(operators, count, seed, counts, **drawn)
+    assert found is None, str(found)
+    blind = sum(counts[key] for key in counts if key[1] == BLIND)
+    assert blind <= 0.2 * counts.total(), counts
+    return counts
+
+
+def test_random_calls(device):
+    counts = assert_none_fails([SIMPLE], 60, 0, **FEW)
+    assert {face for face, _ in counts} == set(FACES)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_more_random_calls(device, seed):
+    assert_none_fails(palette(seed, 3), 250, seed, **({} if seed == 1 else FEW))
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_everything_wrong_is_refused(device, face):
+    """Each kind of argument in each way that the table has."""
+    call = Call(face, SIMPLE, 3, 2)
+    kinds = [argument.kind for argument in FACES[face].arguments(call).values() if argument.kind]
+    for kind in set(kinds):
+        for how in range(len(WRONG[kind])):
+            running.check_refused(replace(call, breaks=((kinds.index(kind), how),)))
+
+
+def test_calls_are_written_down_and_made_again():
+    for seed in range(20):
+        for operator in palette(seed, 4):
+            call = Call("function", operator, 3, 2, special=np.nan, breaks=((1, 2),))
+            again = Call.from_json(call.to_json())
+            assert repr(again) == repr(call)
+            for field, array in again.arrays.items():
+                assert array.tobytes() == call.arrays[field].tobytes()
+
+
+def broken_face(name, change):
+    """The table of faces with only one, which does something else."""
+    return {name: replace(FACES[name], **change)}
+
+
+def test_a_wrong_number_is_found(device, monkeypatch):
+    """A single one, too large by a ten-thousandth, and only of two steps or more: the call is made small."""
+    def run(call, values):
+        part, = FACES["function"].run(call, values)
+        if call.steps >= 2:
+            part.results["OutputSingleTensor"][0, 0, 1, 0] += 1e-4
+        return [part]
+
+    monkeypatch.setattr(search_module, "FACES", broken_face("function", {"run": run}))
+    monkeypatch.setattr(running, "FACES", search_module.FACES)
+    found = search([SIMPLE], 200, 0, Counter(), **FEW)
+    assert isinstance(found.error, AssertionError)
+    assert "OutputSingleTensor" in str(found)
+    assert (found.call.steps, found.call.batch, found.call.breaks) == (2, 2, ())
+    assert found.call.to_json() in str(found)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    (TypeError("no length"), "no length"), (vkdml.InvalidArgumentError("gru", "", 3, "4"), "names no field"), (None, "was taken")])
+def test_a_wrong_error_is_found(device, monkeypatch, wrong, message):
+    def run(call, values):
+        if wrong:
+            raise wrong
+        return []
+
+    monkeypatch.setattr(search_module, "FACES", broken_face("function", {"run": run}))
+    monkeypatch.setattr(running, "FACES", search_module.FACES)
+    found = search([SIMPLE], 20, 0, Counter(), is_broken=True)
+    assert message in str(found)
+
+
+def test_work_before_a_refusal_is_found(device, monkeypatch):
+    def run(call, values):
+        FACES["function"].run(call, {name: argument.value for name, argument in FACES["function"].arguments(call).items()})
+        raise vkdml.InvalidArgumentError("gru", "X", 3, "4")
+
+    monkeypatch.setattr(search_module, "FACES", broken_face("function", {"run": run}))
+    monkeypatch.setattr(running, "FACES", search_module.FACES)
+    assert "before it was refused" in str(search([SIMPLE], 20, 0, Counter(), is_broken=True))

@@ -1,0 +1,77 @@
+"""Random calls over all faces for a time: right ones, broken ones, and calls while the driver fails; and what grows meanwhile.
+
+    python -m tools.soak [--minutes M] [--output DIR] [--seed N]
+
+Calls run in processes of their own, two at a time, each with its own operators; every second one with a layer that makes
+functions of Vulkan fail. One that crashes or hangs is told with the call that it was in, and the next begins. A call that fails
+is made as small as it fails, and written down as tests/fuzz/regressions.json takes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.conformance import supervise
+from tools.faults.layer import build
+from tools.soak import report
+
+ROOT = Path(__file__).resolve().parents[2]
+LANES, LONGEST_LIFE = 2, 10 * 60.0
+COMMAND = ["-m", "tools.soak.worker"]
+SILENCE = 300.0  # seconds that a round may take
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.soak", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60, help="(60: some 100,000 calls)")
+    parser.add_argument("--output", type=Path, default=ROOT / "soak-report", help="a folder (soak-report)")
+    parser.add_argument("--seed", type=int, help="of the operators and calls (the time of day)")
+    given = parser.parse_args(arguments)
+    seed = int(time.time()) % 1_000_000 if given.seed is None else given.seed
+    folder = given.output.resolve()
+    shutil.rmtree(folder, ignore_errors=True)  # of a report before this one
+    (folder / "layer").mkdir(parents=True)
+    layer = build(folder / "layer")
+    print(f"soak: {given.minutes:g} minutes, --seed {seed}", file=sys.stderr)
+    with ThreadPoolExecutor(LANES) as pool:
+        lanes = [pool.submit(live, folder, seed + lane, given.minutes * 60, layer if lane % 2 else {}) for lane in range(LANES)]
+    lives = [life for lane in lanes for life in lane.result()]
+    report.write(lives, folder)
+    print(f"report: {given.output}/{report.MARKDOWN}")
+    return int(bool(report.failed(lives)))
+
+
+def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.Told]:
+    """One life after the other. layer: the environment of those whose driver fails."""
+    lives, end = [], time.monotonic() + seconds
+    for number in itertools.count(seed, LANES):
+        left = end - time.monotonic()
+        if left <= 0:
+            break
+        lives.append(live_once(folder, number, min(left, LONGEST_LIFE), layer))
+    return lives
+
+
+def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> report.Told:
+    file = folder / f"{seed}.jsonl"
+    file.touch()
+    command = [sys.executable, *COMMAND, str(file), "--seed", str(seed), "--seconds", str(seconds),
+               *(["--faults", str(folder / "layer")] if layer else [])]
+    ended, output = supervise(command, {**os.environ, **layer}, file, SILENCE)
+    if not file.stat().st_size:  # an error of its own, before the first round was over
+        ended = ended or "ended by an error"
+    if ended:
+        (folder / f"{seed}.txt").write_text(output)
+    return report.read(file, seed, bool(layer), ended)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

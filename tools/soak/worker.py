@@ -1,0 +1,138 @@
+"""A life of the soak: python -m tools.soak.worker FILE --seed N --seconds S [--faults FOLDER], started by tools.soak
+
+It runs random calls of a palette of operators until its time is over, and writes a line of JSON to the file for each round of
+them: a sample of what the process takes, and the calls that failed. Beside the file, NAME.call is the call that runs now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.calls import Call, Operator, palette
+from tests.fuzz.faces import FACES
+from tests.fuzz.search import search
+from tools.soak.faults import Faults
+from tools.soak.growth import MIB
+
+OPERATORS, CALLS, STRIKES, BEATS = 3, 50, 3, 3  # in a life; in a round: calls, faults, and calls whose time is taken
+# The most steps and rows, and how many of these and of arrays a life has: few, so that what is kept of them is soon there
+LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
+
+
+@dataclass
+class Life:
+    """seed: of its palette and its calls. before: is called before each call."""
+
+    file: Path
+    seed: int
+    seconds: float
+    faults: Faults | None = None
+    before: Callable[[Call], object] = lambda call: None
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+
+    def run(self) -> None:
+        started, operators, round_ = time.monotonic(), palette(self.seed, OPERATORS), 0
+        with self.file.open("w", buffering=1) as lines:
+            while round_ == 0 or time.monotonic() - started < self.seconds:
+                failures = self._round(operators, self.seed * 100_000 + round_)
+                round_ += 1
+                sample = self._sample(operators, time.monotonic() - started)
+                lines.write(json.dumps({"sample": sample, "failures": failures, "struck": self.struck,
+                                        "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
+
+    def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
+        """Returns the calls that failed."""
+        made: list[Call] = []
+
+        def begin(call: Call) -> None:
+            made.append(call)
+            self._begin(call)
+
+        found = search(operators, CALLS, seed, self.counts, begin, **drawn(self.seed))
+        failures = [{"call": found.call.to_json(), "error": f"{type(found.error).__name__}: {found.error}"}] if found else []
+        if self.faults is not None and not found:
+            failures += filter(None, [self._struck(self.faults, call) for call in made[-STRIKES:]])
+        return failures
+
+    def _struck(self, faults: Faults, call: Call) -> dict[str, str] | None:
+        """What failed, if it did."""
+        self._begin(call)
+        try:
+            faults.strike(call, self.struck)
+        except Exception as error:  # the next calls are made nevertheless
+            return {"call": call.to_json(), "error": f"with a failing driver, {type(error).__name__}: {error}"}
+        return None
+
+    def _begin(self, call: Call) -> None:
+        self.calls += 1
+        self.file.with_suffix(".call").write_text(call.to_json())
+        self.before(call)
+
+    def _sample(self, operators: Sequence[Operator], seconds: float) -> dict[str, Any]:
+        times = beats(operators)
+        gc.collect()
+        _C.malloc_trim(0)  # what is free is not what is taken
+        return {"seconds": seconds, "calls": self.calls, **taken(), "ms": times}
+
+
+def drawn(seed: int) -> dict[str, list[int]]:
+    """What a life's calls are drawn of, beside its operators."""
+    rng = np.random.default_rng(seed)
+    return {name: sorted(int(number) for number in rng.integers(1, most + 1, count))
+            for name, most, count in (("steps", LONGEST, LENGTHS), ("rows", LARGEST, BATCHES), ("seeds", 1000, ARRAYS))}
+
+
+_C = ctypes.CDLL(None)
+
+
+def taken() -> dict[str, float]:
+    """By this process, now: the rows of growth.ALLOWED."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
+            "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}
+
+
+def beats(operators: Sequence[Operator]) -> dict[str, float]:
+    """The least milliseconds of a few calls, always the same, of each face."""
+    least = {}
+    for name, face in FACES.items():
+        operator = next((operator for operator in operators if face.takes(operator)), None)
+        if operator is None:
+            continue
+        call = replace(Call(name, operator, 4, 2), seed=1)
+        times = []
+        for _ in range(BEATS):
+            values = {key: argument.value for key, argument in face.arguments(call).items()}
+            started = time.perf_counter()
+            face.run(call, values)
+            times.append(time.perf_counter() - started)
+        least[name] = min(times) * 1000
+    return least
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.soak.worker", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--faults", type=Path, metavar="FOLDER", help="where the layer was built that makes functions fail")
+    given = parser.parse_args()
+    Life(given.file, given.seed, given.seconds, Faults(given.faults, given.seed) if given.faults else None).run()
+
+
+if __name__ == "__main__":
+    main()
