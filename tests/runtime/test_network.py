@@ -140,6 +140,24 @@ def test_what_was_dropped_is_made_again(device, values, packings):
         device.cache_limit = limit
 
 
+def test_weights_that_could_not_be_packed_are_packed_later(device, values, monkeypatch):
+    network = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    run(network, values)
+
+    def fail(self, array):
+        raise vkdml.OutOfMemoryError
+
+    for _ in range(2):
+        values["w0"] = values["w0"] * np.float32(2)
+        with monkeypatch.context() as failing:
+            failing.setattr(low_level.Buffer, "write", fail)
+            for _ in range(2):
+                with pytest.raises(vkdml.OutOfMemoryError):
+                    run(network, values)
+        expected = reference.rnn(values["x"], values["w0"], values["r0"])[0]
+        np.testing.assert_allclose(run(network, values), expected, atol=1e-5)
+
+
 def test_steady_runs_make_nothing(device, values, monkeypatch):
     chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
     chain.prepare(values)

@@ -147,6 +147,7 @@ class DeviceLock(fork.Lock):
 
     Entering waits for what an interrupted call left running, and raises if the device is lost. What other exceptions than
     vkdml's own leave half done is forgotten: those of signals' handlers may come at any place. In a wait nothing is half done.
+    Nor where memory runs out, which would be a bad time to compile again.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -166,7 +167,7 @@ class DeviceLock(fork.Lock):
 
     def __exit__(self, *raised: Any) -> None:
         try:
-            is_half_done = bool(raised) and raised[0] is not None and not issubclass(raised[0], VkdmlError)
+            is_half_done = bool(raised) and raised[0] is not None and not issubclass(raised[0], (VkdmlError, MemoryError))
             if is_half_done and self._driver.running is None:
                 self._driver.forget()
         finally:

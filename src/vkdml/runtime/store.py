@@ -29,8 +29,8 @@ class Lease:
         self._store.use(self.keys)
 
     def give_back(self, key: Hashable) -> None:
-        """It is not used any more."""
-        self.keys.pop(key)
+        """It is not used any more, if it was."""
+        self.keys.pop(key, None)
 
 
 @dataclass
