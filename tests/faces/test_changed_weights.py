@@ -80,7 +80,7 @@ def through_bytes(array):
 
 
 WAYS = [in_place, through_an_older_view, through_the_array_of_a_view, after_thawing, through_a_buffer,
-        through_a_tensor_of_pytorch, pytest.param(through_bytes, marks=pytest.mark.filterwarnings("ignore:The given buffer"))]
+        through_a_tensor_of_pytorch, pytest.param(through_bytes, marks=pytest.mark.filterwarnings("ignore:The given"))]
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
