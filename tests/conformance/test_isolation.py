@@ -81,7 +81,7 @@ def test_mistakes_are_seen(device, mistaken, mistake):
 
 # Rows, and bits
 
-RNN_OF_LANES = vkdml.Options(lanes=True, row_lanes=False, resident=False, fused=True, schedule="sequence")
+RNN_OF_LANES = vkdml.Options(rows=4, lanes=True, row_lanes=False, resident=False, fused=True, schedule="sequence")
 RUNS = 200
 SHAPE, LENGTHS = (9, 7, 10, 21, 2), [9, 0, 1, 5, 8, 2, 9]  # as the suite's schedules have, so that nothing more is compiled
 ROW, VALUES = 3, (np.nan, np.inf)
