@@ -31,7 +31,7 @@ SILENCE = 300.0  # seconds that a round may take
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.soak", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60, help="(60: some 100,000 calls)")
+    parser.add_argument("--minutes", type=float, default=60, help="how long (60)")
     parser.add_argument("--output", type=Path, default=ROOT / "soak-report", help="a folder (soak-report)")
     parser.add_argument("--seed", type=int, help="of the operators and calls (the time of day)")
     given = parser.parse_args(arguments)
