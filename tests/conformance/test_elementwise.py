@@ -134,7 +134,7 @@ def test_life_cycle_as_of_any_operator(device):
     (RELU(tensor(3), tensor(3, data_type=vkdml.DML_TENSOR_DATA_TYPE.FLOAT16)), "OutputTensor.DataType: found FLOAT16; expected FLOAT32"),
     (RELU(tensor(3), tensor(3, Strides=(0,))), "OutputTensor.Strides: found .* its own place"),
     (vkdml.DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(tensor(3), tensor(3), Steepness=0), "Steepness: found 0; expected a number other"),
-    (vkdml.DML_ACTIVATION_ELU_OPERATOR_DESC(tensor(3), tensor(3), Alpha=WORD), "DESC: Alpha: found 'x'; expected a number"),
+    (vkdml.DML_ACTIVATION_ELU_OPERATOR_DESC(tensor(3), tensor(3), Alpha=WORD), "DESC: Alpha: found 'x'; expected a finite float32"),
 ])
 def test_wrong_descriptors(device, desc, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):

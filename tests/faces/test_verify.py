@@ -25,9 +25,9 @@ W, R = weights(1)["W"], weights(1)["R"]
 def verifying(monkeypatch):
     """As in a program that one cannot change."""
     monkeypatch.setenv("VKDML_VERIFY", "1")
-    sessions._device.cache_clear()
+    sessions._devices.clear()
     yield
-    sessions._device.cache_clear()
+    sessions._devices.clear()
 
 
 def onnx_session():

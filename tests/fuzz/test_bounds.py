@@ -100,7 +100,7 @@ def test_where_rounding_decides_nothing_is_said():
         assert allowed.is_blind == (not is_certain)
 
 
-MISTAKES = [("R in float16", "_direction", {"[w, r,": "[w, r.astype(np.float16).astype(np.float64),"}),
+MISTAKES = [("R in float16", "direction_weights", {"[w, r,": "[w, r.astype(np.float16).astype(np.float64),"}),
             ("x in float16", "_run", {"[0]\n    lengths": "[0].astype(np.float16).astype(np.float64)\n    lengths"})]
 
 

@@ -59,7 +59,7 @@ def check_forced(problem, info, forced):
     return False
 
 
-@pytest.mark.family("all options on other devices and problems")
+@pytest.mark.thorough
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=list(PROBLEMS))
 @pytest.mark.parametrize("name", ["Mesa 25", "SwiftShader", "GPU, 32 lanes"])
 def test_every_pair_of_options(name, problem):
