@@ -38,6 +38,7 @@ def repository(tmp_path):
 
 
 @pytest.mark.device
+@pytest.mark.thorough
 def test_a_commit_is_checked_out_compiled_measured_and_removed(repository):
     with against.checked_out(repository, "HEAD", {"VKDML_SCHEDULE": "sequence"}) as other:
         rows = [comparison.row() for comparison in against.compare([TINY], HERE, other, select_device(None).index, pairs=1)]

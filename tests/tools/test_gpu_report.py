@@ -24,6 +24,7 @@ FILES = {
 
 
 @pytest.mark.device
+@pytest.mark.thorough
 def test_the_whole_report(tmp_path, monkeypatch, capsys):
     """All parts run, without a layer; what they write is there, and the report leads to it."""
     monkeypatch.setenv("VKDML_LAYER_PATH", str(tmp_path / "no layers"))
