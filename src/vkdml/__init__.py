@@ -26,7 +26,8 @@ from .planning.needs import OperatorMemory
 from .planning.options import Options
 from .runtime.device import Buffer
 from .runtime.operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
-from .spec import descs
+from .spec import c_names, descs
+from .spec.c_names import DMLCalcBufferTensorSize
 from .spec.descs import *  # noqa: F403  (the DML_* names that it lists)
 
 __version__ = _version("vkdml")
@@ -39,6 +40,7 @@ __all__ = [
     "Buffer",
     "CommandRecorder",
     "CompiledOperator",
+    "DMLCalcBufferTensorSize",
     "Device",
     "DeviceInfo",
     "DeviceLostError",
@@ -60,3 +62,6 @@ __all__ = [
     "selftest",
 ]
 __all__ += descs.__all__
+
+globals().update(c_names.CONSTANTS)
+__all__ += list(c_names.CONSTANTS)

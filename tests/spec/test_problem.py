@@ -86,7 +86,7 @@ def test_typed_descriptions_mean_the_same():
     ({"ActivationDescs": None}, "ActivationDescs", "list of 2"),
     ({"Direction": 3}, "Direction", "FORWARD, BACKWARD, BIDIRECTIONAL"),
     ({"Direction": "forward"}, "Direction", "FORWARD"),
-    ({"LinearBeforeReset": 2}, "LinearBeforeReset", "True or False"),
+    ({"LinearBeforeReset": 0.5}, "LinearBeforeReset", "True or False, or a whole number as in C"),
 ])
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_wrong_descriptor(changes, field, allowed):

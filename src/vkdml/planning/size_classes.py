@@ -14,14 +14,12 @@ A representative is as long as makes its class and the ones beside it agree on t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..spec.checks import Tensor, evaluate
+from ..spec.checks import Tensor, evaluate, least_size, packed_strides
 from ..spec.problem import Problem
-from ..spec.whole_numbers import round_up
 
 
 class Sizes(NamedTuple):
@@ -58,5 +56,5 @@ def of_representative(problem: Problem) -> Problem:
 
 
 def _without_gaps(tensor: Tensor, sizes: Sequence[int], itemsize: int) -> Tensor:
-    strides = tuple(math.prod(sizes[place + 1:]) for place in range(len(sizes)))
-    return replace(tensor, sizes=tuple(sizes), strides=strides, size_in_bytes=round_up(math.prod(sizes) * itemsize, 4))
+    strides = packed_strides(sizes)
+    return replace(tensor, sizes=tuple(sizes), strides=strides, size_in_bytes=least_size(sizes, strides, itemsize))

@@ -21,6 +21,7 @@ from .descs import (
     DML_TENSOR_TYPE,
 )
 from .element_types import ElementType
+from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 
@@ -178,9 +179,18 @@ def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
         raise InvalidArgumentError(operator, f"{others[0]}.Flags", "NONE", "OWNED_BY_DML, as other weights have: all or none")
 
 
+def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[place + 1:]) for place in range(len(sizes)))
+
+
+def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Bytes that DirectML allows for a tensor at least: to the end of its last element, rounded up to 4."""
+    return round_up(itemsize * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))), 4)
+
+
 def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int
                   ) -> tuple[tuple[int, ...], int]:
-    strides = tuple(math.prod(sizes[i + 1:]) for i in range(len(sizes)))
+    strides = packed_strides(sizes)
     if desc.Strides is not None:
         strides = integers(operator, f"{field}.Strides", desc.Strides, 0)
         if len(strides) != len(sizes):
@@ -189,9 +199,7 @@ def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes
     if alignment != 0 and (alignment < itemsize or alignment & (alignment - 1)):
         raise InvalidArgumentError(operator, f"{field}.GuaranteedBaseOffsetAlignment", alignment,
                                    f"0 or a power of two, at least the element's {itemsize} bytes")
-    # The least size that DirectML allows: to the end of the last element, rounded up to 4 bytes
-    least = -(-itemsize * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))) // 4) * 4
-    size = least
+    size = least = least_size(sizes, strides, itemsize)
     if desc.TotalTensorSizeInBytes is not None:
         (size,) = integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
     if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:

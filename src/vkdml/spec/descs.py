@@ -124,9 +124,9 @@ def _tuple(value: Any) -> Any:
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DML_BUFFER_TENSOR_DESC:
-    """A tensor in a buffer.
+    """A tensor in a buffer. Its fields are given by name: in C they have another order.
 
     Sizes and Strides count elements; None for Strides is a packed tensor. TotalTensorSizeInBytes defaults to the smallest
     size that holds the tensor, rounded up to 4 bytes.

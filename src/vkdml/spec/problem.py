@@ -108,8 +108,8 @@ def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
 
 
 def _check_bool(operator: str, field: str, value: object) -> bool:
-    if not isinstance(value, int | np.bool_) or value not in (0, 1):  # 0 and 1 as in C
-        raise InvalidArgumentError(operator, field, shown(value), "True or False")
+    if not isinstance(value, int | np.bool_):
+        raise InvalidArgumentError(operator, field, shown(value), "True or False, or a whole number as in C, where 0 is false")
     return bool(value)
 
 

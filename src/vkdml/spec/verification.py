@@ -8,7 +8,6 @@ carried along; what its errors are multiplied by from step to step is the forget
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
-from .checks import Tensor
+from .checks import Tensor, least_size, packed_strides
 from .elementwise import ElementwiseProblem
 from .problem import MAX_FLOAT32, Problem
 from .reference import STEPS, direction_weights, initial_states, view
@@ -70,9 +69,8 @@ def with_sequence(problem: Problem) -> Problem:
     if problem.has(SEQUENCE):
         return problem
     sizes = problem.steps, problem.directions, problem.batch, problem.hidden
-    strides = tuple(math.prod(sizes[i + 1:]) for i in range(len(sizes)))
-    size = -(-math.prod(sizes) * problem.element.itemsize // 4) * 4
-    tensor = Tensor(problem.element.data_type, sizes, strides, size)
+    strides = packed_strides(sizes)
+    tensor = Tensor(problem.element.data_type, sizes, strides, least_size(sizes, strides, problem.element.itemsize))
     return replace(problem, tensors={**problem.tensors, SEQUENCE: tensor})
 
 

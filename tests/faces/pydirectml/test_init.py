@@ -211,7 +211,7 @@ def test_float16(graph):
      r"ActivationDescs\[1\].Type: found ACTIVATION_SOFTMAX"),
     ({"activation_descs": [SIGMOID, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTPLUS)]},
      r"ActivationDescs\[1\].Steepness: found 0; expected a number other than 0"),
-    ({"linear_before_reset": 3}, "LinearBeforeReset: found 3"),
+    ({"linear_before_reset": "3"}, "LinearBeforeReset: found '3'"),
 ])
 def test_wrong_arguments_of_gru(graph, changes, message):
     arrays = {argument: arrays_of("gru")[argument] for argument in ("input", "weight", "recurrence")}
