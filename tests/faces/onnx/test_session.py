@@ -182,3 +182,61 @@ def test_types_and_shapes_of_inputs_and_outputs():
     session = InferenceSession(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
     assert session.get_inputs()[0].shape == ["T", None, I]
     assert (session.get_outputs()[0].type, session.get_outputs()[0].shape) == ("tensor(float)", ["T", 1, None, H])
+
+
+# What else onnxruntime's sessions have
+
+SMALL = "g (float[T,B,3] x) => (float[T,D,B,4] z) { a = Tanh(x) y = RNN <hidden_size=4> (a, W, R, B) z = Neg(y) }"
+X = np.ones((2, 1, I), np.float32)
+
+
+def test_what_a_model_says_of_itself():
+    described = model(SMALL, weights(1))
+    described.producer_name, described.model_version, described.doc_string, described.domain = "me", 7, "small", "mine"
+    described.graph.doc_string = "a graph"
+    helper.set_model_props(described, {"author": "me"})
+    data = described.SerializeToString()
+    found, expected = InferenceSession(data).get_modelmeta(), onnxruntime.InferenceSession(data).get_modelmeta()
+    for name in ("producer_name", "graph_name", "domain", "description", "graph_description", "version", "custom_metadata_map"):
+        assert getattr(found, name) == getattr(expected, name)
+
+
+def test_providers_and_options():
+    options = onnxruntime.SessionOptions()
+    session = InferenceSession(model(SMALL, weights(1)), options, [("CPUExecutionProvider", {})])
+    assert session.get_providers() == ["VkdmlExecutionProvider", "CPUExecutionProvider"]
+    assert session.get_provider_options() == {"VkdmlExecutionProvider": {"device": session.device.info.name},
+                                              "CPUExecutionProvider": {}}
+    assert session.get_session_options() is options
+    assert session.get_overridable_initializers() == []
+
+
+def test_run_options_reach_onnxruntime():
+    session, run_options = InferenceSession(model(SMALL, weights(1))), onnxruntime.RunOptions()
+    expected, = session.run(None, {"x": X}, None)
+    np.testing.assert_array_equal(session.run(None, {"x": X}, run_options)[0], expected)
+    run_options.terminate = True
+    with pytest.raises(vkdml.OnnxRuntimeError, match="terminate"):
+        session.run(None, {"x": X}, run_options)
+    for call in (lambda: session.run(None, {"x": X}, {}), lambda: session.run_async(None, {"x": X}, print, None, {})):
+        with pytest.raises(vkdml.InvalidArgumentError, match=r"run_options: found dict; expected onnxruntime.RunOptions or None"):
+            call()
+
+
+def test_ort_values():
+    session = InferenceSession(model(SMALL, weights(1)))
+    expected, = session.run(None, {"x": X})
+    result, = session.run_with_ort_values(["z"], {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X)})
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_ort_values_of_bfloat16():
+    """Out, but not in: onnxruntime gives no array of one."""
+    session = InferenceSession(model("g (bfloat16[T,B,3] x, bfloat16[1,4,3] w, bfloat16[1,4,4] r) => (bfloat16[T,D,B,4] y) "
+                                     "{ y = RNN <hidden_size=4> (x, w, r) }", {}, 22))
+    dtype = helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+    feed = {name: np.ones(shape, dtype) for name, shape in (("x", (2, 1, 3)), ("w", (1, 4, 3)), ("r", (1, 4, 4)))}
+    assert session.run_with_ort_values(None, feed)[0].data_type() == "tensor(bfloat16)"
+    given = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(feed["x"].view(np.uint16), TensorProto.BFLOAT16)
+    with pytest.raises(vkdml.InvalidArgumentError, match="input_feed: x: found an OrtValue .*; expected an array"):
+        session.run(None, feed | {"x": given})

@@ -58,7 +58,7 @@ class Inputs:
         if name not in self._tensors:
             return value
         if isinstance(value, onnxruntime.OrtValue):
-            value = value.numpy()
+            value = _array_of(name, value)
         array = as_array("run", f"input_feed: {name}", value)
         declared, (dtype, sizes) = self._declared[name], self._tensors[name]
         tensor = declared.type.tensor_type
@@ -74,6 +74,13 @@ class Inputs:
         """For an input that is a tensor of numbers. Sizes that the model does not declare are 1."""
         dtype, sizes = self._tensors[name]
         return np.zeros([1 if size is None else size for size in sizes], dtype)
+
+
+def _array_of(name: str, value: onnxruntime.OrtValue) -> np.ndarray:
+    try:
+        return value.numpy()
+    except RuntimeError as error:  # bfloat16, for which onnxruntime has no numpy type
+        raise InvalidArgumentError("run", f"input_feed: {name}", f"an OrtValue ({error})", "an array") from None
 
 
 def expect_names(argument: str, names: Collection[str] | None, allowed: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from ...errors import InvalidArgumentError
 from ...runtime.weights import constant
 from . import graphs, models
 from .nodes import attribute_value, is_recurrent
-from .steps import Context, Piece, RecurrentStep, Scope, Step, StreamStep, Values
+from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, Step, StreamStep, Values
 
 
 class Program:
@@ -47,7 +47,7 @@ class Program:
         wanted = graphs.made(constants) & set(self.outputs).union(*map(graphs.uses, other))
         if wanted:
             values: dict[str, Any] = {}
-            Piece(constants, wanted, context, Scope(self._scope.arrays, {})).run(values)
+            Piece(constants, wanted, context, Scope(self._scope.arrays, {})).run(values, None)
             self._scope.arrays.update({name: constant(np.asarray(value)) for name, value in values.items()})
         return other
 
@@ -85,11 +85,11 @@ class Program:
     def output_types(self) -> list[TypeProto]:
         return [self._scope.type_of(name) for name in self.outputs]
 
-    def run(self, given: Sequence[Any], outer: Values | None = None) -> list[Any]:
+    def run(self, given: Sequence[Any], run_options: RunOptions, outer: Values | None = None) -> list[Any]:
         """Returns the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
         values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
         for step in self._steps:
-            step.run(values)
+            step.run(values, run_options)
         return [values[name] for name in self.outputs]
 
     def recurrent(self) -> Iterator[RecurrentStep]:
@@ -132,9 +132,9 @@ class IfStep:
             _check_count(node, "outputs of a branch", len(program.outputs), len(node.output))
         scope.types.update(_named(node, branches[True].output_types))
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values, run_options: RunOptions) -> None:
         condition = bool(_scalar(self._node, "cond", values[self._node.input[0]]))
-        values.update(_named(self._node, self.bodies[condition].run([], values)))
+        values.update(_named(self._node, self.bodies[condition].run([], run_options, values)))
 
 
 class LoopStep:
@@ -155,14 +155,14 @@ class LoopStep:
         self._stacks = [_Stack(node, output, kind) for output, kind in zip(body.output[1:], types)][self._carried:]
         scope.types.update(_named(node, types[:self._carried] + [stack.type for stack in self._stacks]))
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values, run_options: RunOptions) -> None:
         count, condition, *state = [values[name] if name else None for name in self._node.input]
         most = None if count is None else _scalar(self._node, "M", count)
         going = condition is None or bool(_scalar(self._node, "cond", condition))
         rows: list[list[np.ndarray]] = []
         while going and (most is None or len(rows) < most):
             counters = [np.full((1,) * rank, value) for rank, value in zip(self._ranks, (len(rows), True))]
-            again, *outputs = self._program.run([*counters, *state], values)
+            again, *outputs = self._program.run([*counters, *state], run_options, values)
             going = bool(_scalar(self._node, "the body's condition", again))
             state = outputs[:self._carried]
             rows.append(outputs[self._carried:])
@@ -195,7 +195,7 @@ class ScanStep:
             attributes.get("scan_output_directions") or [0] * made)]
         scope.types.update(_named(node, types[:self._states] + [stack.type for stack in self._stacks]))
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values, run_options: RunOptions) -> None:
         given = [values[name] for name in self._node.input]
         state = given[:self._states]
         scanned = [_moved(self._node, array, axis, 0)[::-1 if backward else 1]
@@ -205,7 +205,7 @@ class ScanStep:
             raise InvalidArgumentError(graphs.describe(self._node), "scanned inputs", f"lengths of {lengths}", "equal lengths")
         rows: list[list[np.ndarray]] = []
         for slices in zip(*scanned):
-            outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], values)
+            outputs = self._program.run([*state, *map(np.ascontiguousarray, slices)], run_options, values)
             state = outputs[:self._states]
             rows.append(outputs[self._states:])
         values.update(_named(self._node, [*state, *_joined(self._stacks, rows)]))

@@ -7,6 +7,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
@@ -21,8 +22,28 @@ from ..sessions import open_device, shapes_to_warm_up
 from . import models
 from .feeds import Inputs, NodeArg, expect_names, node_arg, own
 from .programs import Program
-from .steps import Context, Scope
+from .steps import Context, RunOptions, Scope, ort_value
 from .streams import SessionStream
+
+PROVIDER = "VkdmlExecutionProvider"
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+    @staticmethod
+    def of(model: ModelProto) -> ModelMetadata:
+        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
+                             model.model_version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 class InferenceSession:
@@ -55,9 +76,10 @@ class InferenceSession:
                                          ("providers", providers, Sequence)):
             if not isinstance(value, (allowed, NoneType)):
                 raise InvalidArgumentError("InferenceSession", argument, type(value).__name__, f"a {allowed.__name__} or None")
-        sess_options = sess_options or _quiet_options()
+        self._session_options = sess_options = sess_options or _quiet_options()
         model = models.load(path_or_bytes, sess_options, allow_outside)
-        providers = providers or ["CPUExecutionProvider"]
+        self._providers = providers = providers or ["CPUExecutionProvider"]
+        self._metadata = ModelMetadata.of(model)
 
         def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
             return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
@@ -83,12 +105,32 @@ class InferenceSession:
     def get_outputs(self) -> list[NodeArg]:
         return list(self._outputs)
 
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: the weights of recurrent nodes are packed at load, so initializers cannot be fed."""
+        return []
+
+    def get_providers(self) -> list[str]:
+        """What runs the nodes: PROVIDER the recurrent ones, and onnxruntime's execution providers the others."""
+        return [PROVIDER, *(provider if isinstance(provider, str) else provider[0] for provider in self._providers)]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Of PROVIDER, the device."""
+        return {provider: {} for provider in self.get_providers()} | {PROVIDER: {"device": self.device.info.name}}
+
+    def get_session_options(self) -> onnxruntime.SessionOptions:
+        return self._session_options
+
+    def get_modelmeta(self) -> ModelMetadata:
+        return self._metadata
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions = None
+            ) -> list[Any]:
         """Run the model.
 
         Args:
             output_names: the outputs to return, in this order; all of them if None or empty.
             input_feed: an array for each input, by name; a list for a sequence, None for an empty optional.
+            run_options: onnxruntime.RunOptions for the nodes that onnxruntime runs.
 
         Returns:
             The outputs: arrays, or lists for sequences.
@@ -99,10 +141,16 @@ class InferenceSession:
             OnnxRuntimeError: onnxruntime refused its inputs or failed.
             DriverError: the driver failed.
         """
-        return self._run(*self._checked(output_names, input_feed))
+        _check_run_options("run", run_options)
+        return self._run(*self._checked(output_names, input_feed), run_options)
+
+    def run_with_ort_values(self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, onnxruntime.OrtValue],
+                            run_options: RunOptions = None) -> list[onnxruntime.OrtValue]:
+        """`run`, with OrtValues in and out, on the CPU. Raises what `run` raises."""
+        return [ort_value(result) for result in self.run(output_names, input_dict_ort_values, run_options)]
 
     def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
-                  callback: Callable[[list[Any], Any, str], None], user_data: Any, run_options: None = None) -> None:
+                  callback: Callable[[list[Any], Any, str], None], user_data: Any, run_options: RunOptions = None) -> None:
         """Run the model in a thread of its own, and return at once.
 
         Args:
@@ -110,20 +158,19 @@ class InferenceSession:
             callback: is called in that thread with the outputs, user_data and "". Where the run failed, with an empty list,
                 user_data and what was wrong.
             user_data: any object.
-            run_options: onnxruntime has it; here only None.
+            run_options: as `run` has them.
 
         Raises:
             InvalidArgumentError: a missing or unknown name, or an array of another type or shape than the model declares.
         """
         if not callable(callback):
             raise InvalidArgumentError("run_async", "callback", type(callback).__name__, "a function")
-        if run_options is not None:
-            raise InvalidArgumentError("run_async", "run_options", type(run_options).__name__, "None")
+        _check_run_options("run_async", run_options)
         names, fed = self._checked(output_names, input_feed)
 
         def work() -> None:
             try:
-                results, error = self._run(names, fed), ""
+                results, error = self._run(names, fed, run_options), ""
             except Exception as raised:  # nobody else would hear of it
                 results, error = [], str(raised) or type(raised).__name__
             callback(results, user_data, error)
@@ -201,9 +248,14 @@ class InferenceSession:
         names = expect_names("output_names", output_names, self._program.outputs)
         return names or self._program.outputs, self._inputs.feed(input_feed)
 
-    def _run(self, output_names: Sequence[str], fed: Sequence[Any]) -> list[Any]:
-        results = dict(zip(self._program.outputs, self._program.run(fed)))
+    def _run(self, output_names: Sequence[str], fed: Sequence[Any], run_options: RunOptions) -> list[Any]:
+        results = dict(zip(self._program.outputs, self._program.run(fed, run_options)))
         return [own(results[name], fed) for name in output_names]
+
+
+def _check_run_options(call: str, run_options: object) -> None:
+    if not isinstance(run_options, (onnxruntime.RunOptions, NoneType)):
+        raise InvalidArgumentError(call, "run_options", type(run_options).__name__, "onnxruntime.RunOptions or None")
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:

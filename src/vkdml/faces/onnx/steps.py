@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import onnx
@@ -24,6 +24,7 @@ from .nodes import RecurrentNode
 _SESSIONS_KEPT = 4  # for each recurrent node: more than one only where its weights are fed in other shapes
 
 Values = MutableMapping[str, Any]
+RunOptions: TypeAlias = onnxruntime.RunOptions | None
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class Scope:
 
 
 class Step(Protocol):
-    """Reads values by name, and adds its results to them."""
+    """Reads values by name, and adds its results to them. run_options: onnxruntime's, for what onnxruntime runs."""
 
-    def run(self, values: Values) -> None: ...
+    def run(self, values: Values, run_options: RunOptions) -> None: ...
 
 
 class Piece:
@@ -92,9 +93,10 @@ class Piece:
         self._session = session
         scope.types.update(types)
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values, run_options: RunOptions) -> None:
         names = [f"{name}/float32" if name in self._bfloat16 else name for name in self.outputs]
-        results = of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs})
+        results = of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs},
+                                 run_options)
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)) \
                 if name in self._bfloat16 else result
@@ -114,9 +116,14 @@ def of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _feed(value: Any) -> Any:
+    return ort_value(value) if str(getattr(value, "dtype", "")) == "bfloat16" else value
+
+
+def ort_value(value: Any) -> onnxruntime.OrtValue:
+    """Of an array. Raises OnnxRuntimeError for what has none, such as a sequence."""
     if str(getattr(value, "dtype", "")) == "bfloat16":
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), TensorProto.BFLOAT16)
-    return value
+    return of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, value)
 
 
 class RecurrentStep:
@@ -130,7 +137,7 @@ class RecurrentStep:
         scope.types.update(dict.fromkeys(
             self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values, run_options: RunOptions) -> None:
         values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
 
     def warm_up(self, t: int, b: int) -> None:
@@ -180,7 +187,7 @@ class StreamStep:
         state = self._session.read() if self._session else self._state
         return {name: state[field] for name, field in self._fields.items()}
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values, run_options: RunOptions) -> None:
         """Of what it carries it only looks at types: the values are those that were written last."""
         checked, element = self._node.convert(values)
         if self._session is None:

@@ -33,7 +33,7 @@ class SessionStream:
         after another error it is unknown: `reset`, or set `state`.
         """
         fed = self._inputs.feed(input_feed, self._state)
-        results = dict(zip(self._program.outputs, self._program.run(fed)))
+        results = dict(zip(self._program.outputs, self._program.run(fed, None)))
         self._state.update({name: np.array(results[output]) for output, name in self._carried.items() if output in results})
         return [own(results[name], fed) for name in self._output_names]
 
