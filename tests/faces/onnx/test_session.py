@@ -240,3 +240,29 @@ def test_ort_values_of_bfloat16():
     given = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(feed["x"].view(np.uint16), TensorProto.BFLOAT16)
     with pytest.raises(vkdml.InvalidArgumentError, match="input_feed: x: found an OrtValue .*; expected an array"):
         session.run(None, feed | {"x": given})
+
+
+def echo(kind, sizes):
+    return InferenceSession(model(f"g (float[T,B,3] x, {kind}[{sizes}] n) => (float[T,D,B,4] y, {kind}[{sizes}] m) "
+                                  "{ y = RNN <hidden_size=4> (x, W, R) m = Identity (n) }", weights(1)))
+
+
+@pytest.mark.parametrize(("kind", "sizes", "given", "expected"), [
+    ("int32", "N", [3, 2], np.array([3, 2], np.int32)), ("float", "N", [1, 2.5], np.array([1, 2.5], np.float32)),
+    ("float16", "N,M", [[1, 2], [3, 4]], np.array([[1, 2], [3, 4]], np.float16)), ("bool", "N", [True, False], np.array([True, False])),
+    ("int32", "", 3, np.array(3, np.int32)), ("float", "", 0.1, np.array(0.1, np.float32)), ("float", "N", [], np.array([], np.float32)),
+    ("int64", "N", [True], np.array([1])), ("float", "N", [float("inf")], np.array([np.inf], np.float32)),
+])
+def test_lists_and_numbers_become_what_is_declared(kind, sizes, given, expected):
+    result = echo(kind, sizes).run(["m"], {"x": X, "n": given})[0]
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(("kind", "given", "found"), [
+    ("int32", [1.5], "1.5"), ("int32", [2**40], str(2**40)), ("uint8", [-1], "-1"), ("float16", [1e6], "1000000.0"), ("int32", ["a"], "<U1"),
+    ("int64", [float("nan")], "nan"), ("bool", [2], "2"),
+])
+def test_lists_that_the_declared_type_does_not_hold(kind, given, found):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"input_feed: n: found {found}; expected"):
+        echo(kind, "N").run(["m"], {"x": X, "n": given})

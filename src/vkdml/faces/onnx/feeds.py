@@ -62,6 +62,8 @@ class Inputs:
         array = as_array("run", f"input_feed: {name}", value)
         declared, (dtype, sizes) = self._declared[name], self._tensors[name]
         tensor = declared.type.tensor_type
+        if isinstance(value, list | int | float):
+            array = _converted(name, array, dtype)
         if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
             raise InvalidArgumentError("run", f"input_feed: {name}", array.dtype, str(dtype))
         fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
@@ -74,6 +76,20 @@ class Inputs:
         """For an input that is a tensor of numbers. Sizes that the model does not declare are 1."""
         dtype, sizes = self._tensors[name]
         return np.zeros([1 if size is None else size for size in sizes], dtype)
+
+
+def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A list's or a number's, as the declared type, as onnxruntime has it of lists. Refuses numbers that it does not hold."""
+    if array.dtype.kind not in "biuf" or dtype.kind not in "biufV":
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = array.astype(dtype)
+    is_kept = np.isfinite(converted.astype(np.float64)) == np.isfinite(array)
+    if dtype.kind in "biu":
+        is_kept &= converted == array
+    if not is_kept.all():
+        raise InvalidArgumentError("run", f"input_feed: {name}", array[~is_kept].flat[0], f"numbers that {dtype} holds")
+    return converted
 
 
 def _array_of(name: str, value: onnxruntime.OrtValue) -> np.ndarray:

@@ -129,7 +129,8 @@ class InferenceSession:
 
         Args:
             output_names: the outputs to return, in this order; all of them if None or empty.
-            input_feed: an array for each input, by name; a list for a sequence, None for an empty optional.
+            input_feed: an array for each input, by name, or a list or number that its type holds; a list for a sequence, None
+                for an empty optional.
             run_options: onnxruntime.RunOptions for the nodes that onnxruntime runs.
 
         Returns:
