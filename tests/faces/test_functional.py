@@ -206,9 +206,9 @@ class NoArray:
     ({"direction": ["forward"]}, "gru: direction: found"),
     ({"clip": "a"}, "clip: found 'a'"),
     ({"device": "none such"}, "no Vulkan device 'none such'"),
-    ({"linear_before_reset": np.zeros(2)}, "LinearBeforeReset: found"),
+    ({"linear_before_reset": np.zeros(2)}, "linear_before_reset: found"),
     ({"clip": -1.0}, "clip: found -1.0"),
-    ({"linear_before_reset": 3}, "LinearBeforeReset: found 3"),
+    ({"linear_before_reset": 3}, "linear_before_reset: found 3; expected 0 or 1"),
 ])
 def test_wrong_arguments(arrays, changes, message):
     arguments = one_direction(arrays)

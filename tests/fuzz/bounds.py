@@ -108,13 +108,13 @@ def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allow
 class _Off:
     """An activation that is off by its rounding, in copies of its argument; the first copy is exact."""
 
-    def __init__(self, fused: FusedActivation, noise: _Noise) -> None:
-        self._fused = fused
-        self._noise = noise
+    def __init__(self, fused: FusedActivation, noise: _Noise, smallest: float) -> None:
+        self._fused, self._noise, self._smallest = fused, noise, smallest
         kind = fused.activation.operator_type
         self._summand = abs(_SUMMANDS[kind](fused.a, fused.b)) if kind in _SUMMANDS else 0.0
         self._steps = _STEPS[kind](fused.a, fused.b) if kind in _STEPS else ()
         self.is_certain = True
+        self.has_underflow = False
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         spread = np.abs(x[1:] - x[0]).max(axis=0)
@@ -124,6 +124,7 @@ class _Off:
         if (np.abs(x[np.isfinite(x)]) > _LARGEST).any():
             self.is_certain = False
         result = self._fused(x * self._noise.factor(x.shape))
+        self.has_underflow |= bool(((result != 0) & (np.abs(result) < self._smallest)).any())
         return result * self._noise.factor(x.shape, _FUNCTION) + self._summand * (self._noise.factor(x.shape, _FUNCTION) - 1)
 
 
@@ -149,7 +150,7 @@ def _copies(problem: Problem, arrays: Mapping[str, np.ndarray]) -> tuple[dict[st
     """
     t, b, h, d = problem.steps, problem.batch, problem.hidden, problem.directions
     noise = _Noise(_ROUNDING[problem.element.pairs])
-    activations: Any = tuple(_Off(fused, noise) for fused in problem.activations)
+    activations: Any = tuple(_Off(fused, noise, _SMALLEST[problem.element.pairs]) for fused in problem.activations)
     noisy = replace(problem, activations=activations)
     x = noise.copies(reference.view(problem, arrays, "InputTensor", np.empty(0))[0].swapaxes(1, 2))
     lengths = reference.view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b)
@@ -169,6 +170,8 @@ def _copies(problem: Problem, arrays: Mapping[str, np.ndarray]) -> tuple[dict[st
             sequence[:, position, direction] = np.where(is_valid, states[0], 0).swapaxes(1, 2)
             if any((np.abs(state[np.isfinite(state)]) > _LARGEST).any() for state in states):
                 return _outputs(problem, sequence, last), False
+            if np.isinf(states).any() and any(activation.has_underflow for activation in activations):
+                return _outputs(problem, sequence, last), False  # infinity times what is 0 in float32 is NaN
         for index, state in enumerate(states):
             last[:, index, 0, direction] = np.where(lengths > 0, state, 0).swapaxes(1, 2)
     return _outputs(problem, sequence, last), all(activation.is_certain for activation in activations)

@@ -90,6 +90,7 @@ WRONG: dict[str, list[Wrong]] = {
     "numbers": [*map(_value, ["abc", [None], 5, ["1"], [1.0] * 20, [1j], {}])],
     "clip": [*map(_value, [-1.0, float("nan"), float("inf"), "1", 1e39, [1.0], 1j, {}])],
     "flag": [*map(_value, [2, -1, "yes", None, 0.5, [], np.float32(1)])],
+    "BOOL": [*map(_value, ["yes", None, 0.5, [], np.float32(1)])],
     "layout": [*map(_value, [2, -1, "0", None, 1.5, []])],
     "options": [*map(_value, ["fast", None, {}, 3])],
     "device": [*map(_value, ["no such device", 3.5, [], 999, b"x"])],

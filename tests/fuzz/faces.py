@@ -232,7 +232,7 @@ def _graph_arguments(call: Call) -> dict[str, Argument]:
         "direction": Argument(dml.RecurrentNetworkDirection(call.desc.Direction), "direction number"),
         "output_options": Argument(dml.OutputOptions.Both, "enumeration")}
     if operator.cell in flags:
-        given[flags[operator.cell]] = Argument(operator.flag, "flag")
+        given[flags[operator.cell]] = Argument(operator.flag, "BOOL")
     if operator.cell == "LSTM":
         given["clip_threshold"] = Argument(operator.clip, "clip")
     graph = dml.GraphBuilder(dml.Device())
@@ -320,7 +320,7 @@ def _descriptor_arguments(call: Call) -> dict[str, Argument]:
     kinds = {field: "required tensor" if field in cell.required else "output tensor" if field in cell.outputs else "tensor"
              for field in cell.tensors if getattr(call.desc, field) is not None}
     given = {field: Argument(getattr(call.desc, field), kind) for field, kind in (kinds | weights).items()}
-    given |= {flag: Argument(value, "flag") for flag, value in call.operator.flags.items()}
+    given |= {flag: Argument(value, "BOOL") for flag, value in call.operator.flags.items()}
     given |= {"ActivationDescs": Argument(call.operator.descs(), "fused"),
               "Direction": Argument(call.desc.Direction, "direction number"),
               "clip": Argument(call.operator.clip, "clip"), "options": Argument(vkdml.Options(), "options")}

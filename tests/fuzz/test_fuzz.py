@@ -26,24 +26,25 @@ def test_what_failed_once(device, text):
     running.run(Call.from_json(text))
 
 
-def assert_none_fails(operators, count, seed, **drawn):
+def assert_none_fails(operators, count, seed, most_blind, **drawn):
     counts = Counter()
     found = search(operators, count, seed, counts, **drawn)
     assert found is None, str(found)
     blind = sum(counts[key] for key in counts if key[1] == BLIND)
-    assert blind <= 0.2 * counts.total(), counts
+    assert blind <= most_blind * counts.total(), counts
     return counts
 
 
 def test_random_calls(device):
-    counts = assert_none_fails([SIMPLE], 60, 0, **FEW)
+    counts = assert_none_fails([SIMPLE], 60, 0, 0.2, **FEW)
     assert {face for face, _ in counts} == set(FACES)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_random_calls(device, seed):
-    assert_none_fails(palette(seed, 3), 250, seed, **({} if seed == 1 else FEW))
+    """Of a palette's three operators, one may be too sensitive to judge."""
+    assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 
 @pytest.mark.parametrize("face", FACES)

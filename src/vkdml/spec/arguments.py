@@ -124,8 +124,10 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
     direction, layout = attributes["direction"], attributes["layout"]
     if not isinstance(direction, str) or direction not in _DIRECTIONS:
         raise InvalidArgumentError(name, "direction", shown(direction), "one of " + ", ".join(_DIRECTIONS))
-    if not isinstance(layout, int) or layout not in (0, 1):
-        raise InvalidArgumentError(name, "layout", shown(layout), "0 or 1")
+    for attribute in ("layout", *cell.flags.values()):
+        value = attributes[attribute]
+        if not isinstance(value, int) or value not in (0, 1):
+            raise InvalidArgumentError(name, attribute, shown(value), "0 or 1")
     sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
     shapes = {}
     tensors = {}
