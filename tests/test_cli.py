@@ -215,7 +215,6 @@ def test_demo(capsys):
 
 @pytest.mark.device
 @pytest.mark.parametrize(("arguments", "message"), [
-    ((), "the following arguments are required: COMMAND"),
     (("fly",), "invalid choice: 'fly'"),
     (("run",), "required: model"),
     (("run", "none.onnx"), "no file 'none.onnx'"),

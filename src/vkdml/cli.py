@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given and given[0] in _ELSEWHERE:
             return _elsewhere(given[0], given[1:])
-        chosen = _parser().parse_args(given)
+        chosen = _parser().parse_args(given or ["--help"])
         result: int = chosen.command(chosen)
         return result
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended

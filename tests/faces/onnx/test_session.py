@@ -266,3 +266,57 @@ def test_lists_and_numbers_become_what_is_declared(kind, sizes, given, expected)
 def test_lists_that_the_declared_type_does_not_hold(kind, given, found):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"input_feed: n: found {found}; expected"):
         echo(kind, "N").run(["m"], {"x": X, "n": given})
+
+
+def bound(session):
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    return binding
+
+
+def test_bound_inputs_and_outputs():
+    session = InferenceSession(model(SMALL, weights(1)))
+    expected, = session.run(None, {"x": X})
+    binding = bound(session)
+    binding.bind_output("z")
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], expected)
+    np.testing.assert_array_equal(binding.get_outputs()[0].numpy(), expected)
+
+
+def test_pointers_and_ort_values_are_bound():
+    session = InferenceSession(model(SMALL, weights(1)))
+    expected, = session.run(None, {"x": X})
+    x, z = X.copy(), np.zeros_like(expected)
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data)
+    binding.bind_output("z", "cpu", 0, np.float32, z.shape, z.ctypes.data)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(z, expected)
+    x *= 2
+    session.run_with_iobinding(binding)  # what is there now
+    np.testing.assert_array_equal(z, session.run(None, {"x": 2 * X})[0])
+    given = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros_like(expected))
+    binding.clear_binding_inputs()
+    binding.clear_binding_outputs()
+    binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(X))
+    binding.bind_ortvalue_output("z", given)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(given.numpy(), expected)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    (lambda binding: binding.bind_cpu_input("y", X), "bind_cpu_input: found 'y'; expected one of x"),
+    (lambda binding: binding.bind_output("x"), "bind_output: found 'x'; expected one of z"),
+    (lambda binding: binding.bind_output("z", "cuda"), "device_type: found 'cuda'; expected 'cpu'"),
+    (lambda binding: binding.bind_input("x", "cuda", 0, np.float32, (1,), 1), "device_type: found 'cuda'; expected 'cpu'"),
+    (lambda binding: binding.bind_output("z", "cpu", 0, "no type", (1,), X.ctypes.data), "element_type: found 'no type'"),
+    (lambda binding: binding.bind_output("z", "cpu", 0, np.float32, (1,), X.ctypes.data), r"z: found bound as float32 \(1,\)"),
+    (lambda binding: None, "iobinding: found no outputs"),
+])
+def test_wrong_bindings(wrong, message):
+    session = InferenceSession(model(SMALL, weights(1)))
+    binding = bound(session)
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):  # noqa: PT012  (when it is bound, or when it runs)
+        wrong(binding)
+        session.run_with_iobinding(binding)

@@ -21,6 +21,7 @@ from ...spec.problem import Problem
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
 from .feeds import Inputs, NodeArg, expect_names, node_arg, own
+from .io_binding import IOBinding
 from .programs import Program
 from .steps import Context, RunOptions, Scope, ort_value
 from .streams import SessionStream
@@ -149,6 +150,16 @@ class InferenceSession:
                             run_options: RunOptions = None) -> list[onnxruntime.OrtValue]:
         """`run`, with OrtValues in and out, on the CPU. Raises what `run` raises."""
         return [ort_value(result) for result in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs that are bound before `run_with_iobinding`, all in the CPU's memory."""
+        return IOBinding(self._program.inputs, self._program.outputs)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions = None) -> None:
+        """`run` with what is bound. Raises what `run` raises."""
+        if not isinstance(iobinding, IOBinding):
+            raise InvalidArgumentError("run_with_iobinding", "iobinding", type(iobinding).__name__, "what io_binding returns")
+        iobinding.run(lambda names, feed: self.run(names, feed, run_options))
 
     def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
                   callback: Callable[[list[Any], Any, str], None], user_data: Any, run_options: RunOptions = None) -> None:

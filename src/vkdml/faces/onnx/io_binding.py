@@ -1,0 +1,108 @@
+"""Inputs and outputs bound before a run, as onnxruntime.IOBinding has them. All are in the CPU's memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from ...errors import InvalidArgumentError
+from .feeds import expect_names
+from .steps import ort_value
+
+_CPU = "cpu"
+
+
+class IOBinding:
+    """What a session's run takes and gives. Made by InferenceSession.io_binding."""
+
+    def __init__(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self._names = inputs, outputs
+        self._inputs: dict[str, Callable[[], Any]] = {}
+        self._outputs: dict[str, Callable[[np.ndarray], object] | None] = {}
+        self._results: list[Any] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
+        """An array, as it is when the session runs."""
+        self._bind_input("bind_cpu_input", name, lambda: arr_on_cpu)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
+        self._bind_input("bind_ortvalue_input", name, lambda: ortvalue)
+
+    def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+                   ) -> None:
+        """Memory of the CPU: the array of this type and shape that is there when the session runs."""
+        array = _at("bind_input", device_type, element_type, shape, buffer_ptr)
+        self._bind_input("bind_input", name, lambda: array)
+
+    def bind_output(self, name: str, device_type: str = _CPU, device_id: int = 0, element_type: Any = None,
+                    shape: Sequence[int] | None = None, buffer_ptr: int | None = None) -> None:
+        """A result that copy_outputs_to_cpu and get_outputs give, and that is written to the memory of buffer_ptr, if given."""
+        array = None
+        if device_type != _CPU or buffer_ptr is not None:
+            array = _at("bind_output", device_type, element_type, shape or (), buffer_ptr or 0)
+        self._bind_output("bind_output", name, None if array is None else lambda result: _write(name, array, result))
+
+    def bind_ortvalue_output(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
+        """A result that an OrtValue gets."""
+        self._bind_output("bind_ortvalue_output", name, ortvalue.update_inplace)
+
+    def clear_binding_inputs(self) -> None:
+        self._inputs = {}
+
+    def clear_binding_outputs(self) -> None:
+        self._outputs = {}
+
+    def synchronize_inputs(self) -> None:
+        """Nothing: the CPU's memory is there."""
+
+    def synchronize_outputs(self) -> None:
+        """Nothing: a run returns when its results are there."""
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """The results of the last run, in the order in which the outputs were bound."""
+        return list(self._results)
+
+    def get_outputs(self) -> list[onnxruntime.OrtValue]:
+        """The same as OrtValues."""
+        return [ort_value(result) for result in self._results]
+
+    def run(self, run: Callable[[list[str], Mapping[str, Any]], list[Any]]) -> None:
+        """run: of a session, with names of outputs and a feed."""
+        if not self._outputs:
+            raise InvalidArgumentError("run_with_iobinding", "iobinding", "no outputs", "one or more, by bind_output")
+        self._results = run(list(self._outputs), {name: value() for name, value in self._inputs.items()})
+        for result, write in zip(self._results, self._outputs.values()):
+            if write is not None:
+                write(result)
+
+    def _bind_input(self, call: str, name: str, value: Callable[[], Any]) -> None:
+        expect_names(call, [name], self._names[0])
+        self._inputs[name] = value
+
+    def _bind_output(self, call: str, name: str, write: Callable[[np.ndarray], object] | None) -> None:
+        expect_names(call, [name], self._names[1])
+        self._outputs[name] = write
+
+
+def _at(call: str, device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
+    """The array in the CPU's memory."""
+    if device_type != _CPU:
+        raise InvalidArgumentError(call, "device_type", repr(device_type), f"{_CPU!r}, whose memory sessions use")
+    try:
+        dtype = np.dtype(element_type)
+    except TypeError:
+        raise InvalidArgumentError(call, "element_type", repr(element_type), "a numpy dtype") from None
+    memory = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def _write(name: str, array: np.ndarray, result: np.ndarray) -> None:
+    if (array.dtype, array.shape) != (result.dtype, result.shape):
+        raise InvalidArgumentError("run_with_iobinding", name, f"bound as {array.dtype} {array.shape}",
+                                   f"{result.dtype} {result.shape}, the result's")
+    array[...] = result
