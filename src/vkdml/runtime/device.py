@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -281,6 +281,7 @@ class Gpu:
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
+        self.kept: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._thread: ThreadPoolExecutor | None = None
         fork.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
@@ -353,6 +354,24 @@ class Gpu:
                 np.zeros(len(compiled.interface.push), np.uint32)))
 
         return self.store.get(key, make, len(compiled.spirv), lease)
+
+
+class OnceForEachGpu(Generic[T]):
+    """A function of a Gpu and more. What it returned is kept with the Gpu, and goes with one that is lost."""
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self._function = function
+
+    def __call__(self, gpu: Gpu, *arguments: Hashable) -> T:
+        kept = gpu.kept.setdefault(self, {})
+        if arguments not in kept:
+            kept[arguments] = self._function(gpu, *arguments)
+        result: T = kept[arguments]
+        return result
+
+    def cache_clear(self) -> None:
+        for gpu in _open.values():
+            gpu.kept.pop(self, None)
 
 
 _open: dict[tuple[int, str, str], Gpu] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from ..errors import DriverError
@@ -17,12 +15,12 @@ from ..spec.descs import (
 )
 from ..spec.element_types import FLOAT64
 from .commands import Commands
-from .device import Buffer, Gpu
+from .device import Buffer, Gpu, OnceForEachGpu
 
 _TOLERANCE = 1e-12
 
 
-@cache
+@OnceForEachGpu
 def check_float64(gpu: Gpu) -> None:
     """Raises DriverError where float64 results would not be accurate.
 

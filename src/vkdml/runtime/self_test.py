@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from ..spec.elementwise import ElementwiseProblem
 from ..spec.problem import Problem, from_desc
 from ..spec.verification import differences
 from .choices import Choices
-from .device import Gpu
+from .device import Gpu, OnceForEachGpu
 from .recording import storage_buffers
 from .trial import Run, Trial
 
@@ -132,7 +131,7 @@ def check_driver(gpu: Gpu, problem: Problem | ElementwiseProblem) -> None:
         _check_kind(gpu, _kind(problem), problem.element)
 
 
-@cache
+@OnceForEachGpu
 def _check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
     choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
     if choices.get(key) is None:

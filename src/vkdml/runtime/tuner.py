@@ -9,7 +9,6 @@ import math
 import os
 import time
 from collections.abc import Hashable
-from functools import cache
 from typing import Any
 
 from ..errors import DriverError, InvalidArgumentError
@@ -22,7 +21,7 @@ from ..planning.size_classes import of_representative
 from ..planning.tiling import Tiling
 from ..spec.problem import Problem
 from .choices import Choices
-from .device import Gpu
+from .device import Gpu, OnceForEachGpu
 from .fallback import Attempts
 from .meetings import workgroups_meet
 from .recording import storage_buffers
@@ -160,7 +159,7 @@ class Tuner:
         return passed
 
 
-@cache
+@OnceForEachGpu
 def tuner(gpu: Gpu) -> Tuner:
     """The process's one for a device."""
     return Tuner(gpu)
