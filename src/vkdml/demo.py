@@ -118,7 +118,7 @@ def say(words: list[str], device: Device, bar: tqdm[Any]) -> dict[str, Any]:
         phonemes = pronounce(words, verify)
         seconds.append(time.perf_counter() - started)
         bar.update()
-    return {"device": f"{device.info.name} ({device.info.driver} {device.info.driver_version})",
+    return {"device": device.info.with_driver,
             "words": [{"word": word, "phonemes": said} for word, said in zip(words, phonemes)],
             "milliseconds_per_word": seconds[1] / len(words) * 1e3, "first_seconds": seconds[0],
             "largest_difference": pronounce.worst}

@@ -15,9 +15,9 @@ from tabulate import tabulate
 from .planning.plan import Plan
 from .runtime.operator import Device, Operator
 from .spec import activations, cells, element_types
+from .spec.arguments import tensor_descs
 from .spec.cells import Cell
-from .spec.checks import evaluate
-from .spec.descs import DML_BUFFER_TENSOR_DESC, DML_RECURRENT_NETWORK_DIRECTION, DML_TENSOR_DATA_TYPE
+from .spec.descs import DML_RECURRENT_NETWORK_DIRECTION
 from .spec.problem import Problem, from_desc
 
 FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
@@ -44,10 +44,7 @@ def described(cell: Cell, sizes: Sizes, type: str = "float32", direction: str = 
     element = next(element for element in element_types.ALL if element.name == type)
     d = 2 if direction == "bidirectional" else 1
     left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "" if lengths else "SequenceLengthsTensor"}
-    tensors = {field: DML_BUFFER_TENSOR_DESC(
-        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
-        Sizes=[evaluate(formula, sizes | {"D": d}) for formula in formulas])
-        for field, formulas in cell.tensors.items() if field not in left_out}
+    tensors = tensor_descs(cell, element, sizes | {"D": d}, [field for field in cell.tensors if field not in left_out])
     fused = activations.from_onnx(cell.name, cell.default_activations * d, [], [])
     return from_desc(cell.desc(**tensors, ActivationDescs=fused, Direction=DIRECTIONS[direction]), element=element)
 

@@ -43,18 +43,21 @@ class Settings:
         self.attributes = {**DEFAULT_ATTRIBUTES, **{key: _plain(value) for key, value in attributes.items()}}
         self.wanted = tuple(wanted)
         self._name, self._device = name, device
+        open_device(name, device)  # refuses a wrong one before any call
         self.options = options
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
+        self._of_attributes = (cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
         try:
-            hash(self.key)
+            hash(self._of_attributes)
         except TypeError:
-            raise InvalidArgumentError(name, "attributes", self.key[2:], "numbers, strings and lists of them") from None
+            raise InvalidArgumentError(name, "attributes", self._of_attributes[1:],
+                                       "numbers, strings and lists of them") from None
 
     @property
     def key(self) -> tuple[Hashable, ...]:
         """Of calls that share a session."""
-        return (self.device, self.cell.name, self.options, *self.wanted, *map(_typed, self.attributes.values()))
+        return self.device, *self._of_attributes
 
     @property
     def device(self) -> Device:

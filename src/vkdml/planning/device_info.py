@@ -38,5 +38,9 @@ class DeviceInfo:
     memory: int = 0
 
     @property
+    def with_driver(self) -> str:
+        return f"{self.name} ({self.driver} {self.driver_version})"
+
+    @property
     def is_cpu(self) -> bool:
         return self.type == "cpu"

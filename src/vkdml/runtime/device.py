@@ -281,7 +281,7 @@ class Gpu:
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
-        self.kept: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
+        self.found_out: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._thread: ThreadPoolExecutor | None = None
         fork.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
@@ -363,7 +363,7 @@ class OnceForEachGpu(Generic[T]):
         self._function = function
 
     def __call__(self, gpu: Gpu, *arguments: Hashable) -> T:
-        kept = gpu.kept.setdefault(self, {})
+        kept = gpu.found_out.setdefault(self, {})
         if arguments not in kept:
             kept[arguments] = self._function(gpu, *arguments)
         result: T = kept[arguments]
@@ -371,7 +371,7 @@ class OnceForEachGpu(Generic[T]):
 
     def cache_clear(self) -> None:
         for gpu in _open.values():
-            gpu.kept.pop(self, None)
+            gpu.found_out.pop(self, None)
 
 
 _open: dict[tuple[int, str, str], Gpu] = {}

@@ -21,13 +21,12 @@ from ..planning.plan import Plan, plan_of
 from ..planning.profiles import profile
 from ..spec import activations as activation_table
 from ..spec import cells, element_types, elementwise
+from ..spec.arguments import tensor_descs
 from ..spec.cells import Cell
-from ..spec.checks import evaluate
 from ..spec.descs import (
     DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
 )
 from ..spec.element_types import ElementType
 from ..spec.elementwise import ElementwiseProblem
@@ -144,8 +143,7 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
     listed = list(found)
     wrong = [str(outcome) for outcome in listed if outcome.wrong]
     if wrong:
-        info = gpu.info
-        raise VerificationError(f"{info.name} ({info.driver} {info.driver_version}) computes wrongly: " + "; ".join(wrong))
+        raise VerificationError(f"{gpu.info.with_driver} computes wrongly: " + "; ".join(wrong))
     return listed
 
 
@@ -167,9 +165,7 @@ def _activation(element: ElementType) -> ElementwiseProblem:
 def _recurrent(kind: str, element: ElementType) -> Problem:
     """With every tensor that the cell has."""
     cell, flags = _CELLS[kind]
-    tensors = {field: DML_BUFFER_TENSOR_DESC(
-        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
-        Sizes=[evaluate(formula, _SIZES) for formula in formulas]) for field, formulas in cell.tensors.items()}
+    tensors = tensor_descs(cell, element, _SIZES, cell.tensors)
     activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
     return from_desc(cell.desc(**tensors, **flags, ActivationDescs=tuple(activations),
                                Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)

@@ -42,6 +42,5 @@ def verify(gpu: Gpu, problem: Problem | ElementwiseProblem, plan: Plan, memory: 
         sizes = f" with T, B, I, H = {problem.steps}, {problem.batch}, {problem.input_size}, {problem.hidden}" if isinstance(
             problem, Problem) else ""
         kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in plan.execute))
-        driver = f"{gpu.info.name} ({gpu.info.driver} {gpu.info.driver_version})"
-        raise VerificationError(f"{problem.operator} in {problem.element.name}{sizes}: {driver} computed wrongly with "
-                                f"{kernels}: " + "; ".join(map(str, wrong)))
+        raise VerificationError(f"{problem.operator} in {problem.element.name}{sizes}: {gpu.info.with_driver} computed wrongly "
+                                f"with {kernels}: " + "; ".join(map(str, wrong)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,8 +129,7 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
         if not isinstance(value, int) or value not in (0, 1):
             raise InvalidArgumentError(name, attribute, shown(value), "0 or 1")
     sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
-    shapes = {}
-    tensors = {}
+    shapes, strides = {}, {}
     fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
     for field, formulas in cell.tensors.items():
         if not fields[field]:
@@ -140,19 +139,26 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
         array = arrays.get(field)
         if array is not None:
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
-        strides = _packed(shapes[field]) if array is None else element_strides(array)
-        assert strides is not None
-        tensors[field] = DML_BUFFER_TENSOR_DESC(
-            DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
-            Sizes=[evaluate(formula, sizes) for formula in formulas],
-            Strides=[dict(zip(dims, strides)).get(formula, 0) for formula in formulas])
+        steps = _packed(shapes[field]) if array is None else element_strides(array)
+        assert steps is not None
+        strides[field] = [dict(zip(dims, steps)).get(formula, 0) for formula in formulas]
     desc = cell.desc(
-        **tensors,
+        **tensor_descs(cell, element, sizes, shapes, strides),
         ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
         Direction=_DIRECTIONS[direction],
         **{flag: attributes[attribute] for flag, attribute in cell.flags.items()},
     )
     return desc, shapes
+
+
+def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
+                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, DML_BUFFER_TENSOR_DESC]:
+    """Of these fields, in the sizes that the cell's table has. sizes: the value of each letter. strides: where tensors are not
+    packed.
+    """
+    return {field: DML_BUFFER_TENSOR_DESC(
+        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+        Sizes=[evaluate(formula, sizes) for formula in cell.tensors[field]], Strides=strides.get(field)) for field in fields}
 
 
 def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -15,16 +15,14 @@ from ...runtime.network import Network, Node
 from ...runtime.operator import Device, Operator
 from ...runtime.weights import WeightKeeper, constant
 from ...spec import cells, element_types
+from ...spec.arguments import tensor_descs
 from ...spec.cells import Cell
-from ...spec.checks import evaluate
 from ...spec.descs import (
     DML_ACTIVATION_IDENTITY_OPERATOR_DESC,
     DML_ACTIVATION_RELU_OPERATOR_DESC,
     DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
 )
 from ...spec.element_types import ElementType
 from ...spec.problem import from_desc
@@ -178,10 +176,7 @@ class Stack:
 
     def _step(self, kind: Kind, sizes: Mapping[str, int], fields: Sequence[str], strides: Mapping[str, Sequence[int]],
               names: Mapping[str, str]) -> Node:
-        tensors = {field: DML_BUFFER_TENSOR_DESC(
-            DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else self._shape.element.data_type,
-            Sizes=[evaluate(formula, sizes) for formula in kind.cell.tensors[field]], Strides=strides.get(field))
-            for field in fields}
+        tensors = tensor_descs(kind.cell, self._shape.element, sizes, fields, strides)
         directions = (DML_RECURRENT_NETWORK_DIRECTION.FORWARD, DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL)
         desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
                               Direction=directions[sizes["D"] - 1])
