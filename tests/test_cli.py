@@ -86,7 +86,7 @@ def test_devices(capsys, device):
 
 def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cli, "profile", lambda info: SimpleNamespace(tuned=True))
+    monkeypatch.setattr(cli.devices, "profile", lambda info: SimpleNamespace(tuned=True))
     choices.Choices(device.info).put({"meeting": "barrier"}, {"passed": True})
     assert f"kept in {tmp_path}/vkdml/tuning (1 files;" in run(capsys, "devices")[1]
 
@@ -176,7 +176,7 @@ def test_run_json(capsys, files):
 
 @pytest.mark.device
 def test_run_fails_when_results_differ(capsys, files, monkeypatch):
-    monkeypatch.setattr(cli, "_onnxruntime_alone", lambda model, feed: {"y": np.full((5, 1, 2, H), 9, np.float32)})
+    monkeypatch.setattr(cli.run, "_onnxruntime_alone", lambda model, feed: {"y": np.full((5, 1, 2, H), 9, np.float32)})
     code, out, _ = run(capsys, "run", "gru.onnx", "--input", "x=x.npy", "--compare", "onnxruntime")
     assert (code, "False" in out) == (1, True)
 
@@ -187,7 +187,7 @@ def test_run_fails_when_results_differ(capsys, files, monkeypatch):
 def test_comparison(ours, theirs, difference, agrees):
     ours, theirs = (np.array(list(values), np.float32 if values[0] == 1 else None) for values in (ours, theirs))
     with np.errstate(invalid="ignore"):
-        told = cli._compared(ours, theirs)
+        told = cli.run._compared(ours, theirs)
     np.testing.assert_equal(told, {"largest_difference": difference, "agrees": agrees})
 
 

@@ -1,0 +1,78 @@
+"""The command `vkdml`: devices, ONNX models, DxDispatch's models, plans, a self-test, benchmarks, conformance and a demo.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import __version__
+from ..errors import VkdmlError
+from . import demo, devices, dispatch, explain, run, selftest
+
+# Each has `add`, for its arguments, and `run`
+_COMMANDS = {
+    "devices": (devices, "list the Vulkan devices and their limits"),
+    "run": (run, "run an ONNX model, its recurrent nodes on a Vulkan device"),
+    "dispatch": (dispatch, "run a DxDispatch model of recurrent and activation operators"),
+    "explain": (explain, "say how an operator, or a model's, would run, and the memory that it takes"),
+    "demo": (demo, "words to phonemes, with a trained model"),
+    "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
+}
+
+# Modules that are only in a source tree. They parse their own arguments.
+_ELSEWHERE = {
+    "bench": ("bench.__main__", "compare vkdml's times with other libraries'; only in a source tree"),
+    "conformance": ("tools.conformance", "test every Vulkan device and write a report; only in a source tree"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given and given[0] in _ELSEWHERE:
+            return _elsewhere(given[0], given[1:])
+        chosen = _parser().parse_args(given or ["--help"])
+        result: int = chosen.command(chosen)
+        return result
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        sys.stdout = None
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except (VkdmlError, OSError, UnicodeError) as error:
+        print(f"vkdml: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vkdml", description="DirectML's recurrent operators on a Vulkan device.")
+    parser.add_argument("--version", action="version", version=f"vkdml {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, (module, what) in _COMMANDS.items():
+        command = commands.add_parser(name, help=what)
+        module.add(command)
+        command.set_defaults(command=module.run)
+    for name, (_, what) in _ELSEWHERE.items():
+        commands.add_parser(name, help=what)
+    return parser
+
+
+def _elsewhere(command: str, arguments: Sequence[str]) -> int:
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "pyproject.toml").exists():
+        print(f"vkdml {command}: works only in a source tree of vkdml; run `make {command}` there", file=sys.stderr)
+        return 1
+    sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(_ELSEWHERE[command][0])
+    except ImportError as error:
+        print(f"vkdml {command}: {error}; `make setup-{command}` installs what it needs", file=sys.stderr)
+        return 1
+    result: int = module.main(arguments)
+    return result

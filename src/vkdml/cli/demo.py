@@ -1,0 +1,25 @@
+"""The command `vkdml demo`"""
+
+from __future__ import annotations
+
+import argparse
+
+from tqdm import tqdm
+
+from .. import demo
+from ..runtime.operator import Device
+from .arguments import add_device, add_json, print_json
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    command.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="letters a to z; by default, a few words")
+    add_device(command)
+    add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    device = Device(chosen.device)
+    with tqdm(total=3, delay=2, disable=None, leave=False) as bar:
+        told = demo.say(chosen.words, device, bar)
+    (print_json if chosen.json else demo.tell)(told)
+    return 0

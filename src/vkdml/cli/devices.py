@@ -1,0 +1,51 @@
+"""The command `vkdml devices`"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from tabulate import tabulate
+
+from ..planning.device_info import DeviceInfo
+from ..planning.profiles import profile
+from ..runtime import choices, vulkan
+from ..runtime.device import has_host_memory, kp_description, select_device
+from .arguments import add_json, print_json
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    infos = vulkan.enumerate_devices()
+    default = select_device(None)
+    rows = [{**asdict(info), "is_default": info == default} for info in infos]
+    if chosen.json:
+        print_json(rows)
+        return 0
+    columns = {"index": "", "name": "name", "type": "type", "driver": "driver", "driver_version": "version",
+               "api_version": "Vulkan", "units": "units", "subgroup": "subgroup", "max_workgroup_invocations": "workgroup",
+               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "copies": "copies"}
+    shown = [{**asdict(info), "units": _units(info), "subgroup": _subgroup(info),
+              "copies": "no" if has_host_memory(info) else "yes"} for info in infos]
+    table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
+    print(tabulate(table, ["", *columns.values()]))
+    print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes. copies: whether tensors are copied to it.\n"
+          "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
+    if any(profile(info).tuned for info in infos):
+        print(f"What was measured on GPUs is kept in {choices.folder()} ({choices.count()} files; VKDML_TUNING=off).")
+    print(kp_description())
+    return 0
+
+
+def _units(info: DeviceInfo) -> str:
+    return str(info.cores if info.is_cpu else info.compute_units or "?")
+
+
+def _subgroup(info: DeviceInfo) -> str:
+    """Its invocations, or the fewest and the most."""
+    if info.min_subgroup_size == info.max_subgroup_size:
+        return str(info.subgroup_size)
+    return f"{info.min_subgroup_size} to {info.max_subgroup_size}"

@@ -1,0 +1,30 @@
+"""The command `vkdml selftest`"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from tabulate import tabulate
+from tqdm import tqdm
+
+from ..runtime.operator import Device
+from .arguments import add_device, add_json, print_json
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    add_device(command)
+    add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    device = Device(chosen.device)
+    name, driver = device.info.name, f"{device.info.driver} {device.info.driver_version}"
+    found = list(tqdm(device.selftest_outcomes(), delay=2, disable=None, leave=False))
+    rows = [{**asdict(outcome), "kernels": ", ".join(outcome.kernels)} for outcome in found]
+    if chosen.json:
+        print_json({"device": name, "driver": driver, "results": rows})
+    else:
+        print(f"{name} ({driver})")
+        print(tabulate([{**row, "wrong": row["wrong"] or "-"} for row in rows], headers="keys", floatfmt=".2f"))
+    return int(any(outcome.wrong for outcome in found))
