@@ -84,11 +84,19 @@ def test_devices(capsys, device):
     assert rows[device.info.index]["max_storage_buffer_range"] == device.info.max_storage_buffer_range
 
 
-def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("mode", "told"), [
+    ("on", "Tuning of GPUs is on: the best plans for new sizes are timed"), ("", "Tuning of GPUs is on: "),
+    ("read", "Tuning of GPUs is read: plans that were kept are used, and nothing is timed"),
+    ("off", "Tuning of GPUs is off: the model of costs chooses, and nothing is read")])
+def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path, mode, told):
+    monkeypatch.setenv("VKDML_TUNING", mode)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cli.devices, "profile", lambda info: SimpleNamespace(tuned=True))
     choices.Choices(device.info).put({"meeting": "barrier"}, {"passed": True})
-    assert f"kept in {tmp_path}/vkdml/tuning (1 files;" in run(capsys, "devices")[1]
+    _, out, _ = run(capsys, "devices")
+    assert told in out
+    assert "(VKDML_TUNING in the environment: on, read, off)" in out
+    assert f"What was measured is in {tmp_path}/vkdml/tuning: 1 files" in out
 
 
 def test_explain_an_operator(capsys, device):
@@ -189,6 +197,15 @@ def test_comparison(ours, theirs, difference, agrees):
     with np.errstate(invalid="ignore"):
         told = cli.run._compared(ours, theirs)
     np.testing.assert_equal(told, {"largest_difference": difference, "agrees": agrees})
+
+
+@pytest.mark.device
+def test_a_warning_is_one_line(capsys, files):
+    proto = model("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    (files / "neg.onnx").write_bytes(proto.SerializeToString())
+    code, _, err = run(capsys, "run", "neg.onnx", "--input", "x=pair.npy")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("vkdml: warning: 0 of 1 nodes run on ")
 
 
 def test_files_outside_of_the_models_folder(capsys, files, device):

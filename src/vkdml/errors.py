@@ -57,3 +57,7 @@ class OnnxRuntimeError(VkdmlError, RuntimeError):
 
 class MissingPackageError(VkdmlError, ImportError):
     """A face that needs a package that is not installed."""
+
+
+class NothingOnDeviceWarning(RuntimeWarning):
+    """No node of an ONNX model runs on the Vulkan device."""

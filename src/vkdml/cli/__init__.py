@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..errors import VkdmlError
@@ -38,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given and given[0] in _ELSEWHERE:
             return _elsewhere(given[0], given[1:])
         chosen = _parser().parse_args(given or ["--help"])
-        result: int = chosen.command(chosen)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            result: int = chosen.command(chosen)
         return result
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         sys.stdout = None
@@ -48,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (VkdmlError, OSError, UnicodeError) as error:
         print(f"vkdml: {error}", file=sys.stderr)
         return 1
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """As errors are: users of a command have no line of Python that caused it."""
+    print(f"vkdml: warning: {message}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

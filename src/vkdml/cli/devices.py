@@ -9,9 +9,13 @@ from tabulate import tabulate
 
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from ..runtime import choices, vulkan
+from ..runtime import choices, tuner, vulkan
 from ..runtime.device import has_host_memory, kp_description, select_device
 from .arguments import add_json, print_json
+
+_TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
+           tuner.READ: "plans that were kept are used, and nothing is timed",
+           tuner.OFF: "the model of costs chooses, and nothing is read, timed or kept"}
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -35,7 +39,9 @@ def run(chosen: argparse.Namespace) -> int:
     print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes. copies: whether tensors are copied to it.\n"
           "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
     if any(profile(info).tuned for info in infos):
-        print(f"What was measured on GPUs is kept in {choices.folder()} ({choices.count()} files; VKDML_TUNING=off).")
+        mode = tuner.mode_of_environment()
+        print(f"Tuning of GPUs is {mode}: {_TUNING[mode]} (VKDML_TUNING in the environment: {', '.join(_TUNING)}).\n"
+              f"What was measured is in {choices.folder()}: {choices.count()} files, which may be deleted.")
     print(kp_description())
     return 0
 

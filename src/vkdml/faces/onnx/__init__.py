@@ -15,11 +15,12 @@ try:
 except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
 
+from .assignment import AssignedNode, Assignment
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
 from .feeds import NodeArg
 from .nodes import run_node
 from .session import InferenceSession
 from .streams import SessionStream
 
-__all__ = ["InferenceSession", "NodeArg", "PreparedModel", "SessionStream", "VulkanBackend", "prepare", "run_model", "run_node",
-           "supports_device"]
+__all__ = ["AssignedNode", "Assignment", "InferenceSession", "NodeArg", "PreparedModel", "SessionStream", "VulkanBackend",
+           "prepare", "run_model", "run_node", "supports_device"]

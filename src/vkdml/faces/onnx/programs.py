@@ -21,17 +21,23 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 from ...errors import InvalidArgumentError
 from ...runtime.weights import constant
 from . import graphs, models
+from .assignment import DEVICE, HOST, LOAD, NOWHERE, ONNXRUNTIME, AssignedNode, assigned, within
 from .nodes import attribute_value, is_recurrent
 from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, Step, StreamStep, Values
 
 
 class Program:
-    """The steps of a graph, in order. The program of a body can use the values of the graphs around it."""
+    """The steps of a graph, in order. The program of a body can use the values of the graphs around it.
+
+    name: the graph's. assigned: where each of its nodes runs, with those of bodies.
+    """
 
     def __init__(self, graph: GraphProto, context: Context, outer: Scope, input_types: Mapping[str, TypeProto]) -> None:
         if graph.sparse_initializer:
             raise InvalidArgumentError(f"graph {graph.name!r}", "sparse_initializer", graph.sparse_initializer[0].values.name,
                                        "none: dense initializers")
+        self.name = graph.name
+        self.assigned: list[AssignedNode] = []
         self._scope = outer.only(graphs.captures(graph))
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
@@ -44,6 +50,7 @@ class Program:
     def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
         """Computes the constants. Returns the other nodes."""
         constants, other = graphs.split_constant(nodes, self._scope.arrays)
+        self.assigned += assigned(constants, LOAD)
         wanted = graphs.made(constants) & set(self.outputs).union(*map(graphs.uses, other))
         if wanted:
             values: dict[str, Any] = {}
@@ -70,16 +77,24 @@ class Program:
             wanted = {name for name in graphs.made(plain) if name in outputs or users[name] - {stage}}
             if wanted:
                 steps.append(Piece(plain, wanted, context, self._scope))
+                self.assigned += assigned(plain, ONNXRUNTIME, next(context.piece_numbers))
+            else:
+                self.assigned += assigned(plain, NOWHERE)
             steps += [self._special(node, context) for node in special]
         return steps
 
     def _special(self, node: NodeProto, context: Context) -> Step:
         if is_recurrent(node):
+            self.assigned += assigned([node], DEVICE)
             return RecurrentStep(node, context, self._scope)
         if node.op_type not in CONTROL_FLOW:
             raise InvalidArgumentError(graphs.describe(node), "a body with recurrent nodes", node.op_type,
                                        "one of " + ", ".join(CONTROL_FLOW))
-        return CONTROL_FLOW[node.op_type](node, context, self._scope)
+        step = CONTROL_FLOW[node.op_type](node, context, self._scope)
+        self.assigned.append(AssignedNode(node.name, node.op_type, node.domain, "", HOST))
+        for body in step.bodies:
+            self.assigned += within(body.name, body.assigned)
+        return step
 
     @property
     def output_types(self) -> list[TypeProto]:
@@ -260,4 +275,5 @@ def _named(node: NodeProto, outputs: Sequence[Any]) -> dict[str, Any]:
     return {name: output for name, output in zip(node.output, outputs) if name}
 
 
-CONTROL_FLOW: dict[str, Callable[[NodeProto, Context, Scope], Step]] = {"If": IfStep, "Loop": LoopStep, "Scan": ScanStep}
+CONTROL_FLOW: dict[str, Callable[[NodeProto, Context, Scope], IfStep | LoopStep | ScanStep]] = {
+    "If": IfStep, "Loop": LoopStep, "Scan": ScanStep}

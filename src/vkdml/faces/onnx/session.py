@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto
 
-from ...errors import InvalidArgumentError, OnnxRuntimeError
+from ...errors import InvalidArgumentError, NothingOnDeviceWarning, OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec.problem import Problem
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
+from .assignment import DEVICE, Assignment
 from .feeds import Inputs, NodeArg, expect_names, node_arg, own
 from .io_binding import IOBinding
 from .programs import Program
@@ -67,6 +69,8 @@ class InferenceSession:
             If, Loop and Scan: the message names the node.
         OnnxRuntimeError: onnxruntime cannot load its part of the model; its message names the node.
         DriverError: no device.
+
+    Warns with a NothingOnDeviceWarning where no node of the model runs on the device.
     """
 
     def __init__(self, path_or_bytes: str | bytes | os.PathLike[str] | ModelProto,
@@ -86,13 +90,18 @@ class InferenceSession:
             return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
 
         self._device = device
-        open_device("InferenceSession", device)
+        opened = open_device("InferenceSession", device)
         context = Context(model.opset_import, model.ir_version, device, options, open_session)
         constants = {tensor.name for tensor in model.graph.initializer}
         inputs = {value.name: value for value in model.graph.input if value.name not in constants}
         self._inputs = Inputs(list(inputs.values()))
         self._program = Program(model.graph, context, Scope({}, {}), {name: value.type for name, value in inputs.items()})
         self._outputs = [node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
+        self._assignment = Assignment(opened.info.name, tuple(self._program.assigned))
+        if not self._assignment.on(DEVICE):
+            warnings.warn(f"{self._assignment.headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
+                          "onnxruntime.InferenceSession runs it as well. An exporter may have replaced them: "
+                          "print(session.assignment()) lists the nodes", NothingOnDeviceWarning, stacklevel=2)
 
     @property
     def device(self) -> Device:
@@ -123,6 +132,10 @@ class InferenceSession:
 
     def get_modelmeta(self) -> ModelMetadata:
         return self._metadata
+
+    def assignment(self) -> Assignment:
+        """Which nodes run on the device and which elsewhere: print(session.assignment()) shows a table."""
+        return self._assignment
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions = None
             ) -> list[Any]:

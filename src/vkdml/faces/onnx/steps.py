@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ RunOptions: TypeAlias = onnxruntime.RunOptions | None
 @dataclass(frozen=True)
 class Context:
     """What all parts of a model share. device: a Device, or what Device() takes. open_session: makes an onnxruntime session of
-    a serialized model.
+    a serialized model. piece_numbers: of the model's pieces, from 1.
     """
 
     opset_imports: Sequence[onnx.OperatorSetIdProto]
@@ -38,6 +39,7 @@ class Context:
     device: Device | int | str | None
     options: Options
     open_session: Callable[[bytes], onnxruntime.InferenceSession]
+    piece_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
     def opset_version(self) -> int:
