@@ -5,6 +5,7 @@ A layer (tools/faults/layer.c) makes calls fail in a worker's process, where eac
 
 import pytest
 
+from tools.faults.layer import Fault
 from tools.faults.scenarios import SCENARIOS, SCHEDULES_OF_CELLS
 from tools.faults.tries import Tries
 from tools.faults.worker import NOT_REACHED, RIGHT
@@ -19,6 +20,11 @@ def tries(tmp_path_factory):
     tries = Tries(tmp_path_factory.mktemp("layer"))
     yield tries
     tries.close()
+
+
+def needs(scenario):
+    if scenario == "torch":
+        pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
 
 
 def check(tries, scenario, faults):
@@ -44,6 +50,14 @@ def test_each_function_may_fail(tries):
     check(tries, "activation", last.values())
 
 
+@pytest.mark.parametrize("face", ["torch", "pydirectml", "dxdispatch"])
+def test_faces_tell_failures(tries, face):
+    """While a kernel is compiled, and while a submission is given to the driver, which loses the device."""
+    needs(face)
+    submissions = tries.ask("counts", face)["vkQueueSubmit"]
+    check(tries, face, [Fault("vkCreateComputePipelines", 1, -1), Fault("vkQueueSubmit", submissions, -4)])
+
+
 @pytest.mark.thorough
 def test_each_call_may_fail_in_each_way(tries):
     check(tries, "activation", [fault for ways in tries.faults("activation") for fault in ways])
@@ -54,5 +68,6 @@ def test_each_call_may_fail_in_each_way(tries):
 def test_calls_may_fail(tries, place):
     """Each in one of its ways, in turns; of the cells' schedules, which are alike, a third of the calls each."""
     scenario = list(SCENARIOS)[place]
+    needs(scenario)
     faults = [ways[at % len(ways)] for at, ways in enumerate(tries.faults(scenario))]
     check(tries, scenario, faults[place % 3::3] if scenario in SCHEDULES_OF_CELLS else faults)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from onnx import parser
 
 import vkdml
+import vkdml.dxdispatch
+import vkdml.pydirectml as dml
 from vkdml.onnx import InferenceSession
 from vkdml.planning.options import SCHEDULES
 from vkdml.spec import descs as v
@@ -121,6 +126,57 @@ def _onnx() -> Run:
     return lambda: session.run(None, {"x": x, "w": w, "r": r})
 
 
+def _torch() -> Run:
+    """Two layers."""
+    import torch  # here, as it takes seconds
+
+    import vkdml.torch
+    module = torch.nn.RNN(_I, _H, num_layers=2).eval().requires_grad_(False)
+    for parameter in module.parameters():
+        parameter.copy_(torch.from_numpy(_random(*parameter.shape)))
+    twin, x = vkdml.torch.convert(module), torch.from_numpy(_random(_T, _B, _I))
+    return lambda: [result.numpy() for result in twin(x)]
+
+
+def _pydirectml() -> Run:
+    """A graph of two operators."""
+    device, arrays = dml.Device(), [array[None] for array in _arrays(1)]
+    builder = dml.GraphBuilder(device)
+    inputs = [dml.input_tensor(builder, place, dml.TensorDesc(dml.TensorDataType.FLOAT32, list(array.shape)))
+              for place, array in enumerate(arrays)]
+    x, w, r = inputs
+    rnn = dml.rnn(x, w, r, activation_descs=[dml.FusedActivation(dml.OperatorType.ACTIVATION_TANH)],
+                  direction=dml.RecurrentNetworkDirection.FORWARD, output_options=dml.OutputOptions.Sequence)
+    outputs = [dml.activation_relu(rnn.sequence)]
+    model = builder.build(dml.ExecutionFlags.NONE, outputs)
+    bindings = [dml.Binding(expression, array) for expression, array in zip(inputs, arrays)]
+    return lambda: [np.asarray(result) for result in device.compute(model, bindings, outputs)]
+
+
+def _dxdispatch() -> Run:
+    """A model that runs on a new device each time."""
+    sizes = {"InputTensor": (1, _T, _B, _I), "WeightTensor": (1, 1, _H, _I), "RecurrenceTensor": (1, 1, _H, _H),
+             "OutputSequenceTensor": (_T, 1, _B, _H)}
+    resources = {field: {"initialValuesDataType": "FLOAT32", "initialValues": _random(*shape).ravel().tolist()}
+                 for field, shape in sizes.items()}
+    described = {field: {"DataType": "FLOAT32", "Sizes": shape} for field, shape in sizes.items()}
+    text = json.dumps({"resources": resources, "dispatchables": {"rnn": {"type": "DML_OPERATOR_RNN", "desc": {
+        **described, "ActivationDescs": [{"Type": "ACTIVATION_TANH"}], "Direction": "FORWARD"}}}, "commands": [
+            {"type": "dispatch", "dispatchable": "rnn", "bindings": {field: field for field in sizes}},
+            {"type": "print", "resource": "OutputSequenceTensor"}]})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        path.write_text(text)
+        model = vkdml.dxdispatch.load(path)
+
+    def run() -> list[np.ndarray]:
+        printed = model.run(vkdml.Device())[-1]
+        assert isinstance(printed, vkdml.dxdispatch.Printed)
+        return [np.array(printed.values, np.float32)]
+
+    return run
+
+
 def _devices() -> Run:
     return lambda: [np.array([info.max_storage_buffer_range for info in vkdml.Device.enumerate()])]
 
@@ -135,7 +191,10 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "life cycle": _life_cycle(is_asynchronous=False),
     "execute_async": _life_cycle(is_asynchronous=True),
     "onnx": _onnx,
+    "torch": _torch,
+    "pydirectml": _pydirectml,
+    "dxdispatch": _dxdispatch,
 }
 
 # Those that name a Device, which stays lost
-NAME_A_DEVICE = ("activation", "life cycle", "execute_async")
+NAME_A_DEVICE = ("activation", "life cycle", "execute_async", "pydirectml")
