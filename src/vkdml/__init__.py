@@ -27,9 +27,10 @@ from .planning.needs import OperatorMemory
 from .planning.options import Options
 from .runtime.device import Buffer
 from .runtime.operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
-from .spec import c_names, descs
+from .spec import c_names, descs, features
 from .spec.c_names import DMLCalcBufferTensorSize
 from .spec.descs import *  # noqa: F403  (the DML_* names that it lists)
+from .spec.features import *  # noqa: F403
 
 __version__ = _version("vkdml")
 
@@ -63,7 +64,7 @@ __all__ = [
     "rnn",
     "selftest",
 ]
-__all__ += descs.__all__
+__all__ += descs.__all__ + features.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from ..errors import InvalidArgumentError
 from .compiled import CompiledOperator, Dispatchable, OperatorInitializer, check_type
 from .device import Buffer
+from .naming import Named
 
 
-class BindingTable:
+class BindingTable(Named):
     """Buffers bound to the tensors of a compiled operator or of its initializer (IDMLBindingTable).
 
     An initializer takes the OWNED_BY_DML tensors; an execution takes all others. Made by Device.create_binding_table.
@@ -25,6 +26,10 @@ class BindingTable:
         self.initializing = isinstance(dispatchable, OperatorInitializer)
         self.compiled = dispatchable.compiled if isinstance(dispatchable, OperatorInitializer) else dispatchable
         self.bound: dict[str, Buffer] = {}
+
+    @property
+    def _facts(self) -> str:
+        return f"of {self.dispatchable}"
 
     def bind_inputs(self, bindings: Sequence[Buffer | None]) -> None:
         """Bind the inputs, in the order of CompiledOperator.input_fields (IDMLBindingTable::BindInputs).

@@ -22,6 +22,7 @@ from . import tuner
 from .commands import Commands
 from .device import Buffer, Gpu
 from .fallback import Attempts
+from .naming import Named, NamedOperator
 from .packed import PackedWeights
 from .recording import record_dispatches, record_execution, storage_buffers
 from .store import Lease
@@ -42,11 +43,13 @@ def _check_storage_buffers(info: DeviceInfo, operator: str, plan: Plan) -> None:
                                        f"at most {info.max_storage_buffers} on {info.name}")
 
 
-class Operator:
+class Operator(NamedOperator):
     """A checked operator descriptor (IDMLOperator). Made by Device.create_operator.
 
     problem: the checked descriptor.
     """
+
+    problem: Problem | ElementwiseProblem
 
     def __init__(self, problem: Problem | ElementwiseProblem) -> None:
         self.problem = problem
@@ -62,11 +65,13 @@ class _Chosen:
     workspace_bytes: int | None
 
 
-class CompiledOperator:
+class CompiledOperator(NamedOperator):
     """An operator planned for a device, and its packed weights (IDMLCompiledOperator).
 
     Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.
     """
+
+    problem: Problem | ElementwiseProblem
 
     def __init__(self, gpu: Gpu, problem: Problem | ElementwiseProblem, options: Options) -> None:
         self.problem, self.gpu, self._options = problem, gpu, options
@@ -129,6 +134,10 @@ class CompiledOperator:
         if not self._is_tuned or isinstance(self.problem, ElementwiseProblem):
             return True
         return tuner.tuner(self.gpu).knows(self.problem, self._options, self._tuning)
+
+    @property
+    def _facts(self) -> str:
+        return f"{super()._facts} on {self.gpu.info.name}"
 
     @property
     def plan(self) -> Plan:
@@ -223,7 +232,7 @@ def choose_within(gpu: Gpu, operators: Iterable[CompiledOperator], sizes: Callab
             return
 
 
-class OperatorInitializer:
+class OperatorInitializer(Named):
     """Packs the weights of one compiled operator that were described as OWNED_BY_DML, and else does nothing
     (IDMLOperatorInitializer). Made by Device.create_operator_initializer.
     """
@@ -231,6 +240,10 @@ class OperatorInitializer:
     def __init__(self, compiled: CompiledOperator) -> None:
         check_type("create_operator_initializer", "compiled", compiled, CompiledOperator)
         self.compiled = compiled
+
+    @property
+    def _facts(self) -> str:
+        return f"of {self.compiled}"
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
         """What an initialization binds and takes, as that of a CompiledOperator. What it packs is the operator's persistent

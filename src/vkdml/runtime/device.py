@@ -117,6 +117,9 @@ class Buffer:
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
         gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
 
+    def __repr__(self) -> str:
+        return f"<Buffer of {self.size_in_bytes} bytes on {self.gpu.info.name}>"
+
     def mark_written(self) -> None:
         """To be called after a change of what the device has."""
         self.stamp = None if self._is_exposed else next(_serials)

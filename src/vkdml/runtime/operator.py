@@ -22,10 +22,11 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, Options
-from ..spec import activations, cells, elementwise
+from ..spec import activations, cells, elementwise, features
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
+from ..spec.features import DML_FEATURE
 from ..spec.problem import Problem
 from . import vulkan
 from .binding import BindingTable
@@ -34,6 +35,7 @@ from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitiali
 from .device import Buffer, Gpu, open_device, select_device
 from .float64 import check_float64
 from .fork import Lock
+from .naming import Named
 from .packed import PackedWeights
 from .self_test import Outcome, check_driver, expect_right, outcomes
 from .verification import Share
@@ -46,7 +48,7 @@ def _schedule_of_environment() -> str | None:
     return name
 
 
-class CommandRecorder:
+class CommandRecorder(Named):
     """Records dispatches and copies once, executes them any number of times.
 
     IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
@@ -56,6 +58,10 @@ class CommandRecorder:
         self._gpu = gpu
         self._commands = Commands(gpu)
         self._initialized: list[PackedWeights] = []
+
+    @property
+    def _facts(self) -> str:
+        return f"on {self._gpu.info.name}"
 
     def record_upload(self, buffer: Buffer) -> None:
         """Bring the host's copy of a buffer to the device."""
@@ -198,7 +204,7 @@ def _checked_limit(name: str, limit: Any) -> int:
     return int(limit)
 
 
-class Device:
+class Device(Named):
     """A Vulkan device that runs DirectML's recurrent and activation operators (IDMLDevice).
 
     device: an index or a part of a name (in any case) from Device.enumerate(). By default what the environment variable
@@ -223,6 +229,10 @@ class Device:
     def __hash__(self) -> int:
         return hash((self._gpu, self.verify))
 
+    @property
+    def _facts(self) -> str:
+        return f"on {self.info.name}"
+
     @staticmethod
     def enumerate() -> list[DeviceInfo]:
         """All Vulkan devices, in the order of their indices."""
@@ -236,6 +246,16 @@ class Device:
     def get_device_removed_reason(self) -> str | None:
         """Why the device is lost and cannot be used any more; None: it can be (IDMLDevice::GetDeviceRemovedReason)."""
         return self._gpu.driver.lost
+
+    def check_feature_support(self, feature: DML_FEATURE, query: Any) -> Any:
+        """Answer a DML_FEATURE_QUERY_* structure with a DML_FEATURE_DATA_* one (IDMLDevice::CheckFeatureSupport).
+
+        FEATURE_LEVELS: the highest of those that are asked for, up to the last one of which all that it says of the operators
+        here is here. TENSOR_DATA_TYPE_SUPPORT: whether any operator here takes tensors of a type.
+
+        Raises InvalidArgumentError for another feature or structure, and where no level that is asked for is supported.
+        """
+        return features.check_support(feature, query)
 
     @property
     def verify(self) -> float:

@@ -25,7 +25,7 @@ from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 
-_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
+LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 _OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
                    **{desc: row.operator_type for desc, row in activations.BY_DESC.items()}}
 
@@ -164,7 +164,7 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
             tensors[field] = None
             continue
         is_lengths = field == "SequenceLengthsTensor"
-        itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
+        itemsizes = LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
         tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts, field in weights)
         if not is_lengths:
             allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)

@@ -1,0 +1,43 @@
+"""Structures as DirectML.h has them."""
+
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+import vkdml
+
+STRUCTURES = {name: getattr(vkdml, name) for name in vkdml.__all__ if is_dataclass(getattr(vkdml, name)) and name.startswith("DML_")}
+
+# The fields of those that may be given by position, in the header's order. All others take names only.
+ORDER = {
+    "DML_TENSOR_DESC": "Type Desc",
+    "DML_OPERATOR_DESC": "Type Desc",
+    "DML_BINDING_PROPERTIES": "RequiredDescriptorCount TemporaryResourceSize PersistentResourceSize",
+    "DML_ACTIVATION_CELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",
+    "DML_ACTIVATION_ELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",
+    "DML_ACTIVATION_GELU_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC": "InputTensor OutputTensor Alpha Beta",
+    "DML_ACTIVATION_IDENTITY_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",
+    "DML_ACTIVATION_LINEAR_OPERATOR_DESC": "InputTensor OutputTensor Alpha Beta",
+    "DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC": "InputTensor OutputTensor Alpha Beta",
+    "DML_ACTIVATION_RELU_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha Gamma",
+    "DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC": "InputTensor OutputTensor Alpha Beta",
+    "DML_ACTIVATION_SHRINK_OPERATOR_DESC": "InputTensor OutputTensor Bias Threshold",
+    "DML_ACTIVATION_SIGMOID_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC": "InputTensor OutputTensor Steepness",
+    "DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_TANH_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",
+    "DML_FEATURE_QUERY_FEATURE_LEVELS": "RequestedFeatureLevelCount RequestedFeatureLevels",
+    "DML_FEATURE_DATA_FEATURE_LEVELS": "MaxSupportedFeatureLevel",
+    "DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT": "DataType",
+    "DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT": "IsSupported",
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_fields_by_position_have_the_headers_order(name):
+    by_position = [field.name for field in fields(STRUCTURES[name]) if not field.kw_only]
+    assert " ".join(by_position) == ORDER.get(name, "")
