@@ -88,3 +88,10 @@ def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, 
         assert scene.run(5, 6, 0, 0) == [5, 6, 0, 0]
         assert scene.state.download((4,)).tolist() == [9] * 4  # nothing was tried
     assert scene.attempts.given_up == 1
+
+
+@pytest.mark.parametrize(("goes_on", "text"), [(True, "this time"), (False, "and from now on at once")])
+def test_it_is_logged_that_one_gave_up(device, gpu, caplog, goes_on, text):
+    Scene(device, goes_on).run(1, 2, 3, 0)
+    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.runtime.fallback", "WARNING")]
+    assert caplog.text.endswith(f"workgroups did not meet in time: the fallback runs, {text}\n")

@@ -32,7 +32,7 @@ class Plan:
     """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
 
     Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then. tiling: what
-    it was made of; None for an activation.
+    it was made of. seconds: of an execution, by the model of costs. Both are None for an activation.
     """
 
     initialize: tuple[Dispatch, ...]
@@ -41,6 +41,7 @@ class Plan:
     fallback: tuple[Dispatch, ...] = ()
     gave_up: tuple[str, int] | None = None
     tiling: Tiling | None = None
+    seconds: float | None = None
 
     @property
     def submissions(self) -> int:
@@ -71,7 +72,8 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), works
 
 def plan_of(planner: Planner, tiling: Tiling) -> Plan:
     """Of one of its tilings. Raises InvalidArgumentError for what the device cannot hold."""
-    built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal, tiling=tiling)
+    built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal, tiling=tiling,
+                 seconds=planner.costs.run_seconds(tiling))
     if tiling.loop.schedule == PERSISTENT:
         built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=_gave_up(tiling))
     check_limits(planner.problem, planner.info, built)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..planning import needs
+from ..planning import needs, words
 from ..planning.device_info import DeviceInfo
 from ..planning.elementwise import plan as plan_elementwise
 from ..planning.needs import OperatorMemory
@@ -26,6 +27,8 @@ from .naming import Named, NamedOperator
 from .packed import PackedWeights
 from .recording import record_dispatches, record_execution, storage_buffers
 from .store import Lease
+
+_log = logging.getLogger(__name__)
 
 
 def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
@@ -91,8 +94,14 @@ class CompiledOperator(NamedOperator):
                 chosen = _Chosen(plan, attempts, packed, workspace_bytes)
             elif chosen.workspace_bytes != workspace_bytes:
                 chosen = replace(chosen, plan=self._planned(workspace_bytes), workspace_bytes=workspace_bytes)
+            if chosen is not self._chosen:
+                self._log_choice(chosen.plan)
             self._chosen = chosen
             return chosen
+
+    def _log_choice(self, plan: Plan) -> None:
+        if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
+            _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
 
     def _planned(self, workspace_bytes: int | None) -> Plan:
         if self._is_tuned and isinstance(self.problem, Problem):

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from ..errors import DriverError, InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
 from ..spec.checks import integers
-from . import fork, kernels, vulkan
+from . import fork, kernels, log, vulkan
 from .driver import Driver
 from .kernels import CompiledKernel
 from .memory import Memory, bytes_of_environment
@@ -61,6 +62,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
 _serials = itertools.count(1)
 
 
@@ -289,6 +291,8 @@ class Gpu:
         fork.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
+        _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
+                  self.memory.limit)
 
     def bytes_of(self, size: int, has_copy: bool) -> int:
         """That a buffer of this size takes, with the host's copy of it."""
@@ -351,10 +355,13 @@ class Gpu:
         """kp's algorithm for it, which has buffers bound."""
         def make() -> Any:
             self.pipelines_made += 1
+            begin = time.perf_counter()
             spirv = compiled.specialize(dispatch.constants)
-            return self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
+            pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                 [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
                 np.zeros(len(compiled.interface.push), np.uint32)))
+            _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
+            return pipeline
 
         return self.store.get(key, make, len(compiled.spirv), lease)
 
@@ -383,6 +390,7 @@ _opening = fork.Lock()
 
 def open_device(info: DeviceInfo) -> Gpu:
     """The process's one Gpu for a device, so that buffers can pass between all that use it."""
+    log.obey_environment()
     with _opening:
         key = info.index, info.name, info.driver  # its other facts may change: cores with the process's affinity
         if key not in _open or _open[key].driver.lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import os
 import time
@@ -14,6 +15,8 @@ from ..errors import DeviceLostError, DriverError, InvalidArgumentError, OutOfMe
 from . import fork
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _DEFAULT_TIMEOUT = 600.0  # seconds
 
@@ -94,6 +97,11 @@ class Driver:
         An exception that a signal's handler raises, such as KeyboardInterrupt, gets through within a moment. What was submitted
         runs on then, and the lock waits for it first when it is next entered.
         """
+        begin = time.perf_counter()
+        self._run(sequence)
+        _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
+
+    def _run(self, sequence: Any) -> None:
         if not self._is_asynchronous:
             self.call(_RUNNING, sequence.eval)
             return
@@ -136,6 +144,7 @@ class Driver:
         """From here on nothing on this device can be used."""
         self.lost = (f"{reason}. The device {self._name} is lost, with all that was made on it. vkdml.Device() opens it anew; "
                      "calls that name no Device do so by themselves")
+        _log.error("%s", self.lost)
         self.abandon()
         self.running = None
         self.forget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from .commands import Commands
 from .device import Buffer, Gpu
 
 Record = Callable[[Commands], None]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -59,6 +62,8 @@ class Fallback:
         self._attempt.execute()
         if self._buffer.host(np.uint32)[self._word]:
             self._attempts.given_up += 1
+            _log.warning("workgroups did not meet in time: the fallback runs, %s",
+                         "this time" if self._attempts.goes_on else "and from now on at once")
             self._clear_words()  # at once, as other attempts may use the buffer too
             self._run_fallback()
         self._is_clear = True

@@ -5,12 +5,15 @@ All faces share it. It is bounded in bytes; what was not used for the longest is
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 2**30
 
@@ -127,6 +130,8 @@ class Store:
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key)
         self._size -= entry.size
+        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", _kind(key), entry.size, self._size,
+                  self._limit)
         for lease in list(entry.leases):
             if key in lease.keys:
                 lease.keys.clear()
@@ -139,6 +144,10 @@ class Store:
         """Bytes by kind: the first part of each key."""
         sizes: dict[str, int] = {}
         for key, entry in self._entries.items():
-            assert isinstance(key, tuple)
-            sizes[key[0]] = sizes.get(key[0], 0) + entry.size
+            sizes[_kind(key)] = sizes.get(_kind(key), 0) + entry.size
         return sizes
+
+
+def _kind(key: Hashable) -> str:
+    """What an entry is."""
+    return str(key[0] if isinstance(key, tuple) else key)

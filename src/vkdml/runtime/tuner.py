@@ -5,6 +5,7 @@ The choice is kept on disk (choices.py). It changes times, never a result: what 
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -12,6 +13,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from ..errors import DriverError, InvalidArgumentError
+from ..planning import words
 from ..planning.candidates import Planner, best_of_each_way, class_facts, meeting
 from ..planning.forced import forced, forces_bounds_only
 from ..planning.measured import Measured, described
@@ -26,6 +28,8 @@ from .fallback import Attempts
 from .meetings import workgroups_meet
 from .recording import storage_buffers
 from .trial import Run, Trial
+
+_log = logging.getLogger(__name__)
 
 ON, READ, OFF = "on", "read", "off"
 MODES = (ON, READ, OFF)
@@ -103,9 +107,14 @@ class Tuner:
         planner = Planner(problem, self._gpu.info, options)
         try:
             tilings = [tiling for tiling in likely(planner) if self._is_trusted(meeting(tiling.loop), mode)]
-            seconds = self._timed(problem, [plan_of(planner, tiling) for tiling in tilings])
-        except (InvalidArgumentError, DriverError):  # the representative is too large for the device, or for what is left of it
+            plans = [plan_of(planner, tiling) for tiling in tilings]
+            seconds = self._timed(problem, plans)
+        except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
+            _log.info("%s: not timed, the model chooses: %s", words.of_problem(problem), error)
             return None
+        for place, plan in enumerate(plans):
+            _log.info("%s: timed %s: %s", words.of_problem(problem), words.of_plan(plan),
+                      f"{seconds[place] * 1e3:.3f} ms" if place in seconds else "does not run")
         if not seconds:
             return None
         best = min(seconds, key=lambda place: seconds[place])
@@ -154,6 +163,7 @@ class Tuner:
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
         passed = workgroups_meet(self._gpu, waits_by)
+        _log.info("persistent workgroups that meet by %s: the test of them has %s", waits_by, "passed" if passed else "failed")
         if mode == ON:
             self._choices.put(key, {"passed": passed})
         return passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -29,6 +30,8 @@ from .steps import Context, RunOptions, Scope, ort_value
 from .streams import SessionStream
 
 PROVIDER = "VkdmlExecutionProvider"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class InferenceSession:
         self._program = Program(model.graph, context, Scope({}, {}), {name: value.type for name, value in inputs.items()})
         self._outputs = [node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
         self._assignment = Assignment(opened.info.name, tuple(self._program.assigned))
+        _log.info("loaded %r: %s", model.graph.name, self._assignment.headline)
         if not self._assignment.on(DEVICE):
             warnings.warn(f"{self._assignment.headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
                           "onnxruntime.InferenceSession runs it as well. An exporter may have replaced them: "
