@@ -162,8 +162,8 @@ def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fie
 
 
 def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of an input in ONNX's dimensions. sizes: of T, B, I, H and D."""
-    return tuple(evaluate(dim, sizes) for dim in _onnx_dims(cell.inputs[field], layout))
+    """The shape of a tensor in ONNX's dimensions. sizes: of T, B, I, H and D."""
+    return tuple(evaluate(dim, sizes) for dim in _onnx_dims(cell.tensors[field], layout))
 
 
 def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:

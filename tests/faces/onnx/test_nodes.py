@@ -116,3 +116,23 @@ def test_wrong_nodes(node, inputs, message):
 def test_wrong_opset(opset):
     with pytest.raises(vkdml.InvalidArgumentError, match="opset_version: found"):
         run_node(gru_node(), [X, W, R], opset_version=opset)
+
+
+@pytest.mark.parametrize(("steps", "rows"), [(0, 2), (3, 0), (0, 0)])
+@pytest.mark.parametrize(("op", "gates", "layout"), [("GRU", 3, 0), ("LSTM", 4, 1), ("RNN", 1, 0)])
+def test_no_steps_or_no_rows(op, gates, layout, steps, rows):
+    def shaped(*sizes):
+        return np.ones([sizes[1], sizes[0], *sizes[2:]] if layout else sizes, np.float32)
+
+    node = helper.make_node(op, ["X", "W", "R", "", "lengths", "h"], ["Y", "Y_h"], hidden_size=4, layout=layout,
+                            direction="bidirectional")
+    feed = {"X": shaped(steps, rows, 3), "W": np.ones((2, gates * 4, 3), np.float32), "R": np.ones((2, gates * 4, 4), np.float32),
+            "lengths": np.zeros(rows, np.int32), "h": shaped(2, rows, 4)}
+    y, y_h = run_node(node, feed)
+    assert y.shape == ((rows, steps, 2, 4) if layout else (steps, 2, rows, 4))
+    assert (y_h.shape, y_h.dtype) == (shaped(2, rows, 4).shape, np.float32)
+    assert not y_h.any()
+    for wrong, field in (({"lengths": np.full(rows + 1, 0, np.int32)}, "sequence_lens"), ({"h": shaped(1, rows, 4)}, "initial_h"),
+                         ({"X": shaped(steps, rows, 2)}, "X"), ({"R": np.ones((2, gates * 4 + 1, 4), np.float32)}, "R")):
+        with pytest.raises(vkdml.InvalidArgumentError, match=f"{op} node: {field}: "):
+            run_node(node, feed | wrong)

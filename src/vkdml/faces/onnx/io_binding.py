@@ -5,23 +5,34 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime
+from onnx import helper
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...errors import InvalidArgumentError
-from .feeds import expect_names
+from .feeds import NodeArg, expect_names
 from .steps import ort_value
 
 _CPU = "cpu"
 
 
-class IOBinding:
-    """What a session's run takes and gives. Made by InferenceSession.io_binding."""
+class Described(Protocol):
+    """A session, as far as a binding asks it."""
 
-    def __init__(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        self._names = inputs, outputs
+    def get_inputs(self) -> list[NodeArg]: ...
+    def get_outputs(self) -> list[NodeArg]: ...
+    def get_overridable_initializers(self) -> list[NodeArg]: ...
+
+
+class IOBinding:
+    """What a session's run takes and gives: the session's io_binding()."""
+
+    def __init__(self, session: Described) -> None:
+        self._inputs_known = [arg.name for arg in (*session.get_inputs(), *session.get_overridable_initializers())]
+        self._outputs_known = [arg.name for arg in session.get_outputs()]
         self._inputs: dict[str, Callable[[], Any]] = {}
         self._outputs: dict[str, Callable[[np.ndarray], object] | None] = {}
         self._results: list[Any] = []
@@ -71,6 +82,13 @@ class IOBinding:
         """The same as OrtValues."""
         return [ort_value(result) for result in self._results]
 
+    def get_outputs_as_ortvaluevector(self) -> onnxruntime_pybind11_state.OrtValueVector:
+        """The same in a vector."""
+        vector = onnxruntime_pybind11_state.OrtValueVector()
+        for value in self.get_outputs():
+            vector.push_back(value._get_c_value())
+        return vector
+
     def run(self, run: Callable[[list[str], Mapping[str, Any]], list[Any]]) -> None:
         """run: of a session, with names of outputs and a feed."""
         if not self._outputs:
@@ -81,11 +99,11 @@ class IOBinding:
                 write(result)
 
     def _bind_input(self, call: str, name: str, value: Callable[[], Any]) -> None:
-        expect_names(call, [name], self._names[0])
+        expect_names(call, [name], self._inputs_known)
         self._inputs[name] = value
 
     def _bind_output(self, call: str, name: str, write: Callable[[np.ndarray], object] | None) -> None:
-        expect_names(call, [name], self._names[1])
+        expect_names(call, [name], self._outputs_known)
         self._outputs[name] = write
 
 
@@ -94,9 +112,10 @@ def _at(call: str, device_type: str, element_type: Any, shape: Sequence[int], ad
     if device_type != _CPU:
         raise InvalidArgumentError(call, "device_type", repr(device_type), f"{_CPU!r}, whose memory sessions use")
     try:
-        dtype = np.dtype(element_type)
-    except TypeError:
-        raise InvalidArgumentError(call, "element_type", repr(element_type), "a numpy dtype") from None
+        known = helper.tensor_dtype_to_np_dtype(element_type) if isinstance(element_type, int) else element_type
+        dtype: Any = np.dtype(known)
+    except (KeyError, TypeError):
+        raise InvalidArgumentError(call, "element_type", repr(element_type), "a numpy dtype, or a number of ONNX") from None
     memory = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(address)
     return np.frombuffer(memory, dtype).reshape(shape)
 

@@ -12,9 +12,9 @@ from onnx.backend.base import namedtupledict
 
 from ...errors import InvalidArgumentError
 from ...planning.options import Options
-from ...runtime.operator import Device
+from ...runtime.operator import Device, check_lengths
 from ...spec import cells, element_types
-from ...spec.arguments import convert
+from ...spec.arguments import convert, onnx_shape
 from ...spec.cells import Cell
 from ...spec.element_types import ElementType
 from ...spec.problem import WEIGHTS, Problem
@@ -73,7 +73,28 @@ class RecurrentNode:
             options: Options = Options()) -> list[np.ndarray]:
         """The outputs that the node names. Arguments and errors: see `run_node`."""
         checked, element = self.convert(inputs)
+        x = checked["InputTensor"]
+        if x is not None and x.ndim == 3 and 0 in x.shape[:2]:
+            return self._zeros(x, checked, element, self.settings(device, options))
         return self._session(checked, element, device, options).run(self.operator, checked)
+
+    def _zeros(self, x: np.ndarray, arrays: Arrays, element: ElementType, settings: Settings) -> list[np.ndarray]:
+        """Without time steps or rows: Y is empty, and last states are 0, as those of rows of length 0. Refuses what a run with
+        steps and rows would refuse.
+        """
+        given = {field: array for field, array in arrays.items() if array is not None}
+        weights = {field: array for field, array in given.items() if field in WEIGHTS}
+        others = [field for field in given if field not in WEIGHTS]
+        settings.problem(self.operator, weights | settings.zeros(weights, 1, 1, others), element)
+        layout = settings.attributes["layout"]
+        sizes = settings.sizes(weights, *x.shape[1::-1] if layout else x.shape[:2])
+        for field in others:
+            if given[field].shape != (shape := onnx_shape(self._cell, field, layout, sizes)):
+                raise InvalidArgumentError(self.operator, self._cell.arguments[field], given[field].shape, str(shape))
+        if "SequenceLengthsTensor" in given:
+            check_lengths(self.operator, given["SequenceLengthsTensor"], sizes["T"])
+        return [np.zeros(onnx_shape(self._cell, field, layout, sizes), x.dtype)
+                for field, is_wanted in zip(self._cell.outputs, settings.wanted) if is_wanted]
 
     def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
                 options: Options) -> None:

@@ -170,7 +170,7 @@ class InferenceSession:
 
     def io_binding(self) -> IOBinding:
         """Inputs and outputs that are bound before `run_with_iobinding`, all in the CPU's memory."""
-        return IOBinding(self._program.inputs, self._program.outputs)
+        return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions = None) -> None:
         """`run` with what is bound. Raises what `run` raises."""
