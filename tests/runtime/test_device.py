@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.planning.devices import GPU
 from vkdml.runtime import device as low_level
 from vkdml.runtime import vulkan
 from vkdml.runtime.device import open_device
@@ -51,6 +52,30 @@ def test_default_prefers_a_real_gpu():
     assert vulkan.default_device(infos).type == "discrete"
     assert vulkan.default_device(infos[:2]).type == "integrated"
     assert vulkan.default_device(infos[:1]).type == "cpu"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Has devices of these names."""
+    def has(*names):
+        infos = [replace(GPU, index=index, name=name) for index, name in enumerate(names)]
+        monkeypatch.setattr(vulkan, "enumerate_devices", lambda: infos)
+
+    return has
+
+
+@pytest.mark.parametrize(("names", "index", "found"), [
+    (["a", "b", "c"], 1, 1), (["b", "a", "c"], 1, 0), (["b", "a", "b"], 2, 2), (["b", "a", "b"], 1, 0), (["b"], 5, 0)])
+def test_a_device_is_selected_again_by_its_index_and_name(names, index, found, machine):
+    """It was device `index`, b, in another process."""
+    machine(*names)
+    assert low_level.select_again(index, "b").index == found
+
+
+def test_a_device_that_is_not_there_again(machine):
+    machine("a", "B", "bb")
+    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'b', which a pickled object names; the devices are \[0\] a, .* Give the object no"):
+        low_level.select_again(1, "b")
 
 
 @pytest.mark.parametrize("call", ["vkdml.Device.enumerate()", "vkdml.Device()"])

@@ -32,6 +32,15 @@ class Layer:
         settings.problem(name, self._weights | settings.zeros(self._weights, 1, 1, ["InputTensor"]), element)  # checks them
         self._session = Session(settings, element)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process makes the layer again of."""
+        settings = self._session.settings
+        return {**self.__dict__, "_session": (settings.attributes, settings.given_device, settings.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Layer.__init__(self, state["_weights"], *state["_session"])
+        self.__dict__.update({name: value for name, value in state.items() if name not in self.__dict__})
+
     def _run(self, **arrays: Any) -> list[np.ndarray]:
         """arrays: by field, all that are no weights."""
         name, w = self._cell.name, self._weights["WeightTensor"]

@@ -42,7 +42,7 @@ class Settings:
         self.cell = cell
         self.attributes = {**DEFAULT_ATTRIBUTES, **{key: _plain(value) for key, value in attributes.items()}}
         self.wanted = tuple(wanted)
-        self._name, self._device = name, device
+        self._name, self.given_device = name, device
         open_device(name, device)  # refuses a wrong one before any call
         self.options = options
         if not isinstance(options, Options):
@@ -62,7 +62,7 @@ class Settings:
     @property
     def device(self) -> Device:
         """Another one after the device was lost, unless the caller named a Device."""
-        return open_device(self._name, self._device)
+        return open_device(self._name, self.given_device)
 
     def problem(self, name: str, arrays: Arrays, element: ElementType) -> tuple[Problem, dict[str, tuple[int, ...]]]:
         """Of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in errors."""

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
+from ..runtime.fork import OfOneProcess
 from ..spec.arguments import convert_to
 from ..spec.cells import STATES
 from ..spec.element_types import ElementType
 from .sessions import Arrays, Settings, StreamSession
 
 
-class Stream:
+class Stream(OfOneProcess):
     """Sequences of a layer that go on from call to call. Made by the layer's `stream`.
 
     A step computes the same as one call of the layer with all steps so far. 16-bit types are rounded once more, as the state

@@ -23,6 +23,7 @@ from . import tuner
 from .commands import Commands
 from .device import Buffer, Gpu
 from .fallback import Attempts
+from .fork import OfOneProcess
 from .naming import Named, NamedOperator
 from .packed import PackedWeights
 from .recording import record_dispatches, record_execution, storage_buffers
@@ -68,7 +69,7 @@ class _Chosen:
     workspace_bytes: int | None
 
 
-class CompiledOperator(NamedOperator):
+class CompiledOperator(NamedOperator, OfOneProcess):
     """An operator planned for a device, and its packed weights (IDMLCompiledOperator).
 
     Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.

@@ -85,12 +85,27 @@ def select_device(device: int | str | None) -> DeviceInfo:
     for info in infos:
         if isinstance(wanted, str) and wanted.lower() in info.name.lower():
             return info
-    listed = ", ".join(f"[{info.index}] {info.name}" for info in infos)
-    raise DriverError(f"no Vulkan device {shown(wanted)}; the devices are {listed}. Choose one by index or name, "
+    raise DriverError(f"no Vulkan device {shown(wanted)}; the devices are {_listed(infos)}. Choose one by index or name, "
                       "or install its driver")
 
 
-class Buffer:
+def select_again(index: int, name: str) -> DeviceInfo:
+    """A device that another process selected, perhaps on another machine: of this index if that is its name there, or else the
+    first of this name. Raises DriverError when there is none.
+    """
+    infos = vulkan.enumerate_devices()
+    found = [info for info in infos if info.name == name]
+    if not found:
+        raise DriverError(f"no Vulkan device {name!r}, which a pickled object names; the devices are {_listed(infos)}. Give "
+                          "the object no device, or an index, before it is pickled: each process then takes its own")
+    return next((info for info in found if info.index == index), found[0])
+
+
+def _listed(infos: Iterable[DeviceInfo]) -> str:
+    return ", ".join(f"[{info.index}] {info.name}" for info in infos)
+
+
+class Buffer(fork.OfOneProcess):
     """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
@@ -271,7 +286,7 @@ def has_host_memory(info: DeviceInfo) -> bool:
     return info.unified_memory and (HAS_BARRIERS or info.is_cpu)
 
 
-class Gpu:
+class Gpu(fork.OfOneProcess):
     """One opened Vulkan device.
 
     store: what the process keeps on it, from one call to the next. memory: how much of it is taken. host_memory: whether

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakSet
 
-from ..errors import DriverError
+from ..errors import DriverError, InvalidArgumentError
 
 T = TypeVar("T")
 
@@ -46,6 +46,14 @@ def keep(made: T) -> T:
 def never_destroy(made: object) -> None:
     """Not even when nobody refers to it any more, nor at the process's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+
+
+class OfOneProcess:
+    """What cannot be pickled, as it has memory or kernels on a device. Raises InvalidArgumentError."""
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgumentError("pickle", "object", f"a {type(self).__name__}, or what holds one, with memory on a device",
+                                   "a Device, a layer, an ONNX session or a PyTorch module: make all else in each process")
 
 
 class Lock:

@@ -32,9 +32,9 @@ from . import vulkan
 from .binding import BindingTable
 from .commands import Commands
 from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitializer, check_type
-from .device import Buffer, Gpu, open_device, select_device
+from .device import Buffer, Gpu, open_device, select_again, select_device
 from .float64 import check_float64
-from .fork import Lock
+from .fork import Lock, OfOneProcess
 from .naming import Named
 from .packed import PackedWeights
 from .self_test import Outcome, check_driver, expect_right, outcomes
@@ -48,7 +48,7 @@ def _schedule_of_environment() -> str | None:
     return name
 
 
-class CommandRecorder(Named):
+class CommandRecorder(Named, OfOneProcess):
     """Records dispatches and copies once, executes them any number of times.
 
     IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
@@ -198,6 +198,10 @@ def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
             raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
 
 
+def _opened_again(index: int, name: str, verify: float) -> Device:
+    return Device(select_again(index, name).index, verify=verify)
+
+
 def _checked_limit(name: str, limit: Any) -> int:
     if type(limit) is not int or limit < 0:
         raise InvalidArgumentError("Device", name, shown(limit), "a whole number of bytes")
@@ -232,6 +236,10 @@ class Device(Named):
     @property
     def _facts(self) -> str:
         return f"on {self.info.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the device of this index and name, or else of this name; limits that were set stay here."""
+        return _opened_again, (self.info.index, self.info.name, self.verify), {"_name": self._name}
 
     @staticmethod
     def enumerate() -> list[DeviceInfo]:

@@ -3,6 +3,7 @@
 import copy
 import io
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -121,7 +122,8 @@ def test_state_dicts_and_copies():
     file = io.BytesIO()
     torch.save(twin, file)
     file.seek(0)
-    for again in (copy.deepcopy(twin), torch.load(file, weights_only=False)):
+    on_device = vt.convert(other, vkdml.Device(verify=0.5))
+    for again in (copy.deepcopy(twin), torch.load(file, weights_only=False), pickle.loads(pickle.dumps(on_device))):
         torch.testing.assert_close(again(x)[0], other(x)[0], atol=1e-5, rtol=1e-5)
 
 

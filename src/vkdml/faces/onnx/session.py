@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -59,6 +60,9 @@ class InferenceSession:
     load. Constant weights are packed once: initializers, constants, and what is computed from these. Shapes may change from
     call to call: lengths and batches of about the same size share what is compiled. Sessions of one model share all of it.
 
+    A session of a path or of bytes can be pickled where sess_options were left out: another process loads the model again, from
+    the same path, or the bytes. It opens the device that was given: the same, if a Device was, or its own default.
+
     Args:
         path_or_bytes: a model's file (with its external data beside it), its bytes, or a ModelProto.
         sess_options: onnxruntime.SessionOptions for the nodes that onnxruntime runs.
@@ -84,8 +88,12 @@ class InferenceSession:
                                          ("providers", providers, Sequence)):
             if not isinstance(value, (allowed, NoneType)):
                 raise InvalidArgumentError("InferenceSession", argument, type(value).__name__, f"a {allowed.__name__} or None")
-        self._session_options = sess_options = sess_options or _quiet_options()
+        given_options, sess_options = sess_options, sess_options or _quiet_options()
+        self._session_options = sess_options
         model = models.load(path_or_bytes, sess_options, allow_outside)
+        source = os.path.abspath(path_or_bytes) if isinstance(path_or_bytes, str | os.PathLike) else path_or_bytes
+        self._given = source, given_options, providers, provider_options
+        self._keywords: dict[str, Any] = {"device": device, "options": options, "allow_outside": allow_outside}
         self._providers = providers = providers or ["CPUExecutionProvider"]
         self._metadata = ModelMetadata.of(model)
 
@@ -106,6 +114,16 @@ class InferenceSession:
             warnings.warn(f"{self._assignment.headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
                           "onnxruntime.InferenceSession runs it as well. An exporter may have replaced them: "
                           "print(session.assignment()) lists the nodes", NothingOnDeviceWarning, stacklevel=2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source, sess_options, *others = self._given
+        if sess_options is not None:
+            raise InvalidArgumentError("InferenceSession", "pickle", "a session with sess_options, which cannot be pickled",
+                                       "one without; or make the session in each process")
+        if isinstance(source, ModelProto):
+            raise InvalidArgumentError("InferenceSession", "pickle", "a session of a ModelProto, which may have changed since",
+                                       "one of a path or of bytes: model.SerializeToString()")
+        return partial(type(self), **self._keywords), (source, None, *others)
 
     @property
     def device(self) -> Device:

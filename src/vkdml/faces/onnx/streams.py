@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError
+from ...runtime.fork import OfOneProcess
 from .feeds import Inputs, own
 from .programs import Program
 
 
-class SessionStream:
+class SessionStream(OfOneProcess):
     """Runs of a session that hand values on from each to the next. Made by InferenceSession.stream. For one thread.
 
     program: of the session. carried: inputs by output. output_names: what a step returns.

@@ -50,7 +50,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     """
     if not isinstance(module, nn.Module):
         raise InvalidArgumentError("convert", "module", type(module).__name__, "a torch.nn.Module")
-    index = open_device("convert", device).info.index
+    open_device("convert", device)  # refuses a wrong one before any call
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
             raise InvalidArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
@@ -62,7 +62,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         if type(part) in _TWINS:
             part.__class__ = _TWINS[type(part)]
         if isinstance(part, _Twin):
-            part.vulkan_device = index
+            part._device = device
     return module
 
 
@@ -77,9 +77,15 @@ def warm_up(module: nn.Module, T: int | Iterable[int], B: int | Iterable[int] = 
 
 
 class _Twin(nn.Module):
-    """vulkan_device: the index of the device."""
+    """_device: what `convert` was given."""
 
-    vulkan_device: int
+    _device: Device | int | str | None
+
+    @property
+    def vulkan_device(self) -> int:
+        """The index of the device."""
+        device = self._device
+        return (device if isinstance(device, Device) else open_device(type(self).__name__, device)).info.index
 
     def _layers(self) -> list[Layer]:
         raise NotImplementedError
@@ -112,7 +118,7 @@ class _Twin(nn.Module):
     def _prepared(self, layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Stack, Parameters]]:
         """What a call of this shape runs. Meanwhile other threads wait."""
         compiled = _compiled.setdefault(self, _Compiled())
-        device = open_device(type(self).__name__, self.vulkan_device)
+        device = open_device(type(self).__name__, self._device)
         with compiled.lock:
             compiled.parameters.update(layers)
             stack = compiled.stacks.get((shape, device), lambda: Stack(layers, shape, device, compiled.keeper))

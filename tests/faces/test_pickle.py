@@ -1,0 +1,122 @@
+"""What another process gets: devices, layers, ONNX sessions and PyTorch modules, through pickle."""
+
+import contextlib
+import copy
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import parser
+
+import vkdml
+from tests.support import gru_desc
+from vkdml.onnx import InferenceSession
+from vkdml.planning.options import Options
+
+pytestmark = pytest.mark.device
+
+W, R, X = (np.random.default_rng(0).standard_normal(shape).astype(np.float32) / 4 for shape in ((1, 12, 3), (1, 12, 4), (5, 2, 3)))
+MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[T,B,3] x, float[1,12,3] w, float[1,12,4] r) => (float[T,1,B,4] y) {
+    y = GRU <hidden_size=4> (x, w, r) }"""
+
+
+def model(tmp_path=None):
+    """Its bytes, or the path of a file."""
+    made = parser.parse_model(MODEL)
+    if tmp_path is None:
+        return made.SerializeToString()
+    onnx.save(made, tmp_path / "model.onnx")
+    return "model.onnx"
+
+
+def called(what):
+    """The results for X, as a list of arrays."""
+    if isinstance(what, InferenceSession):
+        return what.run(None, {"x": X, "w": W, "r": R})
+    if isinstance(what, vkdml.Device):
+        return list(vkdml.gru(X, W, R, device=what))
+    if isinstance(what, vkdml.GRU):
+        return list(what(X))
+    import torch  # only where it is needed, as it takes seconds
+
+    with torch.inference_mode():
+        return [what(torch.from_numpy(X))[0].numpy()]
+
+
+def answer(pipe):
+    """In another process: call what comes."""
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(([array.tobytes() for array in called(pipe.recv())], os.getpid()))
+
+
+class Named(vkdml.GRU):
+    """A caller's own layer."""
+
+    def __init__(self, name):
+        super().__init__(W, R, linear_before_reset=True)
+        self.name = name
+
+
+def ordinary(tmp_path):
+    device = vkdml.Device()
+    return [device, vkdml.GRU(W, R), vkdml.GRU(W, R, device=device.info.name, direction="reverse"), Named("mine"),
+            InferenceSession(model()), InferenceSession(model(tmp_path), device=device)]
+
+
+def of_torch(_):
+    import torch
+
+    from vkdml.torch import convert
+
+    return [convert(torch.nn.GRU(3, 4).eval()), convert(torch.nn.Sequential(torch.nn.GRU(3, 4)).eval(), vkdml.Device())]
+
+
+@pytest.mark.parametrize("make", [ordinary, pytest.param(of_torch, marks=pytest.mark.thorough)])
+def test_another_process_gives_the_same_bits(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    objects = make(tmp_path)
+    monkeypatch.chdir("/")  # a path is the one that it was at load
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    other = context.Process(target=answer, args=(theirs,))
+    other.start()
+    theirs.close()
+    try:
+        for what in objects:
+            ours.send(what)
+            results, process = ours.recv()
+            assert results == [array.tobytes() for array in called(what)], what
+            assert process == other.pid
+    finally:
+        ours.close()
+        other.join()
+
+
+def test_what_was_set_comes_with_it():
+    device = vkdml.Device(verify=0.5)
+    device.set_name("first")
+    assert copy.deepcopy(device) == device
+    assert copy.deepcopy(device).name == "first"
+    layer = pickle.loads(pickle.dumps(Named("mine")))
+    assert (type(layer), layer.name) == (Named, "mine")
+    session = pickle.loads(pickle.dumps(InferenceSession(model(), None, ["CPUExecutionProvider"], device=device, options=Options(fused=False))))
+    assert session._keywords == {"device": device, "options": Options(fused=False), "allow_outside": False}
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: InferenceSession(model(), ort.SessionOptions()), "pickle: found a session with sess_options"),
+    (lambda: InferenceSession(parser.parse_model(MODEL)), "SerializeToString"),
+    (lambda: vkdml.GRU(W, R).stream(), "pickle: object: found a Stream,"),
+    (lambda: vkdml.Device().create_buffer(4), "a Buffer"),
+    (lambda: vkdml.Device().create_command_recorder(), "a CommandRecorder, .* a layer, an ONNX session"),
+    (lambda: vkdml.Device().compile_operator(vkdml.Device().create_operator(gru_desc())), "a CompiledOperator"),
+    (lambda: InferenceSession(model()).stream({"y": "x"}), "a SessionStream"),
+])
+def test_what_cannot_be_pickled_says_so(make, message):
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        pickle.dumps(make())
