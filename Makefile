@@ -47,7 +47,7 @@ test-all: lint
 	@$(PYTEST)
 
 conformance: setup-conformance
-	@$(VENV_PYTHON) -m tools.conformance
+	@$(VENV_PYTHON) -m vkdml conformance
 
 bench: setup-bench
 	@$(VENV_PYTHON) -m bench
@@ -76,7 +76,7 @@ gpu-check: setup-conformance vulkan-extras
 gpu-report: setup-conformance setup-bench
 	@$(VENV_PYTHON) -m tools.gpu_report
 
-soak: setup-conformance setup-bench
+soak: setup-soak setup-bench
 	@$(VENV_PYTHON) -m tools.soak
 
 clean:

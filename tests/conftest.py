@@ -1,29 +1,45 @@
+"""pytest's options and fixtures for all tests. The wheel has this file too, for the conformance suite (tools/build_suite.py)."""
+
 import os
 import shutil
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import vkdml
-from tests import recording
-from tools.compile_shaders import SHADERS, compile_source
+from tests import recording, support
 from vkdml.runtime import kernels
 from vkdml.runtime.device import SHARES_PIPELINES
+
+MARKERS = [
+    "device: needs a Vulkan device; the fixture of that name gives this mark by itself",
+    "family(reason, first): tests alike, of which `make test` runs the first so many, or the diagonal of a grid of parameters",
+    "thorough: one of a family that only `make test-all` runs; given below",
+]
+QUICK_SECONDS = 50  # for tests; a minute with what comes before them
+_started = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser):
     parser.addoption("--report", type=Path, metavar="FILE",
-                     help="write each test's outcome and largest errors, a line of JSON each")
+                     help="add each test's outcome and largest errors, a line of JSON each; not of tests that are there already")
     parser.addoption("--long", action="store_true", help="run the tests named *_long too")
+    parser.addoption("--only", action="append", metavar="TEXT", help="run the tests with this, or another such text, in their names")
+    parser.addoption("--quick", action="store_true", help=f"of each function some tests, those that begin within {QUICK_SECONDS} s")
+    parser.addoption("--seed", type=int, default=0, help="of random problems (0)")
 
 
 def pytest_configure(config):
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
     os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
+    support.base_seed = config.getoption("--seed")
     path = config.getoption("--report")
     if path:
-        config.pluginmanager.register(recording.Reporter(path))
+        config.pluginmanager.register(recording.Reporter(path, support.TOLERANCES))
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -37,7 +53,7 @@ def pytest_pycollect_makeitem(collector, name):
     return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """`device` for tests that ask for the fixture, `thorough` for the members of a family that are not typical of it."""
     families = defaultdict(list)
     for item in items:
@@ -48,6 +64,28 @@ def pytest_collection_modifyitems(items):
     for members in families.values():
         for member in set(members) - typical(members, members[0].get_closest_marker("family").kwargs.get("first")):
             member.add_marker("thorough")
+    wanted = [text.lower() for text in config.getoption("--only") or [""]]
+    keep(config, items, lambda item: any(text in item.nodeid.lower() for text in wanted))
+    if config.getoption("--quick"):
+        keep(config, items, lambda item: not item.get_closest_marker("thorough"))
+        items[:] = in_turns(items)
+
+
+def keep(config, items, is_wanted):
+    """Of the items those that are wanted, and pytest knows of the others."""
+    unwanted = [item for item in items if not is_wanted(item)]
+    items[:] = [item for item in items if is_wanted(item)]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+
+
+def in_turns(items):
+    """The first of each function, then the second of each, and so on."""
+    functions = defaultdict(list)
+    for item in items:
+        functions[item.function].append(item)
+    places = {item: place for members in functions.values() for place, item in enumerate(members)}
+    return sorted(items, key=places.__getitem__)
 
 
 def typical(members, first):
@@ -62,8 +100,14 @@ def typical(members, first):
     return {member for member in members if tuple(id(member.callspec.params[name]) for name in values) in diagonal}
 
 
-def pytest_runtest_setup():
+def pytest_runtestloop(session):
+    session.stash[_started] = time.monotonic()
+
+
+def pytest_runtest_setup(item):
     recording.RECORDS.clear()
+    if item.config.getoption("--quick") and time.monotonic() - item.session.stash[_started] > QUICK_SECONDS:
+        pytest.skip(f"--quick: {QUICK_SECONDS} s were over")
 
 
 @pytest.fixture(scope="session")
@@ -81,13 +125,15 @@ def shared_pipelines() -> None:
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path):
     """mistaken(kernel, file, old, new): from now on the kernel is one with another text in one of the shaders' files."""
+    compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
+
     def compiled(kernel, file, old, new):
         shaders = tmp_path / "shaders"
-        shutil.copytree(SHADERS, shaders)
+        shutil.copytree(compiler.SHADERS, shaders)
         text = (shaders / file).read_text()
         assert old in text
         (shaders / file).write_text(text.replace(old, new))
-        compile_source(shaders / f"{kernel}.comp", tmp_path / "wrong.spv")
+        compiler.compile_source(shaders / f"{kernel}.comp", tmp_path / "wrong.spv")
         wrong, right = kernels.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), kernels.load
         monkeypatch.setattr(kernels, "load", lambda name: wrong if name == kernel else right(name))
 

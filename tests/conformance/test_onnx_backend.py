@@ -28,9 +28,9 @@ class RecordingBackend(VulkanBackend):
 
 class RecordingRunner(BackendTest):
     @classmethod
-    def assert_similar_outputs(cls, ref_outputs, outputs, *args, **kwargs):
-        recording.add(RecordingBackend.operator, ref_outputs[0].dtype.name, ["ONNX backend test"], zip(outputs, ref_outputs))
-        super().assert_similar_outputs(ref_outputs, outputs, *args, **kwargs)
+    def assert_similar_outputs(cls, ref_outputs, outputs, rtol, atol, *args, **kwargs):
+        recording.add(RecordingBackend.operator, ref_outputs[0].dtype.name, ["ONNX backend test"], zip(outputs, ref_outputs), (rtol, atol))
+        super().assert_similar_outputs(ref_outputs, outputs, rtol, atol, *args, **kwargs)
 
 
 def cases(kind):

@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from tests.support import CELLS, assert_close
+from tests.support import CELLS, assert_close, random_numbers
 from vkdml.onnx import run_node
 from vkdml.spec import element_types
 
@@ -19,7 +19,7 @@ NAMES = ["Affine", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "ScaledTanh", "Sig
 
 
 def random_node(seed):
-    rng = np.random.default_rng(seed)
+    rng = random_numbers(seed)
     cell = CELLS[seed // 3 % len(CELLS)]
     gates = len(cell.gates)
     t, b, i, h = (int(size) for size in rng.integers(1, [9, 7, 12, 20]))

@@ -111,7 +111,7 @@ class Checked:
         for field, array in found.items():
             sizes = self._problem.tensor(field).sizes
             result = array.view(DTYPES[element])[:int(np.prod(sizes))].reshape(sizes).astype(np.float64)
-            errors.append(largest_errors(result, expected[field], element)[0])
+            errors.append(largest_errors(result, expected[field], element, (rtol, atol))[0])
             if not np.allclose(result, expected[field], rtol, atol):
                 wrong.append(field)
         return {"error": None if None in errors else max(filter(None, errors), default=0.0), "wrong": " ".join(wrong)}

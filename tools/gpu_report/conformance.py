@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from tools import conformance
 from tools.gpu_report.outcome import Job, Outcome, judged
+from vkdml.cli.conformance import report, suite
 from vkdml.runtime.device import select_device
 
 QUICK = ["tests/conformance/test_reference.py", "-m", "not thorough", "-k", "test_schedule and GRU"]
@@ -14,9 +14,10 @@ QUICK = ["tests/conformance/test_reference.py", "-m", "not thorough", "-k", "tes
 def run(job: Job) -> Outcome:
     wanted = asdict(select_device(None))
     # Drivers that the suite adds come before others, and change indices
-    device = next(device for device in conformance.enumerate_devices() if {**device, "index": wanted["index"]} == wanted)
-    found = conformance.run_suite(device, QUICK if job.quick else conformance.SUITE)
-    conformance.write([found], job.folder)
-    failures = [f"{test['test']}: {conformance.first_line(test.get('failure') or 'the process ended during it')}"
-                for test in found.failed]
+    machine, chosen = suite.machine(), suite.Chosen()
+    device = next(device for device in machine.devices if {**device, "index": wanted["index"]} == wanted)
+    about = {"device": device, "software": machine.software, "chosen": chosen.described()}
+    found = suite.run_suite(job.folder / "results.jsonl", about, chosen, tests=QUICK if job.quick else suite.SUITE)
+    report.write([found], job.folder)
+    failures = [f"{test['test']}: {report.first_line(test)}" for test in found.failed]
     return judged(found.outcome, [*filter(None, [found.ended]), *failures])

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.conformance import supervise
 from tools.faults.layer import build
 from tools.soak import report
+from vkdml.cli.conformance.processes import supervise
 
 ROOT = Path(__file__).resolve().parents[2]
 LANES, LONGEST_LIFE = 2, 10 * 60.0
@@ -65,7 +65,7 @@ def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) ->
     file.touch()
     command = [sys.executable, *COMMAND, str(file), "--seed", str(seed), "--seconds", str(seconds),
                *(["--faults", str(folder / "layer")] if layer else [])]
-    ended, output = supervise(command, {**os.environ, **layer}, file, SILENCE)
+    ended, output = supervise(command, {**os.environ, **layer}, ROOT, file, SILENCE)
     if not file.stat().st_size:  # an error of its own, before the first round was over
         ended = ended or "ended by an error"
     if ended:

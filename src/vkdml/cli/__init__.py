@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import VkdmlError
-from . import demo, devices, dispatch, explain, run, selftest
+from . import conformance, demo, devices, dispatch, explain, run, selftest
 
 # Each has `add`, for its arguments, and `run`
 _COMMANDS = {
@@ -24,13 +24,13 @@ _COMMANDS = {
     "dispatch": (dispatch, "run a DxDispatch model of recurrent and activation operators"),
     "explain": (explain, "say how an operator, or a model's, would run, and the memory that it takes"),
     "demo": (demo, "words to phonemes, with a trained model"),
+    "conformance": (conformance, "test every Vulkan device and write a report"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
 }
 
 # Modules that are only in a source tree. They parse their own arguments.
 _ELSEWHERE = {
     "bench": ("bench.__main__", "compare vkdml's times with other libraries'; only in a source tree"),
-    "conformance": ("tools.conformance", "test every Vulkan device and write a report; only in a source tree"),
 }
 
 

@@ -10,9 +10,9 @@ class DeviceInfo:
     """A Vulkan device and its limits, sizes in bytes. What is known of its driver beyond them is in `profiles`.
 
     index: its place in the loader's list. cores: of the processor that this process may run on. vendor, device_id: mostly those
-    of PCI. unified_memory: the host's memory is the device's. memory: the size of the heap that buffers come from. Where the
-    driver does not say, these are 0: compute_units, what a GPU's driver calls so; min_subgroup_size and max_subgroup_size,
-    between which its compiler chooses; memory.
+    of PCI. driver_id: Vulkan's number for the driver, VkDriverId. unified_memory: the host's memory is the device's. memory:
+    the size of the heap that buffers come from. Where the driver does not say, these are 0: driver_id; compute_units, what a
+    GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses; memory.
     """
 
     index: int
@@ -31,6 +31,7 @@ class DeviceInfo:
     cores: int = 1
     vendor: int = 0
     device_id: int = 0
+    driver_id: int = 0
     compute_units: int = 0
     min_subgroup_size: int = 0
     max_subgroup_size: int = 0

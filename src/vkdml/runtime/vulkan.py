@@ -45,10 +45,7 @@ _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4  # VkMemoryPropertyFlagBi
 
 def enumerate_devices() -> list[DeviceInfo]:
     """All devices with Vulkan 1.1 or newer, in the loader's order. Raises DriverError where there is no loader or driver."""
-    try:
-        vk = ctypes.CDLL("libvulkan.so.1")
-    except OSError:
-        raise DriverError(NO_LOADER) from None
+    vk = _load()
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
     instance = c_void_p()
@@ -66,6 +63,22 @@ def enumerate_devices() -> list[DeviceInfo]:
         raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
                           f"driver, {_INSTALL}")
     return usable
+
+
+def loader() -> dict[str, Any]:
+    """The version of the Vulkan loader, and by their names those of the layers that it finds: of Vulkan, and (of their own)."""
+    vk, packed = _load(), c_uint32()
+    _check("vkEnumerateInstanceVersion", vk.vkEnumerateInstanceVersion(byref(packed)))
+    layers = {layer.layerName.decode(): f"{_dotted(layer.specVersion)} ({layer.implementationVersion})"
+              for layer in _all(structures.LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
+    return {"loader": _dotted(packed.value), "layers": layers}
+
+
+def _load() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libvulkan.so.1")
+    except OSError:
+        raise DriverError(NO_LOADER) from None
 
 
 def _check(function: str, result: int) -> None:
@@ -106,7 +119,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         type=kind,
         driver=driver.driverName.decode(),
         driver_version=driver.driverInfo.decode() or hex(properties.driverVersion),
-        api_version=f"{version[0]}.{version[1]}.{properties.apiVersion & 0xfff}",
+        api_version=_dotted(properties.apiVersion),
         subgroup_size=subgroup.subgroupSize,
         subgroup_shuffle=bool(subgroup.supportedStages & _STAGE_COMPUTE
                               and subgroup.supportedOperations & _OPERATIONS_OF_LANES == _OPERATIONS_OF_LANES),
@@ -118,6 +131,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         cores=len(os.sched_getaffinity(0)),
         vendor=properties.vendorID,
         device_id=properties.deviceID,
+        driver_id=driver.driverID,
         compute_units=_compute_units(asked),
         min_subgroup_size=sizes.minSubgroupSize,
         max_subgroup_size=sizes.maxSubgroupSize,
@@ -128,6 +142,10 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
 
 def _version(packed: int) -> tuple[int, int]:
     return packed >> 22 & 0x7f, packed >> 12 & 0x3ff
+
+
+def _dotted(packed: int) -> str:
+    return ".".join(map(str, (*_version(packed), packed & 0xfff)))
 
 
 def _ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:

@@ -20,6 +20,11 @@ class ExtensionProperties(Structure):
     _fields_ = [("extensionName", c_char * 256), ("specVersion", c_uint32)]
 
 
+class LayerProperties(Structure):
+    _fields_ = [("layerName", c_char * 256), ("specVersion", c_uint32), ("implementationVersion", c_uint32),
+                ("description", c_char * 256)]
+
+
 class _Limits(Structure):
     """VkPhysicalDeviceLimits up to what is used here; `rest` is more than the remainder."""
 

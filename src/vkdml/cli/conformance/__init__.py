@@ -1,0 +1,70 @@
+"""The command `vkdml conformance`: the conformance suite on the Vulkan devices of this machine, and one report of them.
+
+Each device is tested in a process of its own: if it crashes or hangs, the report says so and the other devices still run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from ...errors import MissingPackageError
+from . import junit, report, suite
+from .progress import Progress
+from .suite import Chosen, Run
+
+_PACKAGES = {"pytest": "pytest", "pytest_timeout": "pytest-timeout", "ml_dtypes": "ml_dtypes", "onnx": "onnx",
+             "onnxruntime": "onnxruntime"}
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--output", type=Path, default=Path("conformance-report"), help="a folder (conformance-report)")
+    command.add_argument("--device", nargs="+", help="test only these: an index or a part of a name each")
+    command.add_argument("--only", nargs="+", metavar="NAME", default=[], help="only tests with one of these in their names")
+    amount = command.add_mutually_exclusive_group()
+    amount.add_argument("--quick", action="store_true", help="as many tests as a minute has room for, of each kind some")
+    amount.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
+    command.add_argument("--seed", type=_seed, default=0, help="other random problems (0)")
+    command.add_argument("--resume", action="store_true", help="go on where the last run with these options was interrupted")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes as JUnit's XML too")
+    command.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    _check_packages()
+    machine = suite.machine()
+    devices = suite.select(machine.devices, chosen.device)
+    wanted = Chosen(tuple(chosen.only), chosen.quick, chosen.long, chosen.seed)
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    runs: list[Run] = []
+    for number, device in enumerate(devices, 1):
+        print(f"{number}/{len(devices)} {device['name']} ({device['driver']})", flush=True, file=sys.stderr)
+        results = chosen.output / f"results-{device['index']}.jsonl"
+        about = {"device": device, "software": machine.software, "chosen": wanted.described()}
+        try:
+            with closing(Progress()) as progress:
+                runs.append(suite.run_suite(results, about, wanted, chosen.resume, progress))
+        except KeyboardInterrupt:
+            print(f"interrupted; {results} has what was found so far, and --resume goes on from there", file=sys.stderr)
+            raise
+        print(runs[-1].outcome, flush=True, file=sys.stderr)
+        report.write(runs, chosen.output)  # after each device, in case the next one is interrupted
+        if chosen.junit:
+            chosen.junit.write_bytes(junit.of(runs))
+    print(report.as_json(runs) if chosen.json else f"report: {chosen.output}/conformance.md")
+    return int(any(run.failed or run.ended for run in runs))
+
+
+def _check_packages() -> None:
+    missing = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise MissingPackageError(f"vkdml conformance needs {', '.join(missing)}: pip install 'vkdml[conformance]'")
+
+
+def _seed(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
+    return int(text)

@@ -1,0 +1,125 @@
+"""The report of runs, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from .results import Test
+from .suite import Run
+
+Record = dict[str, Any]  # a case, as tests/recording.py writes it
+Keys = Callable[[Record], Iterable[tuple[str, ...]]]
+
+_ERRORS = {"absolute": ("largest error", ".1e"), "ulp": ("in ULP", ".3g"), "fraction": ("of the tolerance", ".1%")}
+_SHOWN = 160  # characters of a failure's first line
+
+_NOTE = """A case compares an operator's results with the float64 reference, with ONNX's test data or with ONNX Runtime.
+The tolerance of an element is its type's absolute part, and its relative part times the number that is expected. *Of the
+tolerance* is the error over that: above 100% a case fails. ULP are units in the last place of the type; numbers that are so
+small that the absolute part is the larger one count as the number where both are the same, as near 0 any error is many ULP. The
+three largest errors of a row may be of three elements. A test that failed before it compared anything is only in the list of
+failed tests.
+"""
+
+
+def write(runs: Sequence[Run], folder: Path) -> None:
+    (folder / "conformance.md").write_text("\n".join(["# vkdml conformance\n", _NOTE, *map(_section, runs)]))
+    (folder / "conformance.json").write_text(as_json(runs))
+
+
+def as_json(runs: Sequence[Run]) -> str:
+    return json.dumps({"runs": [asdict(run) for run in runs]}, indent=1)
+
+
+def first_line(test: Test) -> str:
+    """Of why a test failed or was skipped. numpy's messages begin on the line after the exception's name."""
+    lines: list[str] = test.get("failure", "").removeprefix("AssertionError:").strip().splitlines()
+    return lines[0][:_SHOWN] if lines else "the run was interrupted during it"
+
+
+def largest(errors: Iterable[float | None]) -> float | None:
+    """None, an error that no finite number says, is the worst."""
+    worst = max(np.inf if error is None else error for error in errors)
+    return None if worst == np.inf else worst
+
+
+def summarize(run: Run, keys: Keys) -> dict[tuple[str, ...], list[Any]]:
+    """For each key: the number of records, those of passed tests, those of failed tests, and the largest errors."""
+    groups: dict[tuple[str, ...], list[tuple[bool, Record]]] = {}
+    for test in run.tests:
+        for record in test.get("records", []):
+            for key in keys(record):
+                groups.setdefault(key, []).append((test["outcome"] == "passed", record))
+    return {key: [len(group), sum(passed for passed, _ in group), sum(not passed for passed, _ in group),
+                  *(largest(record[error] for _, record in group) for error in _ERRORS)]
+            for key, group in sorted(groups.items())}
+
+
+def by_operator(record: Record) -> Iterable[tuple[str, ...]]:
+    return [(record["operator"], record["element"])]
+
+
+def by_feature(record: Record) -> Iterable[tuple[str, ...]]:
+    return [(feature,) for feature in record["features"]]
+
+
+def _section(run: Run) -> str:
+    parts = [f"## {run.device['index']}: {run.device['name']}\n", _about(run), f"{run.outcome}\n"]
+    if run.output:
+        parts.append(f"```\n{run.output}\n```\n")
+    if any(test.get("records") for test in run.tests):
+        parts += [_nearest(run), _table(run, ["operator", "type"], by_operator), _table(run, ["feature"], by_feature),
+                  _tolerances(run)]
+    parts += _listed("Failed:", [f"`{test['test']}`: {first_line(test)}" for test in run.failed])
+    parts += _listed("Skipped:", [f"{count}: {why}" for why, count in Counter(map(first_line, run.skipped)).most_common()])
+    if run.told.get("left_out"):
+        parts.append(f"{run.told['left_out']} tests of the suite were not chosen.\n")
+    return "\n".join(parts)
+
+
+def _about(run: Run) -> str:
+    info, software, chosen = run.device, run.about["software"], run.about["chosen"]
+    layers = [f"{name} {version}" for name, version in software["layers"].items()]
+    options = [*(f"--only {name}" for name in chosen["only"]), *(f"--{name}" for name in ("quick", "long") if chosen[name])]
+    rows = [("device", f"{info['name']}, {info['type']}, vendor {info['vendor']:#x}, device {info['device_id']:#x}"),
+            ("driver", f"{info['driver']} {info['driver_version']}, id {info['driver_id']}"),
+            ("Vulkan", f"{info['api_version']}; loader {software['loader']}"),
+            ("layers there", ", ".join(layers) or "none"),
+            ("software", ", ".join(f"{name} {software[name]}" for name in ("vkdml", "Python", "numpy", "onnx", "onnxruntime"))
+             + f", {software['kp']}"),
+            ("system", software["system"]),
+            ("chosen", ", ".join([*options, f"--seed {chosen['seed']}"]))]
+    return tabulate(rows, ["", ""], "github") + "\n"
+
+
+def _nearest(run: Run) -> str:
+    """The case that came nearest to its tolerance, or went furthest beyond."""
+    records = [(test["test"], record) for test in run.tests for record in test.get("records", [])]
+    name, worst = max(records, key=lambda pair: np.inf if pair[1]["fraction"] is None else pair[1]["fraction"])
+    share = "not finite" if worst["fraction"] is None else f"{worst['fraction']:.1%}"
+    return f"The largest share of a tolerance is {share}: {worst['operator']}, {worst['element']}, in `{name}`.\n"
+
+
+def _table(run: Run, names: list[str], keys: Keys) -> str:
+    rows = [[*key, *values[:3], *("not finite" if value is None else format(value, form)
+                                  for value, (_, form) in zip(values[3:], _ERRORS.values()))]
+            for key, values in summarize(run, keys).items()]
+    return tabulate(rows, [*names, "cases", "passed", "failed", *(title for title, _ in _ERRORS.values())], "github",
+                    disable_numparse=True) + "\n"
+
+
+def _tolerances(run: Run) -> str:
+    rows = [(name, f"{relative:g}", f"{absolute:g}") for name, (relative, absolute) in run.told["tolerances"].items()]
+    return tabulate(rows, ["type", "relative", "absolute"], "github", disable_numparse=True) + "\n"
+
+
+def _listed(title: str, lines: Sequence[str]) -> list[str]:
+    return [title + "\n", *(f"- {line}" for line in lines), ""] if lines else []

@@ -1,0 +1,54 @@
+"""The file that a run on a device writes as it goes, so that a crash loses nothing.
+
+A line of JSON each: first `about`, what is tested with what; then `selected`, how many tests there are; then each test when it
+begins and when it has ended (tests/recording.py). The later line of a test is its outcome.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ...errors import InvalidArgumentError
+
+UNFINISHED, CRASHED = "unfinished", "crashed"
+
+About = dict[str, Any]
+Test = dict[str, Any]
+
+
+def begin(path: Path, about: About, resume: bool) -> None:
+    """Leaves in the file what is there to go on from: all tests that have ended, or nothing."""
+    ended: list[Test] = []
+    if resume and path.exists():
+        head, tests = read(path)
+        if {key: head.get(key) for key in about} != about:
+            raise InvalidArgumentError("vkdml conformance", "--resume", f"{path} of another device, version or choice of tests",
+                                       "the results of a run like this one, or no --resume")
+        ended = [test for test in tests if test["outcome"] != UNFINISHED]
+    path.write_text("".join(json.dumps(line) + "\n" for line in [about, *ended]))
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
+    """What is said of the whole run, and the last line of each test."""
+    head: dict[str, Any] = {}
+    tests: dict[str, Test] = {}
+    for line in path.read_text().splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:  # cut short, as its writer was killed
+            continue
+        if "test" in found:
+            tests[found["test"]] = found
+        else:
+            head |= found
+    return head, list(tests.values())
+
+
+def add_crash(path: Path, how: str) -> None:
+    """The test that was running did not only not end, but ended all of them."""
+    running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
+    with path.open("a") as file:
+        for test in running:
+            file.write("\n" + json.dumps({**test, "outcome": CRASHED, "failure": f"the process {how} during it"}) + "\n")

@@ -1,0 +1,144 @@
+"""Running the suite on a device. The suite is tests/conformance, which the wheel has in vkdml/suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import DriverError, InvalidArgumentError
+from . import processes, results
+from .progress import Progress
+from .results import About, Test
+
+_SHIPPED = Path(__file__).resolve().parents[2] / "suite"
+ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # of the folder tests
+SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # that one does not test the device
+_SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"  # in a source tree, of `make vulkan-extras`
+_TEST_SECONDS = 300
+_SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
+
+_MACHINE = """
+import json, platform
+from dataclasses import asdict
+from importlib import metadata
+import vkdml
+from vkdml.runtime.device import kp_description
+from vkdml.runtime.vulkan import enumerate_devices, loader
+packages = {name: metadata.version(name) for name in ("numpy", "onnx", "onnxruntime")}
+print(json.dumps({"devices": [asdict(info) for info in enumerate_devices()], "software": {
+    "vkdml": vkdml.__version__, "kp": kp_description(), **loader(), "Python": platform.python_version(), **packages,
+    "system": platform.platform()}}))
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Its Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
+
+    devices: list[dict[str, Any]]
+    software: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What of the suite is run, as in the command's options."""
+
+    only: tuple[str, ...] = ()
+    quick: bool = False
+    long: bool = False
+    seed: int = 0
+
+    def described(self) -> dict[str, Any]:
+        return {**asdict(self), "only": list(self.only)}
+
+    def options(self) -> list[str]:
+        """tests/conftest.py has them."""
+        return [*(f"--only={name}" for name in self.only), *["--quick"] * self.quick, *["--long"] * self.long,
+                f"--seed={self.seed}"]
+
+
+@dataclass
+class Run:
+    """The results of the suite on one device.
+
+    about: the device, the software and what was chosen. told: how many tests there are to run, and their tolerances. ended: how
+    the process crashed or hung, if it did; output: the last of its output then.
+    """
+
+    about: About
+    tests: list[Test]
+    told: dict[str, Any] = field(default_factory=dict)
+    ended: str = ""
+    output: str = ""
+
+    @property
+    def device(self) -> dict[str, Any]:
+        device: dict[str, Any] = self.about["device"]
+        return device
+
+    @property
+    def failed(self) -> list[Test]:
+        return [test for test in self.tests if test["outcome"] not in ("passed", "skipped")]
+
+    @property
+    def skipped(self) -> list[Test]:
+        return [test for test in self.tests if test["outcome"] == "skipped"]
+
+    @property
+    def seconds(self) -> float:
+        """Of all tests, also of those before a run was resumed."""
+        return float(sum(test.get("seconds", 0.0) for test in self.tests))
+
+    @property
+    def outcome(self) -> str:
+        counts = Counter(test["outcome"] for test in self.tests)
+        parts = [f"{counts[outcome]} {outcome}" for outcome in sorted({"passed", "failed", *counts}, reverse=True)]
+        return f"{len(self.tests)} tests in {self.seconds:.0f} s: " + ", ".join([*parts, *filter(None, [self.ended])])
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with SwiftShader added to the drivers that the Vulkan loader finds."""
+    return {**os.environ, **({"VK_ADD_DRIVER_FILES": str(_SWIFTSHADER)} if _SWIFTSHADER.exists() else {})}
+
+
+def machine() -> Machine:
+    """In a process of its own, which a driver may crash."""
+    done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
+        raise DriverError(f"conformance: {last}")
+    return Machine(**json.loads(done.stdout))
+
+
+def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
+    """The devices with one of the wanted indices or parts of names; all if there are none."""
+    chosen = [device for device in devices if not wanted or any(
+        word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
+    if not chosen:
+        listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
+        raise InvalidArgumentError("vkdml conformance", "--device", " ".join(wanted or ()), f"a Vulkan device: {listed}")
+    return chosen
+
+
+def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, progress: Progress | None = None,
+              tests: Sequence[str] = SUITE) -> Run:
+    """path: the file of results. tests: pytest's arguments."""
+    results.begin(path, about, resume)
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider",
+               f"--timeout={_TEST_SECONDS}", *tests, *chosen.options(), "--report", str(path.resolve())]
+    variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": str(about["device"]["index"])}
+    seen = progress or (lambda _: None)
+    ended, output = processes.supervise(command, variables, ROOT, path, _SILENCE, seen)
+    if ended:
+        results.add_crash(path, ended)
+    told, found = results.read(path)
+    if not found and not ended:
+        ended = f"no test has {' or '.join(chosen.only)} in its name"
+    return Run(about, found, {key: value for key, value in told.items() if key not in about}, ended, output if ended else "")

@@ -1,0 +1,57 @@
+"""The conformance suite in a wheel: all that its modules import is there, and it runs outside of the source tree."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def shipped(monkeypatch):
+    """The files, from the root of the tree."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    build_suite = pytest.importorskip("build_suite")
+    return sorted(str(path.relative_to(ROOT)) for pattern in build_suite.SUITE for path in ROOT.glob(pattern))
+
+
+def test_what_it_imports_is_there(shipped):
+    """Imports within functions may fail, and skip a test."""
+    missing = set()
+    for name in shipped:
+        for node in ast.parse((ROOT / name).read_text()).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("tests", "tools", "bench"):
+                tries = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                if not any(f"{module.replace('.', '/')}.py" in shipped for module in tries):
+                    missing.add(f"{name}: {node.module}")
+    assert not missing
+
+
+@pytest.mark.device
+@pytest.mark.thorough
+def test_a_wheel_runs_the_suite(tmp_path):
+    """In an environment of its own, which has everything but this package from the tests' one."""
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT], check=True)
+    (wheel,) = tmp_path.glob("vkdml-*.whl")
+    venv.create(tmp_path / "venv", with_pip=False)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, wheel], check=True)
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = [tmp_path / "venv" / "bin" / "python", "-m", "vkdml", "conformance", "--quick", "--only", "test_shape",
+               "--junit", "junit.xml", "--json"]
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=outside, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (run, *_) = json.loads(done.stdout)["runs"]
+    assert run["about"]["chosen"] == {"only": ["test_shape"], "quick": True, "long": False, "seed": 0}
+    assert {test["outcome"] for test in run["tests"]} <= {"passed", "skipped"}
+    assert run["tests"][0]["records"][0]["fraction"] < 1
+    assert {path.name for path in (tmp_path / "conformance-report").iterdir()} >= {"conformance.md", "conformance.json", "results-0.jsonl"}
+    assert (tmp_path / "junit.xml").exists()
