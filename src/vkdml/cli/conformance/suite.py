@@ -20,7 +20,7 @@ from .results import About, Test
 _SHIPPED = Path(__file__).resolve().parents[2] / "suite"
 ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # of the folder tests
 SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # that one does not test the device
-_SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"  # in a source tree, of `make vulkan-extras`
+_EXTRAS = ROOT / ".vulkan"  # in a source tree, of `make vulkan-extras`
 _TEST_SECONDS = 300
 _SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
 
@@ -104,8 +104,9 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with SwiftShader added to the drivers that the Vulkan loader finds."""
-    return {**os.environ, **({"VK_ADD_DRIVER_FILES": str(_SWIFTSHADER)} if _SWIFTSHADER.exists() else {})}
+    """This process's environment, in which the Vulkan loader finds the drivers of `make vulkan-extras` too."""
+    drivers = [str(manifest) for manifest in sorted(_EXTRAS.glob("*_icd.json"))]
+    return {**os.environ, **({"VK_ADD_DRIVER_FILES": os.pathsep.join(drivers)} if drivers else {})}
 
 
 def machine() -> Machine:
