@@ -72,6 +72,16 @@ _EXPRESSION: list[Wrong] = [lambda given: "no expression", lambda given: dml.Exp
                             lambda given: 0]
 
 
+# Of PyTorch's twins
+_ANY_TENSOR: list[Wrong] = [
+    lambda tensor: tensor[..., :0], lambda tensor: tensor.unsqueeze(0), lambda tensor: tensor.to("meta"),
+    lambda tensor: tensor.int(), lambda tensor: tensor.cfloat(), lambda tensor: tensor.to_sparse()]
+
+
+def _wider(tensor: Any, by: int) -> Any:
+    return tensor[..., [*range(tensor.shape[-1]), *[0] * by]]
+
+
 def _value(wrong: Any) -> Wrong:
     return lambda right: wrong
 
@@ -125,6 +135,14 @@ WRONG: dict[str, list[Wrong]] = {
     "enumeration": [*map(_value, [None, 17, "FORWARD", []])],
     "data": [lambda array: array.reshape(-1)[:-1], lambda array: _longer(array, 0), _value("no data"), _value(None),
              lambda array: array.astype(np.complex64), _value([[1.0], [1.0, 2.0]])],
+    "module's parameter": [*_ANY_TENSOR, lambda tensor: _wider(tensor, 2)],
+    "module's input": [*_ANY_TENSOR, lambda tensor: _wider(tensor, 1), lambda tensor: tensor[:0], lambda tensor: tensor.numpy,
+                       *map(_value, [None, "no tensor", 3, []])],
+    "module's states": [lambda states: states[:-1], lambda states: (*states, states[0]),
+                        lambda states: tuple(tensor.int() for tensor in states),
+                        lambda states: tuple(_wider(tensor, 1) for tensor in states),
+                        lambda states: tuple(tensor[:0] for tensor in states), *map(_value, ["no states", 3, [None, None], [[1.0]]])],
+    "training": [_value(True)],
     "json text": [*map(_value, ["no such", 17, [17], {"no such": 1}, True])],
     "json list": [*map(_value, ["text", 17, [], [[]], {"no such": 1}, [{}], ["text"]])],
     "json number": [*map(_value, ["text", [], {"no such": 1}, True])],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +20,13 @@ import vkdml.pydirectml as dml
 from tests.faces.dxdispatch.support import array_resource, short, type_name
 from tests.fuzz.breaking import Argument
 from tests.fuzz.calls import Call, Operator, dtype_of
+from tests.fuzz.face import Arrays, Face, Part, device
 from tests.support import initialize, make_outputs, read_output
 from vkdml.runtime.operator import Operator as DirectMLOperator
 from vkdml.spec import element_types
 from vkdml.spec.activations import BY_DESC
 from vkdml.spec.cells import STATES
-from vkdml.spec.problem import WEIGHTS, Problem
-
-Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a call computed, beside what it had to: results by field, in DirectML's sizes."""
-
-    problem: Problem
-    arrays: Arrays
-    results: Arrays
-
-
-@dataclass(frozen=True)
-class Face:
-    """arguments: by name; what a call is made of. run: takes their values, broken or not.
-
-    has_layout: whether ONNX's layout 1 can be asked for. begins_with_work: whether something right, which is executed, comes
-    before what may be broken.
-    """
-
-    takes: Callable[[Operator], bool]
-    arguments: Callable[[Call], dict[str, Argument]]
-    run: Callable[[Call, dict[str, Any]], list[Part]]
-    has_layout: bool = False
-    begins_with_work: bool = False
-
-
-@cache
-def device() -> vkdml.Device:
-    return vkdml.Device()
-
+from vkdml.spec.problem import WEIGHTS
 
 # numpy's functions, layers and streams
 
@@ -365,3 +334,7 @@ FACES: dict[str, Face] = {
     "graph": Face(_clip_in_directml, _graph_arguments, _run_graph),
     "json": Face(_clip_in_directml, _json_arguments, _run_json),
 }
+if find_spec("torch"):
+    from tests.fuzz.torch_face import MODULE
+
+    FACES["module"] = MODULE

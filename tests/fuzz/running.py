@@ -12,7 +12,8 @@ import numpy as np
 from tests.fuzz import bounds
 from tests.fuzz.breaking import broken
 from tests.fuzz.calls import Call
-from tests.fuzz.faces import FACES, Part, device
+from tests.fuzz.face import Part, device
+from tests.fuzz.faces import FACES
 from vkdml.errors import InvalidArgumentError, VkdmlError
 from vkdml.runtime.device import Submission
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from tests.fuzz import running
 from tests.fuzz.calls import Call
-from tests.fuzz.faces import FACES, Part, device
+from tests.fuzz.face import Part, device
+from tests.fuzz.faces import FACES
 from tools.faults.layer import NONE, Fault, Layer
 from vkdml.errors import DriverError
 

@@ -4,6 +4,7 @@ import copy
 import io
 import itertools
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -218,12 +219,23 @@ def test_what_is_refused(call, message):
         call()
 
 
+@pytest.mark.parametrize(("name", "shape"), [
+    ("weight_ih_l0", (4 * H, I - 1)), ("weight_ih_l1", (4 * H, H)), ("weight_hh_l1_reverse", (3 * H, H)), ("bias_hh_l0", (8 * H,))])
+def test_parameters_of_other_shapes_are_refused(name, shape):
+    """As by a tool that prunes weights in place. PyTorch's own modules refuse them too."""
+    module = nn.LSTM(I, H, num_layers=2, bidirectional=True).eval()
+    setattr(module, name, nn.Parameter(torch.zeros(shape)))
+    with pytest.raises(vkdml.InvalidArgumentError, match=re.escape(f"LSTM: {name}: found the shape {shape}; expected (")):
+        vt.convert(module)(torch.zeros(T, B, I))
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ((torch.zeros(T, B, I + 1),), "LSTM: input or hx: found .*must be equal to input_size.*; expected shapes that PyTorch accepts"),
     ((torch.zeros(T, B, I).double(),), "LSTM: input or hx: found .*dtype"),
     ((torch.zeros(T, B, I), (torch.zeros(1, B, H), torch.zeros(1, B + 1, H))), r"LSTM: input or hx: found Expected hidden\[1\] size"),
     ((torch.zeros(T, B, I), torch.zeros(1, B, H)), "LSTM: hx: found Tensor; expected 2 Tensors"),
     ((torch.zeros(T, B, I), (torch.zeros(1, B, H),) * 3), "LSTM: hx: found Tensor, Tensor, Tensor; expected 2 Tensors"),
+    ((torch.zeros(T, B, I), ()), "LSTM: hx: found none; expected 2 Tensors"),
     ((torch.zeros(T, B, I), (torch.zeros(1, B, H), None)), "LSTM: hx: found Tensor, NoneType; expected 2 Tensors"),
 ])
 def test_wrong_shapes_and_states_leave_a_twin_usable(arguments, message):

@@ -108,7 +108,7 @@ class _Twin(nn.Module):
         name, layers = type(self).__name__, self._layers()
         shapes = shapes_to_warm_up(name, T, B)
         with torch.no_grad():
-            element = self._check_tensors({}, _named_parameters(layers))
+            element = self._check_tensors({}, layers)
         for t, b in shapes:
             shape = Shape(t, b, self.input_size, self.hidden_size, element, hx, packed)
             with self._prepared(layers, shape) as (stack, parameters):
@@ -132,7 +132,7 @@ class _Twin(nn.Module):
         """input: [T, B, I]. lengths: [B]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
         name, layers = type(self).__name__, self._layers()
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(states)}
-        element = self._check_tensors(tensors, _named_parameters(layers))
+        element = self._check_tensors(tensors, layers)
         t, b = input.shape[:2]
         if 0 in input.shape:
             raise InvalidArgumentError(name, "input", f"the shape {tuple(input.shape)}", "no dimension of 0")
@@ -144,15 +144,20 @@ class _Twin(nn.Module):
 
     def _states(self, hx: Any, count: int) -> States:
         """The initial states in hx: as many as count, or none."""
-        states = () if hx is None else tuple(hx) if isinstance(hx, list | tuple) else (hx,)
-        if states and (len(states) != count or not all(isinstance(state, Tensor) for state in states)):
-            found = ", ".join(type(state).__name__ for state in states)
+        if hx is None:
+            return ()
+        states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
+        if len(states) != count or not all(isinstance(state, Tensor) for state in states):
+            found = ", ".join(type(state).__name__ for state in states) or "none"
             raise InvalidArgumentError(type(self).__name__, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
         return states
 
-    def _check_tensors(self, tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> ElementType:
-        """The element type that all share. Refuses training, tracing, autograd, and tensors that are not on the CPU."""
+    def _check_tensors(self, tensors: Mapping[str, Tensor], layers: Sequence[Layer]) -> ElementType:
+        """The element type that all share. Refuses training, tracing, autograd, tensors that are not on the CPU, and parameters
+        of other shapes than the module's.
+        """
         name = type(self).__name__
+        parameters = {key: tensor for layer in layers for key, tensor in layer.named_parameters()}
         if self.training:
             raise InvalidArgumentError(name, "training", True, "False: call .eval() first; twins are for inference")
         if torch.jit.is_tracing():
@@ -174,11 +179,9 @@ class _Twin(nn.Module):
         element = ELEMENTS.get(dtype)
         if element is None:
             raise InvalidArgumentError(name, "parameters", dtype, "one of " + ", ".join(map(str, ELEMENTS)))
+        for layer in layers:
+            layer.check_shapes(name)
         return element
-
-
-def _named_parameters(layers: Sequence[Layer]) -> dict[str, Tensor]:
-    return {key: tensor for layer in layers for key, tensor in layer.named_parameters()}
 
 
 class _Compiled:
@@ -235,7 +238,9 @@ class _Sequence(_Twin, nn.RNNBase):
 
     def _layers(self) -> list[Layer]:
         suffixes = ["", "_reverse"] if self.bidirectional else [""]
-        return [Layer(KINDS[self.mode], self, [f"_l{k}{suffix}" for suffix in suffixes]) for k in range(self.num_layers)]
+        wide = len(suffixes) * (self.proj_size or self.hidden_size)
+        return [Layer(KINDS[self.mode], self, [f"_l{k}{suffix}" for suffix in suffixes], wide if k else self.input_size)
+                for k in range(self.num_layers)]
 
 
 def _permuted(states: States, order: Tensor | None) -> States:
@@ -277,7 +282,7 @@ class _Single(_Twin, nn.RNNCellBase):
         super().warm_up(1, B, hx=hx)
 
     def _layers(self) -> list[Layer]:
-        return [Layer(KINDS[self._mode()], self, [""])]
+        return [Layer(KINDS[self._mode()], self, [""], self.input_size)]
 
     def _forward(self, input: Tensor, states: States) -> States:
         if not isinstance(input, Tensor):

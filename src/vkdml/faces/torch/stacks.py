@@ -71,25 +71,35 @@ class Shape:
 
 
 class Layer:
-    """The parameters of one layer. suffixes: the ends of their names, one for each direction.
+    """The parameters of one layer. suffixes: the ends of their names, one for each direction. inputs: how many it takes.
 
     DirectML's LSTM has no projection P (proj_size). So the operator runs with the unprojected state m and the recurrent weights
     R P, and its results are multiplied by P afterwards: h = P m.
     """
 
-    def __init__(self, kind: Kind, module: nn.Module, suffixes: Sequence[str]) -> None:
-        names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(module.bias)
+    def __init__(self, kind: Kind, module: nn.Module, suffixes: Sequence[str], inputs: int) -> None:
         self._suffixes = suffixes
         self.kind = kind
         self.directions = len(suffixes)
         self.projected = int(getattr(module, "proj_size", 0))
         self.has_bias = bool(module.bias)
-        self._names = names + ["weight_hr"] * bool(self.projected)
-        self.parameters = [[getattr(module, name + suffix) for suffix in suffixes] for name in self._names]
+        rows, h = len(kind.gates) * module.hidden_size, module.hidden_size
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, inputs), "weight_hh": (rows, self.projected or h)}
+        shapes |= dict.fromkeys(("bias_ih", "bias_hh"), (rows,)) if module.bias else {}
+        shapes |= {"weight_hr": (self.projected, h)} if self.projected else {}
+        self._shapes = shapes
+        self.parameters = [[getattr(module, name + suffix) for suffix in suffixes] for name in shapes]
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        for name, tensors in zip(self._names, self.parameters):
+        for name, tensors in zip(self._shapes, self.parameters):
             yield from ((name + suffix, tensor) for suffix, tensor in zip(self._suffixes, tensors))
+
+    def check_shapes(self, module: str) -> None:
+        """Refuse parameters that somebody has replaced by others. module: its name in errors."""
+        for (name, shape), tensors in zip(self._shapes.items(), self.parameters):
+            for suffix, tensor in zip(self._suffixes, tensors):
+                if tensor.shape != shape:
+                    raise InvalidArgumentError(module, name + suffix, f"the shape {tuple(tensor.shape)}", str(shape))
 
     @property
     def width(self) -> int:
