@@ -6,8 +6,9 @@ import pytest
 import vkdml
 from tests.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
 from vkdml.runtime import commands as recording
+from vkdml.runtime.buffers import Buffer, Range
 from vkdml.runtime.commands import Commands
-from vkdml.runtime.device import Buffer, Submission, kp
+from vkdml.runtime.device import Submission, kp
 
 
 @pytest.fixture
@@ -64,3 +65,37 @@ def test_a_call_shows_its_outputs(device, shown):
     gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
     vkdml.gru(*gru, device=device)
     assert shown
+
+
+def test_offsets_of_the_hosts_reads_and_writes(device):
+    buffer = device.upload(np.arange(8, dtype=np.float32))
+    buffer.write(np.full(2, 9, np.float32), offset=12)
+    buffer.upload(np.full(1, 7, np.float32), offset=28)
+    assert buffer.read((8,)).tolist() == [0, 1, 2, 9, 9, 5, 6, 7]
+    assert buffer.read((2,), offset=16).tolist() == buffer.download((2,), offset=16).tolist() == [9, 5]
+    for wrong, message in [
+        (lambda: buffer.write(np.zeros(2, np.float32), offset=28), "array: found 8 bytes of float32; expected native numbers, at most 4"),
+        (lambda: buffer.read((2,), offset=28), "shape and dtype: .* at most 4 bytes"),
+        (lambda: buffer.write(np.zeros(1, np.float32), offset=36), "Buffer.write: offset: found 36; expected at most 32"),
+        (lambda: buffer.read((1,), offset=-4), "Buffer.read: offset: found"),
+    ]:
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            wrong()
+
+
+def test_stamps_of_parts(device):
+    """A change of a part is one of all that has a byte of it, and of nothing else."""
+    buffer = Buffer(device._gpu, 1024)
+    first, second, whole = Range(buffer, 0, 256), Range(buffer, 256, 512), buffer
+
+    def changed(change):
+        before = [part.stamp for part in (first, second, whole)]
+        change()
+        return [part.stamp > stamp for part, stamp in zip((first, second, whole), before)]
+
+    assert changed(first.mark_written) == [True, False, True]
+    assert changed(lambda: buffer.mark_written(252, 8)) == [True, True, True]
+    assert changed(Range(buffer, 768, 256).mark_written) == [False, False, True]
+    assert changed(lambda: [buffer.mark_written(800, 4 + place) for place in range(2000)]) == [True, True, True]  # forgets where
+    assert changed(second.mark_written) == [False, True, True]
+    assert changed(buffer.mark_written) == [True, True, True]

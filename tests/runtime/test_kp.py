@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import vkdml
 from tools.compile_shaders import compile_source
 from vkdml.runtime.device import kp
 
@@ -153,6 +154,35 @@ def test_algorithm_from_needs_as_many_tensors(manager, add):
     algorithm = manager.algorithm([a, b], add, [1, 1, 1], words(), words(1))
     with pytest.raises(RuntimeError, match="with 1 tensors cannot share the pipeline of one with 2"):
         manager.algorithm_from(algorithm, [a])
+
+
+has_ranges = pytest.mark.skipif("ranges" not in (getattr(kp.Manager, "algorithm_from", None).__doc__ or ""),
+                                reason="a kp without this patch")
+
+
+@has_ranges
+def test_algorithm_from_ranges_of_tensors(manager, add):
+    """Both are parts of one tensor; what is beside them is not touched."""
+    least = vkdml.Device().info.storage_buffer_alignment
+    heap = manager.tensor_t(np.arange(4 * least // 4, dtype=np.uint32))
+    algorithm = manager.algorithm([heap, heap], add, [1, 1, 1], words(), words(1))
+    shared = manager.algorithm_from(algorithm, [heap, heap], [2, 1, 1], [(least, 8), (3 * least, 8)])
+    sequence = manager.sequence().record(kp.OpTensorSyncDevice([heap]))
+    sequence.record(kp.OpAlgoDispatch(shared, words(100))).record(kp.OpTensorSyncLocal([heap])).eval()
+    expected = np.arange(least, dtype=np.uint32)
+    expected[3 * least // 4:][:2] = least // 4 + 100, least // 4 + 101
+    assert heap.data().tolist() == expected.tolist()
+
+
+@has_ranges
+@pytest.mark.parametrize(("ranges", "message"), [
+    ([(0, 8)], "with 2 tensors and 1 ranges"), ([(0, 8), (4, 8)], "range of 8 bytes at 4 is not within a tensor of 8 bytes"),
+    ([(0, 8), (12, 4)], "range of 4 bytes at 12"), ([(0, 0), (0, 8)], "range of 0 bytes"), ([(0, 8), (8, 2**64 - 8)], "at 8 is not")])
+def test_algorithm_from_ranges_that_are_none(manager, add, ranges, message):
+    a, b = (manager.tensor_t(words(0, 0)) for _ in range(2))
+    algorithm = manager.algorithm([a, b], add, [1, 1, 1], words(), words(1))
+    with pytest.raises(RuntimeError, match=message):
+        manager.algorithm_from(algorithm, [a, b], [1, 1, 1], ranges)
 
 
 def test_eval_lets_other_threads_run(work):

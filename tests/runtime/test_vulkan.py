@@ -118,6 +118,7 @@ def test_facts_are_consistent():
         assert info.min_subgroup_size <= info.max_subgroup_size
         if info.max_subgroup_size:
             assert info.min_subgroup_size <= info.subgroup_size <= info.max_subgroup_size
+        assert info.storage_buffer_alignment in [2 ** power for power in range(9)]  # Vulkan's largest is 256
         if info.is_cpu:
             assert (info.compute_units, info.unified_memory) == (0, True)
 

@@ -13,6 +13,7 @@ class DeviceInfo:
     of PCI. driver_id: Vulkan's number for the driver, VkDriverId. unified_memory: the host's memory is the device's. memory:
     the size of the heap that buffers come from. Where the driver does not say, these are 0: driver_id; compute_units, what a
     GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses; memory.
+    storage_buffer_alignment: of where a tensor begins in a buffer; Vulkan allows no more than 256.
     """
 
     index: int
@@ -37,6 +38,7 @@ class DeviceInfo:
     max_subgroup_size: int = 0
     unified_memory: bool = False
     memory: int = 0
+    storage_buffer_alignment: int = 256
 
     @property
     def with_driver(self) -> str:

@@ -7,21 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import fork
-from .device import HAS_BARRIERS, Buffer, Gpu, Kernel, Submission
+from .buffers import Bound, Buffer, overlap
+from .device import HAS_BARRIERS, Gpu, Kernel, Submission
 from .packed import PackedWeights
 
-_NONE: frozenset[Buffer] = frozenset()
+_NONE: frozenset[Any] = frozenset()
 
 
 @dataclass(frozen=True)
 class _Operation:
-    """reads, writes: of the device's memory. copies: the buffer whose host's copy it takes or fills."""
+    """reads, writes: of the device's memory; of what it writes, which parts. copies: the buffer whose host's copy it takes or
+    fills.
+    """
 
     record: Callable[[Submission], None]
     reads: frozenset[Buffer] = _NONE
-    writes: frozenset[Buffer] = _NONE
+    writes: frozenset[Bound] = _NONE
     copies: Buffer | None = None
     starts_submission: bool = False
+
+    @property
+    def changes(self) -> set[Buffer]:
+        """The buffers that it writes."""
+        return {part.buffer for part in self.writes}
 
 
 @dataclass(frozen=True)
@@ -34,13 +42,13 @@ class _Packing:
     """sources: what is packed. is_fresh: something before it writes them at each execution."""
 
     packed: PackedWeights
-    sources: Sequence[Buffer]
+    sources: Sequence[Bound]
     operations: Sequence[_Operation]
     is_fresh: bool
 
     def stamps(self) -> tuple[int, ...] | None:
         """Of the sources, when it is executed; None: unknown."""
-        stamps: Any = tuple([buffer.stamp for buffer in self.sources])
+        stamps: Any = tuple([source.stamp for source in self.sources])
         return None if self.is_fresh or None in stamps else stamps
 
 
@@ -80,7 +88,7 @@ class Commands:
         """Call `work` at this place of each execution, after what was recorded before it has ended."""
         self._add(_Call(work))
 
-    def pack(self, packed: PackedWeights, sources: Sequence[Buffer], record: Callable[[Commands], None]) -> None:
+    def pack(self, packed: PackedWeights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights, at each execution for which they are not packed yet.
 
         record: records the dispatches that do. sources: what they read.
@@ -88,8 +96,9 @@ class Commands:
         inner = Commands(self._gpu)
         record(inner)
         operations = list(inner._operations())
-        written = {buffer for operation in self._operations() for buffer in operation.writes}
-        self._packings.append(_Packing(packed, sources, operations, not written.isdisjoint(sources)))
+        written = {part for operation in self._operations() for part in operation.writes}
+        is_fresh = any(overlap(part, source) for part in written for source in sources)
+        self._packings.append(_Packing(packed, sources, operations, is_fresh))
         self._add(self._packings[-1])
 
     def _add(self, step: _Operation | _Call | _Packing) -> None:
@@ -168,7 +177,7 @@ class _Builder:
         self._written: set[Buffer] = set()  # by operations since the last barrier, uploads among them
         self._copied: set[Buffer] = set()   # uploaded, or read back
         self._read: set[Buffer] = set()     # by dispatches
-        self._changed: set[Buffer] = set()  # in all of the submission
+        self._changed: set[Bound] = set()   # in all of the submission
 
     def call(self, work: Callable[[], None]) -> None:
         self.finish()
@@ -187,7 +196,7 @@ class _Builder:
         operation.record(self._submission)
         self._changed |= operation.writes
         if operation.copies is None:
-            self._written |= operation.writes
+            self._written |= operation.changes
             self._read |= operation.reads
         else:
             self._copied.add(operation.copies)
@@ -197,20 +206,21 @@ class _Builder:
         dispatch and a readback.
         """
         if operation.copies is None:
-            return set(operation.reads & self._written | operation.writes & (self._written | self._read | self._copied))
-        return set(operation.writes & (self._written | self._read))
+            return set(operation.reads & self._written | operation.changes & (self._written | self._read | self._copied))
+        return operation.changes & (self._written | self._read)
 
     def finish(self) -> list[Callable[[], None]]:
         """Ends the submission. Returns all so far."""
         if self._submission is not None:
             submission, changed = self._submission, self._changed
-            read_in_place = [buffer for buffer in changed if buffer.has_copy] if self._gpu.host_memory and HAS_BARRIERS else []
+            in_place = self._gpu.host_memory and HAS_BARRIERS
+            read_in_place = {part.buffer for part in changed if part.buffer.has_copy} if in_place else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
 
             def run() -> None:
-                for buffer in changed:  # before, as a submission that fails may have changed them
-                    buffer.mark_written()
+                for part in changed:  # before, as a submission that fails may have changed them
+                    part.mark_written()
                 submission.run()
 
             self._runs.append(run)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import math
 import os
-import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Generic, TypeVar
@@ -20,38 +16,16 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
-from ..spec.checks import integers
 from . import fork, kernels, log, vulkan
+from .buffers import Bound, Buffer, Range
 from .driver import Driver
 from .kernels import CompiledKernel
+from .logging_left_alone import logging_left_alone
 from .memory import Memory, bytes_of_environment
 from .store import DEFAULT_LIMIT, Lease, Store
 
-
-@contextmanager
-def _logging_left_alone() -> Iterator[None]:
-    """kp calls logging.basicConfig when it is imported, after which the application's own call would change nothing.
-
-    Meanwhile that function does nothing in this thread. In the other threads it works as always.
-    """
-    basic_config = logging.basicConfig
-    importing: int | None = threading.get_ident()
-
-    def elsewhere(**arguments: Any) -> None:
-        if threading.get_ident() != importing:
-            basic_config(**arguments)
-
-    logging.basicConfig = elsewhere
-    try:
-        yield
-    finally:
-        importing = None  # for those who hold on to this function
-        if logging.basicConfig is elsewhere:
-            logging.basicConfig = basic_config
-
-
 try:
-    with _logging_left_alone():
+    with logging_left_alone():
         import kp
 except ImportError as error:
     if "libvulkan" in str(error):
@@ -63,7 +37,6 @@ except ImportError as error:
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-_serials = itertools.count(1)
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
@@ -105,126 +78,17 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
     return ", ".join(f"[{info.index}] {info.name}" for info in infos)
 
 
-class Buffer(fork.OfOneProcess):
-    """Device memory for one tensor, and a copy of it that the host can read and write between executions.
-
-    Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
-    record_readback bring it to the device and back. `upload` and `download` do both at once. Where the host's memory is the
-    device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
-
-    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
-
-    has_copy: whether the host reads or writes it. If not, it serves kernels only, and may hold anything at first. stamp:
-    another number after each change of what the device has; None where the host can change it unseen.
-    """
-
-    def __init__(self, gpu: Gpu, size_in_bytes: int, has_copy: bool = True) -> None:
-        self.gpu = gpu
-        self.size_in_bytes = size_in_bytes
-        self.has_copy = has_copy
-        self.serial = next(_serials)
-        self.stamp: int | None = next(_serials)
-        self._is_exposed = False
-        gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
-        for_host = kp.TensorTypes.host if gpu.host_memory else kp.TensorTypes.device
-        # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
-        words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
-        self._tensor = gpu.driver.make(f"making a buffer of {size_in_bytes} bytes",
-                                       lambda: gpu._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
-        self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
-        gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
-
-    def __repr__(self) -> str:
-        return f"<Buffer of {self.size_in_bytes} bytes on {self.gpu.info.name}>"
-
-    def mark_written(self) -> None:
-        """To be called after a change of what the device has."""
-        self.stamp = None if self._is_exposed else next(_serials)
-
-    @property
-    def _bytes(self) -> np.ndarray:
-        """The host's copy: the driver's memory, which a child process may not have, nor anybody after the device is lost."""
-        self.gpu.driver.check()
-        return self._mapped
-
-    def host(self, dtype: Any = np.float32) -> np.ndarray:
-        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element.
-
-        Where the device's memory is the host's, weights bound from this buffer are packed at each execution from then on, as
-        nobody sees what is written through the array.
-        """
-        dtype = _numbers("Buffer.host", dtype)
-        self._is_exposed = self.gpu.host_memory
-        self.mark_written()
-        return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
-
-    def write(self, array: np.ndarray) -> None:
-        """Copy an array's elements, in C order, to the start of the host's copy.
-
-        Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
-        """
-        try:
-            flat = np.ascontiguousarray(array).reshape(-1)
-        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of a PyTorch tensor with gradients
-            raise InvalidArgumentError("Buffer.write", "array", error, "an array of numbers") from None
-        if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > self.size_in_bytes:
-            raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
-                                       f"native numbers, at most {self.size_in_bytes} bytes")
-        self._bytes[:flat.nbytes] = flat.view(np.uint8)
-        if self.gpu.host_memory:
-            self.mark_written()
-
-    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """A new array from the start of the host's copy. Raises InvalidArgumentError for one that is larger."""
-        dtype = _numbers("Buffer.read", dtype)
-        shape = integers("Buffer.read", "shape", shape, 0)
-        if math.prod(shape) * dtype.itemsize > self.size_in_bytes or len(shape) > _MOST_DIMENSIONS:
-            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
-                                       f"numbers, at most {self.size_in_bytes} bytes in {_MOST_DIMENSIONS} dimensions")
-        return np.ndarray(shape, dtype, self._bytes).copy()
-
-    def upload(self, array: np.ndarray) -> None:
-        """`write`, then bring the host's copy to the device. Raises what `write` raises, and DriverError."""
-        self.write(array)
-        with self.gpu.lock:
-            if self.gpu.host_memory:
-                return
-            submission = self.gpu.create_submission()
-            submission.upload(self)
-            self.mark_written()  # before, as an upload that fails may have changed it
-            submission.run()
-
-    def download(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """Bring the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
-        with self.gpu.lock:
-            if not self.gpu.host_memory:
-                submission = self.gpu.create_submission()
-                submission.readback(self)
-                submission.run()
-            return self.read(shape, dtype)
-
-
-_MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
-
-
-def _numbers(call: str, dtype: Any) -> np.dtype:
-    try:
-        found = np.dtype(dtype)
-    except Exception:  # numpy reads strings, shows values, and so raises almost anything
-        raise InvalidArgumentError(call, "dtype", shown(dtype), "a dtype of numbers") from None
-    if found.hasobject or not found.itemsize:
-        raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
-    return found
-
-
 @dataclass(frozen=True)
 class Kernel:
-    """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel."""
+    """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
+
+    reads: of buffers that it does not write. writes: which parts of which buffers.
+    """
 
     compiled: CompiledKernel
     algorithm: Any
     reads: frozenset[Buffer]
-    writes: frozenset[Buffer]
+    writes: frozenset[Bound]
 
 
 class Submission:
@@ -276,6 +140,7 @@ _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_W
 # What a kp without the patches in tools/kp/ lacks. They come together: one that shares pipelines submits without waiting too
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
 SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
+HAS_RANGES = SHARES_PIPELINES and "ranges" in kp.Manager.algorithm_from.__doc__
 
 
 def has_host_memory(info: DeviceInfo) -> bool:
@@ -313,6 +178,14 @@ class Gpu(fork.OfOneProcess):
         """That a buffer of this size takes, with the host's copy of it."""
         return size * (1 + (has_copy and not self.host_memory))
 
+    def make_tensor(self, size_in_bytes: int, has_copy: bool) -> Any:
+        """kp's, for a Buffer."""
+        for_host = kp.TensorTypes.host if self.host_memory else kp.TensorTypes.device
+        # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
+        words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
+        return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
+                                lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
+
     def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
         """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
         def make_in_room() -> T:
@@ -337,7 +210,7 @@ class Gpu(fork.OfOneProcess):
         """With nothing recorded."""
         return Submission(self)
 
-    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer], compiled: CompiledKernel | None = None,
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel | None = None,
                       lease: Lease | None = None) -> Kernel:
         """A pipeline for a dispatch, and for those that differ from it in push constants only.
 
@@ -347,23 +220,25 @@ class Gpu(fork.OfOneProcess):
         with self.lock:
             return self._create_kernel(dispatch, buffers, compiled or kernels.load(dispatch.kernel), lease)
 
-    def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Buffer], compiled: CompiledKernel, lease: Lease | None
+    def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel, lease: Lease | None
                        ) -> Kernel:
         # Where an optional tensor is left out, no kernel touches what is bound. Validation does not know that; of a buffer
         # that the dispatch writes it sees what orders it.
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
-        groups = list(dispatch.groups)
+        tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
         key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
         if SHARES_PIPELINES:
             pipeline = self._pipeline(key, lease, compiled, dispatch, [self._placeholder] * len(bound))
+            parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
             algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
-                pipeline, [buffer._tensor for buffer in bound], groups))
+                pipeline, tensors, groups, *parts))
         else:
-            key += (*groups, *(buffer.serial for buffer in bound))
-            algorithm = self._pipeline(key, lease, compiled, dispatch, bound)
+            key += (*groups, *(one.buffer.serial for one in bound))
+            algorithm = self._pipeline(key, lease, compiled, dispatch, [one.buffer for one in bound])
         writes = frozenset(buffers[name] for name in dispatch.writes)
-        return Kernel(compiled, algorithm, frozenset(bound) - {self._placeholder} - writes, writes)
+        reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
+        return Kernel(compiled, algorithm, reads, writes)
 
     def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch,
                   bound: Sequence[Buffer]) -> Any:

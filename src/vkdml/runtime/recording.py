@@ -7,8 +7,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from ..planning.dispatches import Dispatch
 from ..planning.plan import Plan
 from . import kernels
+from .buffers import Bound
 from .commands import Commands
-from .device import Buffer, Gpu, Kernel
+from .device import Gpu, Kernel
 from .fallback import Attempts, Fallback
 from .store import Lease
 
@@ -19,7 +20,7 @@ def storage_buffers(plan: Plan) -> dict[str, int]:
     return {name: len(kernels.load(name).interface.bindings) for name in names}
 
 
-def record_execution(gpu: Gpu, commands: Commands, plan: Plan, buffers: Mapping[str, Buffer], attempts: Attempts,
+def record_execution(gpu: Gpu, commands: Commands, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts,
                      lease: Lease | None = None) -> None:
     """With its weights packed. buffers: of the tensors, by field, and of the plan, by name. attempts: at the plan."""
     if plan.gave_up is None:
@@ -27,11 +28,11 @@ def record_execution(gpu: Gpu, commands: Commands, plan: Plan, buffers: Mapping[
         return
     name, word = plan.gave_up
     commands.call(Fallback(
-        gpu, lambda commands: record_dispatches(gpu, commands, plan.execute, buffers, lease), (buffers[name], word),
+        gpu, lambda commands: record_dispatches(gpu, commands, plan.execute, buffers, lease), (buffers[name].buffer, word),
         lambda commands: record_dispatches(gpu, commands, plan.fallback, buffers, lease), attempts).execute)
 
 
-def record_dispatches(gpu: Gpu, commands: Commands, dispatches: Sequence[Dispatch], buffers: Mapping[str, Buffer],
+def record_dispatches(gpu: Gpu, commands: Commands, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound],
                       lease: Lease | None = None) -> None:
     """lease: of whoever keeps the commands."""
     made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only

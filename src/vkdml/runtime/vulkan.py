@@ -137,6 +137,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         max_subgroup_size=sizes.maxSubgroupSize,
         unified_memory=is_unified,
         memory=_heap_bytes(is_unified, memory),
+        storage_buffer_alignment=limits.minStorageBufferOffsetAlignment,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, Structure, c_char, c_char_p, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_char, c_char_p, c_float, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 
 class ApplicationInfo(Structure):
@@ -51,7 +51,16 @@ class _Limits(Structure):
             "maxFragmentOutputAttachments", "maxFragmentDualSrcAttachments", "maxFragmentCombinedOutputResources",
             "maxComputeSharedMemorySize")],
         ("maxComputeWorkGroupCount", c_uint32 * 3), ("maxComputeWorkGroupInvocations", c_uint32),
-        ("maxComputeWorkGroupSize", c_uint32 * 3), ("rest", c_uint64 * 64),
+        ("maxComputeWorkGroupSize", c_uint32 * 3),
+        *[(name, c_uint32) for name in (
+            "subPixelPrecisionBits", "subTexelPrecisionBits", "mipmapPrecisionBits", "maxDrawIndexedIndexValue",
+            "maxDrawIndirectCount")],
+        ("maxSamplerLodBias", c_float), ("maxSamplerAnisotropy", c_float), ("maxViewports", c_uint32),
+        ("maxViewportDimensions", c_uint32 * 2), ("viewportBoundsRange", c_float * 2), ("viewportSubPixelBits", c_uint32),
+        ("minMemoryMapAlignment", c_size_t),
+        *[(name, c_uint64) for name in (
+            "minTexelBufferOffsetAlignment", "minUniformBufferOffsetAlignment", "minStorageBufferOffsetAlignment")],
+        ("rest", c_uint64 * 64),
     ]
 
 

@@ -1,0 +1,196 @@
+"""Device memory, and parts of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError, shown
+from ..spec.checks import integers
+from .fork import OfOneProcess
+
+_serials = itertools.count(1)
+
+
+class Buffer(OfOneProcess):
+    """Device memory for one tensor, and a copy of it that the host can read and write between executions.
+
+    Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
+    record_readback bring it to the device and back. `upload` and `download` do both at once. Where the host's memory is the
+    device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
+
+    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
+
+    gpu: its Gpu, whose module has this one below it. has_copy: whether the host reads or writes it. If not, it serves kernels
+    only, and may hold anything at first.
+    """
+
+    offset = 0  # of what kernels see: all of it, as a Range of it would be
+
+    def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True) -> None:
+        self.gpu = gpu
+        self.size_in_bytes = size_in_bytes
+        self.has_copy = has_copy
+        self.serial = next(_serials)
+        # Since all of it was written: of each part that was, by where it begins and ends
+        self._stamps = {(0, size_in_bytes): self.serial}
+        self._is_exposed = False
+        gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
+        self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
+        self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
+        gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
+
+    def __repr__(self) -> str:
+        return f"<Buffer of {self.size_in_bytes} bytes on {self.gpu.info.name}>"
+
+    @property
+    def buffer(self) -> Buffer:
+        """Itself, as that of a Range."""
+        return self
+
+    @property
+    def stamp(self) -> int | None:
+        """Another number after each change of what the device has; None where the host can change it unseen."""
+        return self.stamp_of(0, self.size_in_bytes)
+
+    def stamp_of(self, offset: int, size: int) -> int | None:
+        """Of a part of it."""
+        if self._is_exposed:
+            return None
+        return max((stamp for (begin, end), stamp in self._stamps.items() if begin < offset + size and offset < end), default=0)
+
+    def mark_written(self, offset: int = 0, size: int | None = None) -> None:
+        """To be called after a change of what the device has: of all of it, or of a part."""
+        part = (offset, self.size_in_bytes if size is None else offset + size)
+        if part == (0, self.size_in_bytes) or len(self._stamps) == _MOST_STAMPS:
+            part, self._stamps = (0, self.size_in_bytes), {}
+        self._stamps[part] = next(_serials)
+
+    @property
+    def _bytes(self) -> np.ndarray:
+        """The host's copy: the driver's memory, which a child process may not have, nor anybody after the device is lost."""
+        self.gpu.driver.check()
+        return self._mapped
+
+    def host(self, dtype: Any = np.float32) -> np.ndarray:
+        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element.
+
+        Where the device's memory is the host's, weights bound from this buffer are packed at each execution from then on, as
+        nobody sees what is written through the array.
+        """
+        dtype = _numbers("Buffer.host", dtype)
+        self._is_exposed = self.gpu.host_memory
+        self.mark_written()
+        return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+
+    def write(self, array: np.ndarray, offset: int = 0) -> None:
+        """Copy an array's elements, in C order, to the host's copy, so many bytes behind its start.
+
+        Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
+        """
+        room = self.size_in_bytes - self._checked_offset("Buffer.write", offset)
+        try:
+            flat = np.ascontiguousarray(array).reshape(-1)
+        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of a PyTorch tensor with gradients
+            raise InvalidArgumentError("Buffer.write", "array", error, "an array of numbers") from None
+        if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > room:
+            raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
+                                       f"native numbers, at most {room} bytes")
+        self._bytes[offset:offset + flat.nbytes] = flat.view(np.uint8)
+        if self.gpu.host_memory:
+            self.mark_written(offset, flat.nbytes)
+
+    def read(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
+        """A new array from the host's copy, from so many bytes behind its start. Raises InvalidArgumentError for one that is
+        larger.
+        """
+        room = self.size_in_bytes - self._checked_offset("Buffer.read", offset)
+        dtype = _numbers("Buffer.read", dtype)
+        shape = integers("Buffer.read", "shape", shape, 0)
+        if math.prod(shape) * dtype.itemsize > room or len(shape) > _MOST_DIMENSIONS:
+            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
+                                       f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
+        return np.ndarray(shape, dtype, self._bytes, offset).copy()
+
+    def _checked_offset(self, call: str, offset: int) -> int:
+        (checked,) = integers(call, "offset", (offset,), 0)
+        if checked > self.size_in_bytes:
+            raise InvalidArgumentError(call, "offset", checked, f"at most {self.size_in_bytes}, the buffer's bytes")
+        return checked
+
+    def upload(self, array: np.ndarray, offset: int = 0) -> None:
+        """`write`, then bring all of the host's copy to the device. Raises what `write` raises, and DriverError."""
+        self.write(array, offset)
+        with self.gpu.lock:
+            if self.gpu.host_memory:
+                return
+            submission = self.gpu.create_submission()
+            submission.upload(self)
+            self.mark_written()  # before, as an upload that fails may have changed it
+            submission.run()
+
+    def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
+        """Bring all of the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
+        with self.gpu.lock:
+            if not self.gpu.host_memory:
+                submission = self.gpu.create_submission()
+                submission.readback(self)
+                submission.run()
+            return self.read(shape, dtype, offset)
+
+
+_MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
+_MOST_STAMPS = 1000
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of a buffer, which kernels see as a buffer. Only where HAS_RANGES.
+
+    offset: a multiple of DeviceInfo.storage_buffer_alignment.
+    """
+
+    buffer: Buffer
+    offset: int
+    size_in_bytes: int
+
+    @property
+    def gpu(self) -> Any:
+        return self.buffer.gpu
+
+    @property
+    def stamp(self) -> int | None:
+        """As that of a Buffer, of this part."""
+        return self.buffer.stamp_of(self.offset, self.size_in_bytes)
+
+    def mark_written(self) -> None:
+        """To be called after a change of what the device has of it."""
+        self.buffer.mark_written(self.offset, self.size_in_bytes)
+
+    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+        """A new array from the host's copy of this part."""
+        return self.buffer.read(shape, dtype, self.offset)
+
+
+Bound = Buffer | Range
+
+
+def overlap(one: Bound, other: Bound) -> bool:
+    """Whether they have a byte in common."""
+    return (one.buffer is other.buffer and one.offset < other.offset + other.size_in_bytes
+            and other.offset < one.offset + one.size_in_bytes)
+
+
+def _numbers(call: str, dtype: Any) -> np.dtype:
+    try:
+        found = np.dtype(dtype)
+    except Exception:  # numpy reads strings, shows values, and so raises almost anything
+        raise InvalidArgumentError(call, "dtype", shown(dtype), "a dtype of numbers") from None
+    if found.hasobject or not found.itemsize:
+        raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
+    return found
