@@ -244,5 +244,5 @@ def test_a_body_sees_only_what_it_uses():
         then_branch = t () => (float[1,B,4] p) {{ q, p = GRU <hidden_size=4> (n7, W, R, B) }},
         else_branch = f () => (float[1,B,4] u) {{ v, u = GRU <hidden_size=4> (n8, W, R, B) }} > }}"""
     session = check(model(text, weights()), c=np.array(True))
-    (step,) = (step for step in session._program._steps if hasattr(step, "bodies"))
+    (step,) = (step for step in session._loaded.program._steps if hasattr(step, "bodies"))
     assert [set(body._scope.types) - {"q", "p", "u", "v"} for body in step.bodies] == [{"n8"}, {"n7"}]

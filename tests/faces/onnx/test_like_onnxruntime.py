@@ -1,10 +1,17 @@
 """Scripts that are written for onnxruntime: the same calls on its module and on vkdml.onnx must give the same."""
 
+import gc
+import json
+import subprocess
+import sys
+import warnings
 from types import ModuleType
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import OrtValueVector
 
 import vkdml.onnx
 from tests.faces.onnx.support import I, model, weights
@@ -66,6 +73,180 @@ def test_a_binding_made_by_its_class(ort, small, expected):
     session.run_with_iobinding(binding)
     vector = binding.get_outputs_as_ortvaluevector()
     np.testing.assert_allclose([value.numpy() for value in vector], [expected], atol=1e-6)
+
+
+def test_vectors_of_ort_values(ort, small, expected):
+    session = ort.InferenceSession(small)
+    feeds, fetches = OrtValueVector(), OrtValueVector()
+    feeds.push_back(ort.OrtValue.ortvalue_from_numpy(X)._get_c_value())
+    device = ort.OrtDevice.make("cpu", 0)._get_c_device()
+    for _ in range(2):  # an empty vector gets the results, another one is written to
+        session.run_with_ortvaluevector(ort.RunOptions(), ["x"], feeds, ["z"], fetches, [device])
+        np.testing.assert_allclose([value.numpy() for value in fetches], [expected], atol=1e-6)
+
+
+# Options of a session
+
+def test_free_dimensions_get_their_sizes(ort):
+    options = ort.SessionOptions()
+    options.add_free_dimension_override_by_name("T", 2)
+    options.add_free_dimension_override_by_denotation("ROWS", 1)
+    proto = model(SMALL, weights(1))
+    proto.graph.input[0].type.tensor_type.shape.dim[1].denotation = "ROWS"
+    session = ort.InferenceSession(proto.SerializeToString(), options)
+    assert session.get_inputs()[0].shape == [2, 1, I]
+    assert session.get_outputs()[0].shape == [2, 1, 1, 4]
+    assert session.run(None, {"x": X})[0].shape == (2, 1, 1, 4)
+    with pytest.raises(Exception, match="x"):
+        session.run(None, {"x": np.ones((3, 1, I), np.float32)})
+
+
+def test_one_profile(ort, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ort.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, "mine"
+    session = ort.InferenceSession(small, options)
+    assert session.get_profiling_start_time_ns() > 0
+    session.run(None, {"x": X})
+    name = session.end_profiling()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert name.startswith("mine_")
+    events = json.loads((tmp_path / name).read_text())
+    found = [event["args"]["op_name"] for event in sorted(events, key=lambda event: event["ts"]) if event["cat"] == "Node"]
+    assert found == ["Tanh", "RNN", "Neg"]
+    assert {"pid", "tid", "dur", "ts", "ph", "name", "args", "cat"} == set().union(*events)
+    assert session.end_profiling() == ""
+
+
+def test_a_profile_that_nobody_ends(ort, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ort.SessionOptions()
+    options.enable_profiling = True
+    ort.InferenceSession(small, options).run(None, {"x": X})
+    gc.collect()
+    path, = tmp_path.iterdir()
+    assert "RNN" in {event["args"].get("op_name") for event in json.loads(path.read_text())}
+
+
+def test_no_profile_and_no_tuning(ort, small):
+    session = ort.InferenceSession(small)
+    assert (session.end_profiling(), session.get_profiling_start_time_ns(), session.get_tuning_results()) == ("", 0, [])
+
+
+def test_one_optimized_model(ort, small, expected, tmp_path):
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    session = ort.InferenceSession(small, options)
+    assert [path.name for path in tmp_path.iterdir()] == ["optimized.onnx"]
+    assert session.get_session_options().optimized_model_filepath == str(tmp_path / "optimized.onnx")
+    np.testing.assert_allclose(ort.InferenceSession(tmp_path / "optimized.onnx").run(None, {"x": X})[0], expected, atol=1e-6)
+
+
+def test_options_are_copied(ort, small):
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(small, options)
+    options.log_severity_level = 4
+    assert session.get_session_options().log_severity_level == 3
+
+
+@pytest.mark.thorough
+def test_pieces_share_threads_if_they_shall(tmp_path, small):
+    """In a process of its own, whose sessions must all share them then."""
+    (tmp_path / "model.onnx").write_bytes(small)
+    script = """
+import os, sys, numpy, onnxruntime, vkdml.onnx
+is_shared = sys.argv[1] == "shared"
+if is_shared:
+    onnxruntime.set_global_thread_pool_sizes(4, 1)
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads, options.use_per_session_threads = 4, not is_shared
+vkdml.Device()
+before = len(os.listdir("/proc/self/task"))
+session = vkdml.onnx.InferenceSession("model.onnx", options)
+session.run(None, {"x": numpy.ones((2, 1, 3), numpy.float32)})
+print(before, len(os.listdir("/proc/self/task")))"""
+    found = [subprocess.run([sys.executable, "-c", script, how], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+             for how in ("own", "shared")]
+    own, shared = (int(after) - int(before) for before, after in found)
+    assert (own, shared) == (6, 0)  # two pieces; the calling thread is a fourth
+
+
+# Providers
+
+def test_an_unknown_provider_is_told_once(ort, small, capfd):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        session = ort.InferenceSession(small, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+    assert ["CUDAExecutionProvider" in str(warning.message) for warning in found] == [True]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        ort.InferenceSession(small, providers=["Nobody's"])
+    assert len(found) == 1
+    assert capfd.readouterr().out.count("Falling back") == 1
+    assert session.get_providers()[-1] == "CPUExecutionProvider"
+    assert session.get_provider_options()["CPUExecutionProvider"] == {}
+
+
+def test_providers_may_change(ort, small, expected):
+    session = ort.InferenceSession(small)
+    session.set_providers(["CPUExecutionProvider"])
+    session.set_providers(ort.get_available_providers()[-1:], [{}])
+    session.disable_fallback()
+    session.enable_fallback()
+    session.set_ep_dynamic_options({"nothing": "new"})
+    assert session.get_providers()[-1] == "CPUExecutionProvider"
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-6)
+    again = ort.InferenceSession(small, providers=session.get_providers(), provider_options=list(session.get_provider_options().values()))
+    assert again.get_provider_options() == session.get_provider_options()
+
+
+def test_arguments_by_keyword(ort, small, expected):
+    session = ort.InferenceSession(path_or_bytes=small, sess_options=None, providers=None, provider_options=None,
+                                   disabled_optimizers=["ConstantFolding"], enable_fallback=0)
+    np.testing.assert_allclose(session.run(output_names=None, input_feed={"x": X}, run_options=None)[0], expected, atol=1e-6)
+
+
+def test_memory(ort, small):
+    session = ort.InferenceSession(small)
+    for infos in (session.get_input_memory_infos(), session.get_output_memory_infos()):
+        assert [(info.name, info.device_id) for info in infos] == [("Cpu", 0)]
+    made = session.create_ortvalue_from_shape_and_type(X.shape, np.float32, "cpu")
+    made.update_inplace(X)
+    assert session.run(None, {"x": made})[0].shape == (2, 1, 1, 4)
+
+
+# Initializers that are inputs as well
+
+@pytest.mark.parametrize("version", [3, 4, 8])
+def test_initializers_that_may_be_fed(ort, version):
+    """From version 4 of ONNX's files on. Their shapes are what other nodes are computed from, here a reshaped weight's."""
+    text = ("g (float[T,B,3] x, float[1,4,3] W, int64[3] shape, float[1,B,4] h) => (float[T,1,B,4] y) "
+            "{ r = Reshape (R, shape) y = RNN <hidden_size=4> (x, W, r, , , h) }")
+    own = weights(1)
+    initial = {"W": own["W"], "R": own["R"], "shape": np.array([1, 4, 4]), "h": np.zeros((1, 1, 4), np.float32)}
+    proto = model(text, initial)
+    proto.ir_version = version
+    if version == 3:
+        proto.graph.input.append(onnx.helper.make_tensor_value_info("R", 1, [1, 4, 4]))
+    session = ort.InferenceSession(proto.SerializeToString())
+    assert [arg.name for arg in session.get_inputs()] == ["x"]
+    overridable = {arg.name: (arg.type, arg.shape) for arg in session.get_overridable_initializers()}
+    assert overridable.get("W") == (("tensor(float)", [1, 4, 3]) if version > 3 else None)
+    first, = session.run(None, {"x": X})
+    if version == 3:
+        with pytest.raises(Exception, match="W"):
+            session.run(None, {"x": X, "W": own["W"]})
+        return
+    zeros = {"W": np.zeros_like(own["W"]), "h": np.zeros((1, 1, 4), np.float32)}
+    assert not session.run(None, {"x": X, **zeros})[0].any()
+    ones = session.run(None, {"x": X, "h": np.ones((1, 1, 4), np.float32)})[0]
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    np.testing.assert_allclose(ones, reference.run(None, {"x": X, "h": np.ones((1, 1, 4), np.float32)})[0], atol=1e-6)
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], first)
+    with pytest.raises(Exception, match="W"):
+        session.run(None, {"x": X, "W": np.zeros((1, 4, 2), np.float32)})
 
 
 # Nothing to compute. onnxruntime ends the process for a GRU without steps, and for a GRU or LSTM without rows

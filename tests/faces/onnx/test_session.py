@@ -5,6 +5,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 import vkdml
 from tests.faces.onnx.support import GRU, STACK, B, H, I, T, check, inputs_of, kinds, model, weights
@@ -206,7 +207,7 @@ def test_providers_and_options():
     assert session.get_providers() == ["VkdmlExecutionProvider", "CPUExecutionProvider"]
     assert session.get_provider_options() == {"VkdmlExecutionProvider": {"device": session.device.info.name},
                                               "CPUExecutionProvider": {}}
-    assert session.get_session_options() is options
+    assert session.get_session_options().log_severity_level == options.log_severity_level
     assert session.get_overridable_initializers() == []
 
 
@@ -319,3 +320,49 @@ def test_wrong_bindings(wrong, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):  # noqa: PT012  (when it is bound, or when it runs)
         wrong(binding)
         session.run_with_iobinding(binding)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"sess_options": {}}, "sess_options: found dict; expected a SessionOptions or None"),
+    ({"providers": "CPUExecutionProvider"}, "providers: found str; expected a Sequence or None"),
+    ({"providers": [3]}, "providers: found 3; expected names"),
+    ({"providers": ["CPUExecutionProvider"], "provider_options": []}, "provider_options: found 0 entries; expected 1"),
+    ({"providers": ["CPUExecutionProvider"], "provider_options": [3]}, "providers: found .*; expected names, or names with dict"),
+    ({"providers": [("VkdmlExecutionProvider", {"id": 1})]}, "options of VkdmlExecutionProvider: found .*; expected device alone"),
+    ({"providers": [("VkdmlExecutionProvider", {"device": "no such"})]}, "no such"),
+    ({"read_config_from_model": 1}, "read_config_from_model: found 1; expected 0"),
+    ({"enable_fallbak": 1}, "enable_fallbak: found an unknown argument; expected one of disabled_optimizers"),
+])
+def test_wrong_arguments(arguments, message):
+    with pytest.raises((vkdml.InvalidArgumentError, vkdml.DriverError), match=message):
+        InferenceSession(model(SMALL, weights(1)), **arguments)
+
+
+def test_providers_of_a_model_proto_stay():
+    with pytest.raises(vkdml.InvalidArgumentError, match="set_providers: session: found one of a ModelProto"):
+        InferenceSession(model(SMALL, weights(1))).set_providers(["CPUExecutionProvider"])
+
+
+def test_bytes_that_may_change_and_models_of_onnxruntimes_own_format(tmp_path):
+    data = bytearray(model(SMALL, weights(1)).SerializeToString())
+    session = InferenceSession(data)
+    data[:] = bytes(len(data))
+    session.set_providers(["CPUExecutionProvider"])
+    session.run(None, {"x": X})
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "model.ort")
+    onnxruntime.InferenceSession(model(SMALL, weights(1)).SerializeToString(), options)
+    for source in (tmp_path / "model.ort", (tmp_path / "model.ort").read_bytes()):
+        with pytest.raises(vkdml.InvalidArgumentError, match="path_or_bytes: found .*onnxruntime's own format.*; expected an ONNX model"):
+            InferenceSession(source)
+
+
+def test_members_that_nobody_has():
+    with pytest.raises(AttributeError, match="InferenceSession.*no_such"):
+        InferenceSession(model(SMALL, weights(1))).no_such  # noqa: B018
+
+
+def test_results_go_to_the_cpu():
+    vector, device = onnxruntime_pybind11_state.OrtValueVector(), onnxruntime.OrtDevice.make("cuda", 0)._get_c_device()
+    with pytest.raises(vkdml.InvalidArgumentError, match="fetch_devices: found another device; expected the CPU"):
+        InferenceSession(model(SMALL, weights(1))).run_with_ortvaluevector(None, [], vector, ["z"], vector, [device])

@@ -23,8 +23,9 @@ from .assignment import AssignedNode, Assignment
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
 from .feeds import NodeArg
 from .io_binding import IOBinding
+from .loaded import ModelMetadata
 from .nodes import run_node
-from .session import InferenceSession, ModelMetadata
+from .session import InferenceSession
 from .streams import SessionStream
 
 __all__ = ["AssignedNode", "Assignment", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "PreparedModel",

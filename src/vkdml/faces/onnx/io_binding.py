@@ -24,14 +24,13 @@ class Described(Protocol):
 
     def get_inputs(self) -> list[NodeArg]: ...
     def get_outputs(self) -> list[NodeArg]: ...
-    def get_overridable_initializers(self) -> list[NodeArg]: ...
 
 
 class IOBinding:
     """What a session's run takes and gives: the session's io_binding()."""
 
     def __init__(self, session: Described) -> None:
-        self._inputs_known = [arg.name for arg in (*session.get_inputs(), *session.get_overridable_initializers())]
+        self._inputs_known = [arg.name for arg in session.get_inputs()]
         self._outputs_known = [arg.name for arg in session.get_outputs()]
         self._inputs: dict[str, Callable[[], Any]] = {}
         self._outputs: dict[str, Callable[[np.ndarray], object] | None] = {}

@@ -8,9 +8,9 @@ rules as all others.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import onnx
@@ -36,7 +36,7 @@ from ...runtime import files
 from ..sessions import shared_sessions
 from . import graphs
 from .nodes import RecurrentNode, is_recurrent
-from .steps import of_onnxruntime
+from .ort_sessions import of_onnxruntime, switched
 
 _LARGEST_MODEL = 2**31 - 1  # bytes: protobuf's limit
 _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check a model: no shape or axes are in it
@@ -48,9 +48,11 @@ _ONNX_ERRORS = (DecodeError, EncodeError, InferenceError, KeyError, RuntimeError
 T = TypeVar("T")
 
 
-def load(source: str | bytes | os.PathLike[str] | ModelProto, sess_options: onnxruntime.SessionOptions, allow_outside: bool
-         ) -> ModelProto:
-    """A model that onnxruntime accepts, without functions, and with the types that it does not tell itself.
+Source: TypeAlias = str | bytes | os.PathLike[str] | ModelProto
+
+
+def load(source: Source, sess_options: onnxruntime.SessionOptions, allow_outside: bool) -> ModelProto:
+    """A model that onnxruntime accepts, without functions.
 
     allow_outside: whether its external data may be outside of its folder.
 
@@ -59,8 +61,9 @@ def load(source: str | bytes | os.PathLike[str] | ModelProto, sess_options: onnx
     model = _inlined(_read(source, allow_outside))
     _check_recurrent(model.graph, model.opset_import)
     light = _of_onnx(lambda: _without_large_tensors(model).SerializeToString(), "graph")
-    of_onnxruntime(onnxruntime_pybind11_state.InferenceSession, sess_options, light, False, False)
-    return _inferred(model)
+    with switched(sess_options, enable_profiling=False):
+        of_onnxruntime(onnxruntime_pybind11_state.InferenceSession, sess_options, light, False, False)
+    return model
 
 
 def array_of(tensor: TensorProto, graph: GraphProto) -> np.ndarray:
@@ -80,7 +83,7 @@ def _of_onnx(call: Callable[[], T], field: str) -> T:
         raise InvalidArgumentError("InferenceSession", field, said, "what ONNX allows there") from None
 
 
-def _read(source: str | bytes | os.PathLike[str] | ModelProto, allow_outside: bool) -> ModelProto:
+def _read(source: Source, allow_outside: bool) -> ModelProto:
     folder = None
     if isinstance(source, ModelProto):
         model, found = source, "a ModelProto"
@@ -90,6 +93,8 @@ def _read(source: str | bytes | os.PathLike[str] | ModelProto, allow_outside: bo
             if not isinstance(source, bytes):
                 folder = Path(source).parent
                 source = files.read(Path(source), _LARGEST_MODEL)
+            if source[4:8] == b"ORTM":
+                raise ValueError("a model in onnxruntime's own format, of which only onnxruntime can read the nodes")
             model.ParseFromString(source)
         except (DecodeError, OSError, TypeError, ValueError) as error:
             raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} ({error})", "an ONNX model") from None
@@ -162,6 +167,14 @@ def _without_large_tensors(model: ModelProto) -> ModelProto:
     return light
 
 
+def without_initializers(model: ModelProto, names: Collection[str]) -> ModelProto:
+    """A copy whose inputs of these names must be fed."""
+    others = _copied(model, ModelProto(), "graph")
+    _copied(model.graph, others.graph, "initializer")
+    others.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name not in names)
+    return others
+
+
 def _copied(message: Message, target: Any, without: str) -> Any:
     for field, value in message.ListFields():
         if field.name == without:
@@ -198,8 +211,8 @@ def _give_defaults(nodes: Iterable[NodeProto], defaults: Mapping[tuple[str, str]
             _give_defaults(body.node, defaults)
 
 
-def _inferred(model: ModelProto) -> ModelProto:
-    """A copy with inferred shapes, also in bodies; the model itself where onnx cannot infer them."""
+def inferred(model: ModelProto) -> ModelProto:
+    """A copy with inferred types and shapes, also in bodies; the model itself where onnx cannot infer them."""
     try:
         return onnx.shape_inference.infer_shapes(model)
     except _ONNX_ERRORS:

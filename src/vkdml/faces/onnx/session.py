@@ -9,13 +9,13 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any
 
 import onnxruntime
 from onnx import ModelProto
+from onnxruntime.capi.onnxruntime_pybind11_state import OrtDevice, OrtValueVector
 
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning, OnnxRuntimeError
 from ...planning.options import Options
@@ -24,33 +24,18 @@ from ...spec.problem import Problem
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
 from .assignment import DEVICE, Assignment
-from .feeds import Inputs, NodeArg, expect_names, node_arg, own
+from .feeds import NodeArg, expect_names, own
 from .io_binding import IOBinding
-from .programs import Program
-from .steps import Context, RunOptions, Scope, ort_value
+from .loaded import Loaded, ModelMetadata
+from .ort_sessions import PROVIDER, Arguments, of_onnxruntime
+from .steps import RunOptions, ort_value
 from .streams import SessionStream
 
-PROVIDER = "VkdmlExecutionProvider"
+# Members that are onnxruntime's; a version of it has more of them than another
+_ONNXRUNTIMES = ("create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",
+                 "get_output_memory_infos", "get_tuning_results", "release_captured_graph", "set_tuning_results")
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ModelMetadata:
-    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
-
-    producer_name: str
-    graph_name: str
-    domain: str
-    description: str
-    graph_description: str
-    version: int
-    custom_metadata_map: dict[str, str]
-
-    @staticmethod
-    def of(model: ModelProto) -> ModelMetadata:
-        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
-                             model.model_version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 class InferenceSession:
@@ -66,10 +51,12 @@ class InferenceSession:
     Args:
         path_or_bytes: a model's file (with its external data beside it), its bytes, or a ModelProto.
         sess_options: onnxruntime.SessionOptions for the nodes that onnxruntime runs.
-        providers, provider_options: onnxruntime's execution providers for these nodes; the CPU if left out.
+        providers, provider_options: onnxruntime's execution providers for these nodes; the CPU if left out. PROVIDER is one of
+            them anyway; its option "device" is the argument device.
         device: a Device, or an argument of Device().
         options: what to force in the plans of the recurrent nodes.
         allow_outside: whether a model's external data may be outside of its folder, also by links. For models that you trust.
+        others: onnxruntime's disabled_optimizers and enable_fallback.
 
     Raises:
         InvalidArgumentError: no ONNX model; or a recurrent node with wrong attributes, or in a body of an operator other than
@@ -80,38 +67,20 @@ class InferenceSession:
     Warns with a NothingOnDeviceWarning where no node of the model runs on the device.
     """
 
-    def __init__(self, path_or_bytes: str | bytes | os.PathLike[str] | ModelProto,
+    def __init__(self, path_or_bytes: models.Source | bytearray,
                  sess_options: onnxruntime.SessionOptions | None = None, providers: Sequence[Any] | None = None,
-                 provider_options: Sequence[dict[Any, Any]] | None = None, *, device: Device | int | str | None = None,
-                 options: Options = Options(), allow_outside: bool = False) -> None:
-        for argument, value, allowed in (("sess_options", sess_options, onnxruntime.SessionOptions),
-                                         ("providers", providers, Sequence)):
-            if not isinstance(value, (allowed, NoneType)):
-                raise InvalidArgumentError("InferenceSession", argument, type(value).__name__, f"a {allowed.__name__} or None")
-        given_options, sess_options = sess_options, sess_options or _quiet_options()
-        self._session_options = sess_options
-        model = models.load(path_or_bytes, sess_options, allow_outside)
-        source = os.path.abspath(path_or_bytes) if isinstance(path_or_bytes, str | os.PathLike) else path_or_bytes
-        self._given = source, given_options, providers, provider_options
-        self._keywords: dict[str, Any] = {"device": device, "options": options, "allow_outside": allow_outside}
-        self._providers = providers = providers or ["CPUExecutionProvider"]
-        self._metadata = ModelMetadata.of(model)
-
-        def open_session(serialized: bytes) -> onnxruntime.InferenceSession:
-            return onnxruntime.InferenceSession(serialized, sess_options, providers, provider_options)
-
-        self._device = device
-        opened = open_device("InferenceSession", device)
-        context = Context(model.opset_import, model.ir_version, device, options, open_session)
-        constants = {tensor.name for tensor in model.graph.initializer}
-        inputs = {value.name: value for value in model.graph.input if value.name not in constants}
-        self._inputs = Inputs(list(inputs.values()))
-        self._program = Program(model.graph, context, Scope({}, {}), {name: value.type for name, value in inputs.items()})
-        self._outputs = [node_arg(value, kind) for value, kind in zip(model.graph.output, self._program.output_types)]
-        self._assignment = Assignment(opened.info.name, tuple(self._program.assigned))
-        _log.info("loaded %r: %s", model.graph.name, self._assignment.headline)
-        if not self._assignment.on(DEVICE):
-            warnings.warn(f"{self._assignment.headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
+                 provider_options: Sequence[dict[Any, Any]] | None = None, *,
+                 device: Device | int | str | None = None, options: Options = Options(), allow_outside: bool = False,
+                 **others: Any) -> None:
+        source = bytes(path_or_bytes) if isinstance(path_or_bytes, bytearray) else path_or_bytes
+        self._loaded = loaded = Loaded(source, Arguments.of(sess_options, providers, provider_options, others), device, options,
+                                       allow_outside)
+        source = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
+        self._given = source, sess_options, providers, provider_options
+        self._keywords: dict[str, Any] = {"device": device, "options": options, "allow_outside": allow_outside, **others}
+        _log.info("loaded %r: %s", loaded.metadata.graph_name, loaded.assignment.headline)
+        if not loaded.assignment.on(DEVICE):
+            warnings.warn(f"{loaded.assignment.headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
                           "onnxruntime.InferenceSession runs it as well. An exporter may have replaced them: "
                           "print(session.assignment()) lists the nodes", NothingOnDeviceWarning, stacklevel=2)
 
@@ -128,36 +97,74 @@ class InferenceSession:
     @property
     def device(self) -> Device:
         """Where the recurrent nodes run: another one after it was lost, unless the caller named a Device."""
-        return open_device("InferenceSession", self._device)
+        return open_device("InferenceSession", self._loaded.device)
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that must be fed: those without an initializer."""
-        return self._inputs.args
+        return self._loaded.inputs.args
 
     def get_outputs(self) -> list[NodeArg]:
-        return list(self._outputs)
+        return list(self._loaded.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: the weights of recurrent nodes are packed at load, so initializers cannot be fed."""
-        return []
+        """The initializers that are inputs as well, from version 4 of ONNX's files on. A run to which some are fed uses a
+        program of its own, which is made by the first such run and kept.
+        """
+        return list(self._loaded.overridable)
 
     def get_providers(self) -> list[str]:
         """What runs the nodes: PROVIDER the recurrent ones, and onnxruntime's execution providers the others."""
-        return [PROVIDER, *(provider if isinstance(provider, str) else provider[0] for provider in self._providers)]
+        return list(self.get_provider_options())
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Of PROVIDER, the device."""
-        return {provider: {} for provider in self.get_providers()} | {PROVIDER: {"device": self.device.info.name}}
+        return {PROVIDER: {"device": self.device.info.name}, **self._loaded.ort.front.get_provider_options()}
+
+    def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
+                      ) -> None:
+        """Load the model again, with other providers for the nodes that onnxruntime runs. The file must still be there."""
+        source, sess_options, *_ = self._given
+        if isinstance(source, ModelProto):
+            raise InvalidArgumentError("set_providers", "session", "one of a ModelProto, which may have changed since",
+                                       "one of a path or of bytes: model.SerializeToString()")
+        InferenceSession.__init__(self, source, sess_options, providers, provider_options, **self._keywords)
+
+    def enable_fallback(self) -> None:
+        """Have the CPU run what another of onnxruntime's providers fails to run, as it does at first."""
+        self._loaded.ort.set_fallback(True)
+
+    def disable_fallback(self) -> None:
+        self._loaded.ort.set_fallback(False)
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """For onnxruntime's providers."""
+        self._loaded.ort.set_ep_dynamic_options(options)
 
     def get_session_options(self) -> onnxruntime.SessionOptions:
-        return self._session_options
+        """A copy, as onnxruntime's sessions have one."""
+        return self._loaded.ort.session_options()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """As onnxruntime has it, by time.time_ns() on Linux; 0 where the options do not enable profiling."""
+        return self._loaded.ort.front.get_profiling_start_time_ns()
+
+    def end_profiling(self) -> str:
+        """Write one file of what all nodes took, and return its name; "" where the options do not enable profiling."""
+        profile = self._loaded.ort.profile
+        return profile.end() if profile else ""
+
+    def __getattr__(self, name: str) -> Any:
+        """What is onnxruntime's alone to say or to make, for all parts of the model."""
+        if name not in _ONNXRUNTIMES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._loaded.ort.front, name)
 
     def get_modelmeta(self) -> ModelMetadata:
-        return self._metadata
+        return self._loaded.metadata
 
     def assignment(self) -> Assignment:
         """Which nodes run on the device and which elsewhere: print(session.assignment()) shows a table."""
-        return self._assignment
+        return self._loaded.assignment
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions = None
             ) -> list[Any]:
@@ -179,7 +186,7 @@ class InferenceSession:
             DriverError: the driver failed.
         """
         _check_run_options("run", run_options)
-        return self._run(*self._checked(output_names, input_feed), run_options)
+        return self._prepared(output_names, input_feed, run_options)()
 
     def run_with_ort_values(self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, onnxruntime.OrtValue],
                             run_options: RunOptions = None) -> list[onnxruntime.OrtValue]:
@@ -195,6 +202,23 @@ class InferenceSession:
         if not isinstance(iobinding, IOBinding):
             raise InvalidArgumentError("run_with_iobinding", "iobinding", type(iobinding).__name__, "what io_binding returns")
         iobinding.run(lambda names, feed: self.run(names, feed, run_options))
+
+    def run_with_ortvaluevector(self, run_options: RunOptions, feed_names: Sequence[str], feeds: OrtValueVector,
+                                fetch_names: Sequence[str], fetches: OrtValueVector, fetch_devices: Sequence[OrtDevice]
+                                ) -> None:
+        """`run`, with vectors of OrtValues in and out, on the CPU. Results are written to the memory of fetches, or added to
+        them if they are empty. Raises what `run` raises.
+        """
+        if any(device.device_type() != OrtDevice.cpu() for device in fetch_devices):
+            raise InvalidArgumentError("run_with_ortvaluevector", "fetch_devices", "another device", "the CPU alone")
+        feed = dict(zip(feed_names, map(onnxruntime.OrtValue, feeds)))
+        results = self.run_with_ort_values(fetch_names, feed, run_options)
+        if len(fetches) not in (0, len(results)):
+            raise InvalidArgumentError("run_with_ortvaluevector", "fetches", len(fetches), f"none or {len(results)} of them")
+        for result, fetched in zip(results, map(onnxruntime.OrtValue, fetches)):
+            of_onnxruntime(fetched.update_inplace, result.numpy())
+        for result in results[len(fetches):]:
+            fetches.push_back(result._get_c_value())
 
     def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
                   callback: Callable[[list[Any], Any, str], None], user_data: Any, run_options: RunOptions = None) -> None:
@@ -213,11 +237,11 @@ class InferenceSession:
         if not callable(callback):
             raise InvalidArgumentError("run_async", "callback", type(callback).__name__, "a function")
         _check_run_options("run_async", run_options)
-        names, fed = self._checked(output_names, input_feed)
+        run = self._prepared(output_names, input_feed, run_options)
 
         def work() -> None:
             try:
-                results, error = self._run(names, fed, run_options), ""
+                results, error = run(), ""
             except Exception as raised:  # nobody else would hear of it
                 results, error = [], str(raised) or type(raised).__name__
             callback(results, user_data, error)
@@ -242,7 +266,7 @@ class InferenceSession:
             DriverError: the driver failed.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
-            for step in self._program.recurrent():
+            for step in self._loaded.program.recurrent():
                 step.warm_up(t, b)
 
     def problems(self, T: int = 1, B: int = 1) -> dict[str, Problem | None]:
@@ -253,7 +277,7 @@ class InferenceSession:
         (t, b), = shapes_to_warm_up("InferenceSession", T, B)
         names = Counter[str]()
         found = {}
-        for step in self._program.recurrent():
+        for step in self._loaded.program.recurrent():
             name = step.node.operator
             names[name] += 1
             found[f"{name} ({names[name]})" if names[name] > 1 else name] = step.problem(t, b)
@@ -273,13 +297,14 @@ class InferenceSession:
         Raises:
             InvalidArgumentError: an unknown name, or an output and an input that are not tensors of numbers of one type.
         """
-        outputs = self._program.outputs
+        program, declared = self._loaded.program, self._loaded.inputs
+        outputs = program.outputs
         if not isinstance(carried, Mapping):
             raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
         expect_names("carried", carried, outputs)
-        expect_names("carried", list(carried.values()), self._program.inputs)
+        expect_names("carried", list(carried.values()), program.inputs)
         asked = expect_names("output_names", output_names, outputs)
-        inputs, made = ({arg.name: arg.type for arg in args} for args in (self._inputs.args, self._outputs))
+        inputs, made = ({arg.name: arg.type for arg in args} for args in (declared.args, self._loaded.outputs))
         for output, name in carried.items():
             if inputs[name] != made[output] or not re.fullmatch(r"tensor\((?!string).*\)", inputs[name]):
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{made[output]} for {name}, {inputs[name]}",
@@ -288,30 +313,22 @@ class InferenceSession:
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
                                            "an input for each output")
         wanted = asked or [name for name in outputs if name not in carried]
-        return SessionStream(self._program, carried, wanted, self._inputs)
+        return SessionStream(program, carried, wanted, declared)
 
-    def _checked(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> tuple[Sequence[str], list[Any]]:
-        """The names of the outputs to return, and the inputs in order."""
-        names = expect_names("output_names", output_names, self._program.outputs)
-        return names or self._program.outputs, self._inputs.feed(input_feed)
+    def _prepared(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions
+                  ) -> Callable[[], list[Any]]:
+        """A run whose arguments were checked."""
+        program, inputs = self._loaded.for_feed(input_feed)
+        names = expect_names("output_names", output_names, program.outputs) or program.outputs
+        fed = inputs.feed(input_feed)
 
-    def _run(self, output_names: Sequence[str], fed: Sequence[Any], run_options: RunOptions) -> list[Any]:
-        results = dict(zip(self._program.outputs, self._program.run(fed, run_options)))
-        return [own(results[name], fed) for name in output_names]
+        def run() -> list[Any]:
+            results = dict(zip(program.outputs, program.run(fed, run_options)))
+            return [own(results[name], fed) for name in names]
+
+        return run
 
 
 def _check_run_options(call: str, run_options: object) -> None:
     if not isinstance(run_options, (onnxruntime.RunOptions, NoneType)):
         raise InvalidArgumentError(call, "run_options", type(run_options).__name__, "onnxruntime.RunOptions or None")
-
-
-def _quiet_options() -> onnxruntime.SessionOptions:
-    """Without spinning: threads that spin between a model's pieces would take the cores from a CPU driver and from each other.
-    Without warnings: they are about optimizations of single pieces, which say little about the model.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -11,9 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
-from onnxruntime.capi import onnxruntime_pybind11_state
 
-from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec.cells import STATES
@@ -21,6 +19,7 @@ from ...spec.problem import WEIGHTS, Problem
 from ..sessions import Sessions, StreamSession
 from . import graphs
 from .nodes import RecurrentNode
+from .ort_sessions import OrtSessions, of_onnxruntime
 
 _SESSIONS_KEPT = 4  # for each recurrent node: more than one only where its weights are fed in other shapes
 
@@ -30,15 +29,14 @@ RunOptions: TypeAlias = onnxruntime.RunOptions | None
 
 @dataclass(frozen=True)
 class Context:
-    """What all parts of a model share. device: a Device, or what Device() takes. open_session: makes an onnxruntime session of
-    a serialized model. piece_numbers: of the model's pieces, from 1.
+    """What all parts of a model share. device: a Device, or what Device() takes. piece_numbers: of the model's pieces, from 1.
     """
 
     opset_imports: Sequence[onnx.OperatorSetIdProto]
     ir_version: int
     device: Device | int | str | None
     options: Options
-    open_session: Callable[[bytes], onnxruntime.InferenceSession]
+    ort: OrtSessions
     piece_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
@@ -83,7 +81,7 @@ class Piece:
             [onnx.ValueInfoProto(name=name) for name in self.outputs],
             [numpy_helper.from_array(scope.arrays[name], name) for name in sorted(used) if name in scope.arrays])
         model = helper.make_model(graph, opset_imports=context.opset_imports, ir_version=context.ir_version)
-        session = of_onnxruntime(context.open_session, model.SerializeToString())
+        session = context.ort.open(model.SerializeToString())
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         self._bfloat16 = {name for name in self.outputs if types[name].tensor_type.elem_type == TensorProto.BFLOAT16}
         if self._bfloat16:  # onnxruntime cannot return bfloat16 arrays to Python
@@ -91,7 +89,7 @@ class Piece:
                 graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
                 next(output for output in graph.output if output.name == name).name = f"{name}/float32"
             model.graph.CopyFrom(graph)
-            session = of_onnxruntime(context.open_session, model.SerializeToString())
+            session = context.ort.open(model.SerializeToString())
         self._session = session
         scope.types.update(types)
 
@@ -102,19 +100,6 @@ class Piece:
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)) \
                 if name in self._bfloat16 else result
-
-
-# onnxruntime's exceptions have no common base class
-_ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
-    cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
-
-
-def of_onnxruntime(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call onnxruntime; its exceptions become OnnxRuntimeErrors."""
-    try:
-        return call(*arguments)
-    except _ONNXRUNTIME_ERRORS as error:
-        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
 
 
 def _feed(value: Any) -> Any:
@@ -133,6 +118,7 @@ class RecurrentStep:
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self.node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT))
+        self.proto = node
         self.context = context
         self.outputs = [name for name in node.output if name]
         self._weights = {name: scope.arrays[name] for name in node.input if name in scope.arrays}
@@ -140,7 +126,8 @@ class RecurrentStep:
             self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
+        with self.context.ort.timed(self.proto):
+            values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
 
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
@@ -172,6 +159,7 @@ class StreamStep:
 
     def __init__(self, step: RecurrentStep, carried: Mapping[str, str]) -> None:
         self.carried = carried
+        self._step = step
         self._node = step.node
         self._settings = step.node.settings(step.context.device, step.context.options)
         self._fields = {name: field for field, name in step.node.fields.items() if name in carried.values()}
@@ -195,4 +183,5 @@ class StreamStep:
         if self._session is None:
             self._session = StreamSession(self._node.operator, self._settings, element, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
-        values.update(zip(self._outputs, self._session.run(self._node.operator, others)))
+        with self._step.context.ort.timed(self._step.proto):
+            values.update(zip(self._outputs, self._session.run(self._node.operator, others)))

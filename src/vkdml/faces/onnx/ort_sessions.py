@@ -1,0 +1,204 @@
+"""onnxruntime's sessions of a model's parts, all with the arguments of the caller's session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+from ...errors import InvalidArgumentError, OnnxRuntimeError, shown
+from ...runtime.fork import Lock
+from .profile import Profile
+
+PROVIDER = "VkdmlExecutionProvider"
+_OTHERS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
+_OF_FRONT = {"optimized_model_filepath": "", "intra_op_num_threads": 1, "inter_op_num_threads": 1}  # it runs nothing
+
+# onnxruntime's exceptions have no common base class
+_ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
+    cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
+
+_switched = Lock()
+
+
+def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Call onnxruntime; its exceptions become OnnxRuntimeErrors."""
+    try:
+        return call(*arguments, **keywords)
+    except _ONNXRUNTIME_ERRORS as error:
+        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What onnxruntime's sessions take besides the model, checked.
+
+    providers: names with options, without PROVIDER. device: what the options of PROVIDER name. others: by keyword.
+    """
+
+    sess_options: onnxruntime.SessionOptions
+    providers: list[tuple[str, dict[Any, Any]]]
+    device: str | None
+    others: Mapping[str, Any]
+
+    @staticmethod
+    def of(sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> Arguments:
+        """Raises InvalidArgumentError for what onnxruntime does not take. Names of providers are onnxruntime's to judge."""
+        if not isinstance(sess_options, onnxruntime.SessionOptions | None):
+            raise _wrong("sess_options", type(sess_options).__name__, "a SessionOptions or None")
+        for name in others:
+            if name not in _OTHERS:
+                raise _wrong(name, "an unknown argument", "one of " + ", ".join(_OTHERS))
+        if int(others.get("read_config_from_model", 0)):
+            raise _wrong("read_config_from_model", others["read_config_from_model"], "0: sess_options say how to run the model")
+        found = _named_providers(providers, provider_options)
+        device = dict(found).get(PROVIDER, {})
+        if not set(device) <= {"device"}:
+            raise _wrong(f"options of {PROVIDER}", device, "device alone")
+        return Arguments(sess_options or _quiet_options(), [entry for entry in found if entry[0] != PROVIDER],
+                         device.get("device"), others)
+
+
+def _wrong(argument: str, found: object, allowed: str) -> InvalidArgumentError:
+    return InvalidArgumentError("InferenceSession", argument, found, allowed)
+
+
+def _named_providers(providers: Any, provider_options: Any) -> list[tuple[str, dict[Any, Any]]]:
+    """Each with its options, which stand beside its name or in provider_options."""
+    for argument, value in (("providers", providers), ("provider_options", provider_options)):
+        if isinstance(value, str) or not isinstance(value, Sequence | None):
+            raise _wrong(argument, type(value).__name__, "a Sequence or None")
+    entries = list(providers or ())
+    if provider_options is not None:
+        if len(entries) != len(provider_options):
+            raise _wrong("provider_options", f"{len(provider_options)} entries", f"{len(entries)}, as of providers")
+        entries = list(zip(entries, provider_options))
+    found = [(entry, {}) if isinstance(entry, str) else entry for entry in entries]
+    for entry in found:
+        if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)):
+            raise _wrong("providers", shown(entry), "names, or names with dictionaries of options")
+    return found
+
+
+def _quiet_options() -> onnxruntime.SessionOptions:
+    """Without spinning: threads that spin between a model's pieces would take the cores from a CPU driver and from each other.
+    Without warnings: they are about optimizations of single pieces, which say little about the model.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+@contextmanager
+def switched(options: onnxruntime.SessionOptions, **values: Any) -> Iterator[None]:
+    """The caller's options with other values while a session is opened: they cannot be copied with their custom operators."""
+    with _switched:
+        before = {name: getattr(options, name) for name in values}
+        try:
+            for name, value in values.items():
+                setattr(options, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(options, name, value)
+
+
+class OrtSessions:
+    """Opens onnxruntime's sessions of a model's parts.
+
+    front: of the model's inputs without its nodes. It gets the arguments as they are, so that onnxruntime judges them, and
+        warns of them, once; the parts get what it made of them.
+    profile: where the options enable profiling.
+    """
+
+    def __init__(self, model: ModelProto, arguments: Arguments) -> None:
+        self._options = arguments.sess_options
+        self._given = {name: getattr(self._options, name) for name in _OF_FRONT}
+        self._others = dict(arguments.others)
+        self._parts: WeakSet[onnxruntime.InferenceSession] = WeakSet()
+        self._numbers = count()
+        self.profile: Profile | None = None
+        providers = arguments.providers
+        if not (providers or getattr(self._options, "has_providers", bool)()):
+            providers = [("CPUExecutionProvider", {})]
+        with switched(self._options, **_OF_FRONT):
+            self.front = of_onnxruntime(onnxruntime.InferenceSession, _front(model), self._options, providers, **self._others)
+        self._providers = list(self.front.get_provider_options().items()) if providers else []
+        if self._options.enable_profiling:
+            self.profile = Profile(self.front)
+
+    def open(self, serialized: bytes) -> onnxruntime.InferenceSession:
+        """Of a part of the model."""
+        prefix = f"{self._options.profile_file_prefix}_part{next(self._numbers)}"
+        with switched(self._options, optimized_model_filepath="", profile_file_prefix=prefix):
+            part = of_onnxruntime(onnxruntime.InferenceSession, serialized, self._options, self._providers, **self._others)
+        self._parts.add(part)
+        if self.profile:
+            self.profile.add(part)
+        return part
+
+    def write_optimized(self, source: Any) -> None:
+        """What the options want of an optimized model: that of the whole one, which onnxruntime writes when it loads it.
+
+        source: the model's file, its bytes, or a ModelProto.
+        """
+        if self._options.optimized_model_filepath:
+            source = source.SerializeToString() if isinstance(source, ModelProto) else source
+            with switched(self._options, enable_profiling=False):
+                of_onnxruntime(onnxruntime.InferenceSession, source, self._options, self._providers, **self._others)
+
+    def set_fallback(self, is_enabled: bool) -> None:
+        """Whether parts that a provider fails to run are run on the CPU."""
+        self._others["enable_fallback"] = is_enabled
+        for part in self._parts:
+            part.enable_fallback() if is_enabled else part.disable_fallback()
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        for session in (self.front, *self._parts):
+            of_onnxruntime(session.set_ep_dynamic_options, options)
+
+    def session_options(self) -> onnxruntime.SessionOptions:
+        """A copy, as onnxruntime's sessions have one."""
+        options = self.front.get_session_options()
+        for name, value in self._given.items():
+            setattr(options, name, value)
+        return options
+
+    def timed(self, node: NodeProto) -> AbstractContextManager[None]:
+        """Around a run of a recurrent node, for the profile."""
+        return self.profile.node(node.name or node.op_type, node.op_type, PROVIDER) if self.profile else nullcontext()
+
+
+def with_fixed_sizes(model: ModelProto, sessions: OrtSessions) -> ModelProto:
+    """The model, or a copy in which free dimensions of the inputs have the sizes that the options give them."""
+    shapes = {arg.name: arg.shape for arg in sessions.front.get_inputs()}
+    fixed = [(place, axis, size) for place, value in enumerate(model.graph.input)
+             for axis, (dim, size) in enumerate(zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ())))
+             if isinstance(size, int) and not dim.HasField("dim_value")]
+    if not fixed:
+        return model
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    for place, axis, size in fixed:
+        copied.graph.input[place].type.tensor_type.shape.dim[axis].dim_value = size
+    return copied
+
+
+def _front(model: ModelProto) -> bytes:
+    """With as many outputs as the model, which are constants: onnxruntime says of their memory what it says of the model's."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    outputs = [f"{output.name}/constant" for output in model.graph.output]
+    graph = helper.make_graph(
+        [], model.graph.name, [value for value in model.graph.input if value.name not in constants],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, []) for name in outputs],
+        [numpy_helper.from_array(np.float32(0), name) for name in outputs])
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=max(4, model.ir_version)).SerializeToString()
