@@ -1,8 +1,9 @@
 """Compares vkdml's time per call with every other library that is installed, and with the limits of its device.
 
-    vkdml bench [--output DIR] [--samples N] [--peers NAME ...] [--cases NAME ...] [--no-growth] [--no-ceilings] [--json]
+    vkdml bench [--output DIR] [--device D] [--samples N] [--peers NAME ...] [--cases NAME ...] [--growth] [--json]
 
-Each library runs in a process of its own, and all take turns. The report lists the libraries that are missing.
+Each library runs in a process of its own, and all take turns. The report lists the libraries that are missing. Where cases are
+named, their times are all that is measured, unless --growth, --ceilings or --first-result ask for more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from bench import first_result, pictures, report
+from bench import first_result, report
 from bench.cases import CASES, GROWTH, Case
 from bench.growth import measure_growth
 from bench.measure import Result, measure
@@ -27,7 +28,7 @@ from vkdml.planning.device_info import DeviceInfo
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parse(arguments)
     try:
-        default, others = devices()
+        default, others = devices(chosen.device)
     except DriverError as error:
         raise SystemExit(f"bench: {error}") from None
     table = {peer.name: peer for peer in peers(default, others)}
@@ -41,16 +42,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="vkdml bench", description=(__doc__ or "").splitlines()[0],
                                      epilog="cases: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
+    parser.add_argument("--device", help="an index or a part of a name of the Vulkan device; see `vkdml devices`")
     parser.add_argument("--samples", type=int, default=9, help="samples of each worker and case, fewer of slow ones (9)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="workers to run beside vkdml (all)")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="cases to run (all)")
     for part, what in (("growth", "time against T, B and H"), ("ceilings", "the limits of the device"),
                        ("first-result", "time from a process's start to its first result")):
-        parser.add_argument(f"--{part}", action=argparse.BooleanOptionalAction, default=True, help=what)
+        parser.add_argument(f"--{part}", action=argparse.BooleanOptionalAction, help=f"{what} (yes, unless --cases are named)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON, not Markdown")
     chosen = parser.parse_args(arguments)
     if chosen.samples < 1:
         parser.error("--samples: at least 1")
+    for part in ("growth", "ceilings", "first_result"):
+        if getattr(chosen, part) is None:
+            setattr(chosen, part, not chosen.cases)
     return chosen
 
 
@@ -66,7 +71,9 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
 def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace) -> report.Report:
     """Measure what is chosen, write the report and print it."""
     processes, missing = open_all(wanted)
-    written = report.Report([{"name": process.peer.name, **process.description} for process in processes], missing)
+    workers = [{"name": process.peer.name, **process.description, "platform": process.peer.platform,
+                "baseline": process.peer.baseline} for process in processes]
+    written = report.Report(workers, missing)
     known = {case.name: case for case in [*cases, *(case for growing in GROWTH.values() for case in growing)]}
     rows_of = {peer.name: peer for peer in wanted}
     try:
@@ -88,10 +95,17 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
         for process in processes:
             process.close()
     written.write(chosen.output)
-    pictures.draw(written, known, chosen.output)
+    if not chosen.cases:
+        draw(written, chosen.output)
     print(written.json() if chosen.json else written.markdown())
     print(f"Written to {chosen.output}", file=sys.stderr)
     return written
+
+
+def draw(written: report.Report, folder: Path) -> None:
+    from bench import pictures  # matplotlib takes a second to import
+
+    pictures.draw(written, folder)
 
 
 def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:

@@ -16,6 +16,7 @@ from vkdml.runtime.vulkan import enumerate_devices
 
 SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"
+VULKAN, CPU, CUDA = "Vulkan", "the CPU", "CUDA"
 
 ALL_PEERS = "make bench-peers"
 HALF = 2e-2  # the tolerance of results that are computed in float16 or TF32
@@ -28,6 +29,7 @@ class Peer:
     adapter: a module with a class Library. settings: that class's arguments. environment: variables of the worker's process.
     install: how to install the library. tolerance: the largest difference from the reference that counts as correct.
     baseline: the vkdml worker that it is compared with. changes: to the attributes of each case. cells: those it can run.
+    platform: what it runs on, if the pictures show it: all that do compute the same in float32.
     grows: whether the growth pictures show it.
     """
 
@@ -40,17 +42,18 @@ class Peer:
     baseline: str = OURS
     changes: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ("gru", "lstm")
+    platform: str = ""
     grows: bool = False
 
     def case(self, case: Case) -> Case:
         return replace(case, **self.changes)
 
 
-def devices() -> tuple[DeviceInfo, list[DeviceInfo]]:
-    """The default Vulkan device, and all others, with SwiftShader if it has been fetched. The indices of the others are valid
-    in a process with the variables of `others_environment`.
+def devices(wanted: str | None = None) -> tuple[DeviceInfo, list[DeviceInfo]]:
+    """The default Vulkan device or the wanted one, and all others, with SwiftShader if it has been fetched. The indices of the
+    others are valid in a process with the variables of `others_environment`.
     """
-    default = select_device(None)
+    default = select_device(wanted)
     os.environ.update(others_environment())
     try:
         return default, [info for info in enumerate_devices() if replace(info, index=default.index) != default]
@@ -71,16 +74,17 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
     dawn = (swiftshader, {"VK_ICD_FILENAMES": str(SWIFTSHADER)}) if default.is_cpu and SWIFTSHADER.exists() else (OURS, {})
     device = {"device": default.index}
     return [
-        Peer(OURS, ours, device, grows=True),
+        Peer(OURS, ours, device, platform=VULKAN, grows=True),
         Peer(f"{OURS}-lbr0", ours, device, changes={"linear_before_reset": False}, cells=("gru",)),
         Peer(f"{OURS}-float16", ours, device | {"dtype": "float16"}, tolerance=HALF),
-        *(Peer(name(info), ours, {"device": info.index}, others_environment()) for info in others),
-        Peer("onnxruntime-cpu", "bench.adapters.ort", install="make setup", grows=True),
-        Peer("onnxruntime-webgpu", "bench.adapters.ort", {"webgpu": True}, dawn[1], baseline=dawn[0]),
-        Peer("iree-vulkan", "bench.adapters.iree_vulkan", {"device": default.name}),
-        Peer("openvino-cpu", "bench.adapters.openvino_cpu", grows=True),
-        Peer("torch-cpu", torch, grows=True),
-        Peer("torch-cuda", torch, {"device": "cuda"}, install=add_gpu, grows=True),
+        *(Peer(name(info), ours, {"device": info.index}, others_environment(), platform=VULKAN, grows=True) for info in others),
+        Peer("onnxruntime-cpu", "bench.adapters.ort", install="make setup", platform=CPU, grows=True),
+        Peer("onnxruntime-webgpu", "bench.adapters.ort", {"webgpu": True}, dawn[1], baseline=dawn[0], platform=VULKAN,
+             grows=True),
+        Peer("iree-vulkan", "bench.adapters.iree_vulkan", {"device": default.name}, platform=VULKAN, grows=True),
+        Peer("openvino-cpu", "bench.adapters.openvino_cpu", platform=CPU, grows=True),
+        Peer("torch-cpu", torch, platform=CPU, grows=True),
+        Peer("torch-cuda", torch, {"device": "cuda"}, install=add_gpu, platform=CUDA, grows=True),
         Peer("torch-cuda-tf32", torch, {"device": "cuda", "tf32": True}, install=add_gpu, tolerance=HALF),
         Peer("torch-cuda-float16", torch, {"device": "cuda", "dtype": "float16"}, install=add_gpu, tolerance=HALF),
     ]

@@ -1,9 +1,15 @@
-"""The pictures of a report: time against the size of each dimension, and a roofline."""
+"""The pictures of a report: throughput beside other libraries, time against the size of each dimension, and a roofline.
+
+    python -m bench.pictures FOLDER    # draws those of FOLDER/results.json again
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,55 +17,172 @@ import numpy as np
 matplotlib.use("agg")  # writes files only, so that no screen is needed
 from matplotlib import pyplot as plt
 
-from bench.bounds import read_rate
-from bench.cases import Case
-from bench.peers import OURS
+from bench.cases import CASES, GROWTH, Case
+from bench.peers import CPU, CUDA, OURS, VULKAN
 from bench.report import Report, Row
 
-DIMENSIONS = {"T": "steps", "B": "batch", "H": "hidden"}
+TYPE = "float32"  # of all workers that have a platform
+FIXED = {"T": "B = 1, I = H = 128", "B": "T = 50, I = H = 128", "H": "T = 50, B = 1, I = H"}
+SIZES = {"T": "steps", "B": "batch", "H": "hidden"}
+THROUGHPUT = ("gru-100x1x256x256", "gru-50x32x256x256", "gru-50x64x512x512", "lstm-50x32x256x256")
+COLORS = {OURS: "#0b5fa5", VULKAN: "#6aaed6", CPU: "#9a9a9a", CUDA: "#5a9e3d"}
+COLUMNS = {VULKAN: "With Vulkan", CPU: "Beside libraries for the CPU", CUDA: "Beside CUDA"}
+CELLS = {"gru": "#0b5fa5", "lstm": "#c4561b"}
+DPI = 120
 
 
-def draw(report: Report, cases: Mapping[str, Case], folder: Path) -> None:
+def draw(report: Report, folder: Path) -> None:
+    cases = {case.name: case for case in [*CASES, *(case for growing in GROWTH.values() for case in growing)]}
+    shown = [name for name in THROUGHPUT if any(row["case"] == name and "ms" in row for row in report.results)]
+    if shown:
+        draw_throughput(report, [cases[name] for name in shown], folder / "throughput.png")
     for dimension, rows in report.growth.items():
-        draw_growth(dimension, rows, cases, folder / f"growth-{dimension}.png")
+        draw_growth(report, dimension, rows, cases, folder / f"growth-{dimension}.png")
     if "gflops" in report.ceilings:
-        draw_roofline(report.results, report.ceilings, cases, folder / "roofline.png")
+        draw_roofline(report, cases, folder / "roofline.png")
 
 
-def draw_growth(dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], path: Path) -> None:
-    """Draws a line for each worker and way."""
+def draw_throughput(report: Report, cases: Sequence[Case], path: Path) -> None:
+    """Bars of GFLOP/s from numpy to numpy: a row a case, and a column for each platform, with a scale of its own."""
+    workers = ordered(report.workers)
+    columns = {platform: [worker for worker in workers if worker["platform"] == platform or worker["name"] == OURS]
+               for platform in dict.fromkeys(worker["platform"] for worker in workers)}
+    rates = {(row["case"], row["worker"]): row["gflops"] for row in report.results if row["way"] == "host" and "ms" in row}
+    most = max(map(len, columns.values()))
+    figure, grid = plt.subplots(len(cases), len(columns), squeeze=False, sharex="col", layout="constrained",
+                                figsize=(5 * len(columns), 1.1 + len(cases) * (0.35 + 0.26 * most)))
+    for row, case in zip(grid, cases):
+        for axes, (platform, shown) in zip(row, columns.items()):
+            draw_bars(axes, [worker["name"] for worker in shown], [rates.get((case.name, worker["name"])) for worker in shown],
+                      COLORS[platform])
+            axes.set_title(f"{case.cell.upper()}, {sizes(case)}", fontsize=9, loc="left")
+    for axes, platform in zip(grid[0], columns):
+        axes.annotate(COLUMNS[platform], (0, 1), (0, 20), "axes fraction", "offset points", fontsize=11, fontweight="bold")
+    figure.suptitle(f"GFLOP/s, {TYPE}, from numpy to numpy: longer is better. {OURS} on\n{device(report)}", fontsize=10)
+    save(figure, path)
+
+
+def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], color: str) -> None:
+    bars = axes.barh(range(len(names)), [value or 0.0 for value in values], height=0.75,
+                     color=[COLORS[OURS] if is_ours(name) else color for name in names])
+    axes.bar_label(bars, ["no result" if value is None else f"{value:.3g}" for value in values], padding=3, fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.get_yticklabels()[names.index(OURS)].set_fontweight("bold")
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_growth(report: Report, dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], path: Path) -> None:
+    """A line for each worker."""
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    measured = [row for row in rows if "ms" in row]
-    for worker, way in dict.fromkeys((row["worker"], row["way"]) for row in measured):
-        points = [(getattr(cases[row["case"]], DIMENSIONS[dimension]), row["ms"])
-                  for row in measured if (row["worker"], row["way"]) == (worker, way)]
-        axes.loglog(*zip(*points), marker="o", label=worker if way == "host" else f"{worker}, {way} only")
-    axes.set(xlabel=dimension, ylabel="ms a call", title=f"GRU, growing {dimension}")
-    axes.grid(True, which="both", alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    styles = {CPU: "--", VULKAN: "-", CUDA: ":"}
+    for worker in ordered(report.workers):
+        points = [(getattr(cases[row["case"]], SIZES[dimension]), row["ms"]) for row in rows
+                  if (row["worker"], row["way"]) == (worker["name"], "host") and "ms" in row]
+        if points:
+            axes.loglog(*zip(*points), marker="o", markersize=4, linestyle=styles[worker["platform"]], label=worker["name"],
+                        linewidth=2.5 if worker["name"] == OURS else 1.3)
+    axes.set(xlabel=f"{dimension} ({SIZES[dimension]})", ylabel="ms a call, from numpy to numpy")
+    axes.set_title(f"GRU, {TYPE}, {FIXED[dimension]}: shorter is better\n{device(report)}", fontsize=11)
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(title="solid: with Vulkan", fontsize=9)
+    save(figure, path)
 
 
-def draw_roofline(rows: Sequence[Row], ceilings: Row, cases: Mapping[str, Case], path: Path) -> None:
-    """Draws vkdml's rates on the device against the operations per byte of recurrent weights, if these are read once a step."""
-    figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
-    for row in rows:
-        if (row["worker"], row["way"]) == (OURS, "device") and "ms" in row:
-            intensity = row["flops"] / weight_bytes(cases[row["case"]])
-            axes.loglog(intensity, row["gflops"], "o")
-            axes.annotate(row["case"], (intensity, row["gflops"]), fontsize=7, xytext=(4, 4), textcoords="offset points")
-    intensities = np.geomspace(0.5, 1024, 200)
-    for size in ceilings["read_gb_s"]:
-        rate = read_rate(ceilings, int(size))
-        axes.loglog(intensities, np.minimum(ceilings["gflops"], rate * intensities), "-", linewidth=1,
-                    label=f"{rate:.1f} GB/s from {int(size) // 1024} KiB, {ceilings['gflops']:.0f} GFLOP/s")
-    axes.set(xlabel="flops per byte of recurrent weights", ylabel="GFLOP/s", title="vkdml on the device, and its ceilings")
-    axes.grid(True, which="both", alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+def draw_roofline(report: Report, cases: Mapping[str, Case], path: Path) -> None:
+    """Rates on the device against the operations per byte of recurrent weights, if these are read once a step."""
+    figure, axes = plt.subplots(figsize=(10, 6), layout="constrained")
+    peak, reads = report.ceilings["gflops"], report.ceilings["read_gb_s"].values()
+    intensities = np.geomspace(0.5, 1024, 400)
+    low, high = (np.minimum(peak, rate * intensities) for rate in (min(reads), max(reads)))
+    axes.fill_between(intensities, low, high, color="#999999", linewidth=1.5,
+                      label=f"ceilings: {peak:.0f} GFLOP/s; reads of weights at {min(reads):.1f} to {max(reads):.1f} GB/s")
+    points = [(cases[row["case"]].flops / weight_bytes(cases[row["case"]]), row["gflops"], cases[row["case"]])
+              for row in report.results if (row["worker"], row["way"]) == (OURS, "device") and "ms" in row]
+    for cell, color in CELLS.items():
+        of_cell = [(x, y) for x, y, case in points if case.cell == cell]
+        if of_cell:
+            axes.loglog(*zip(*of_cell), "o", color=color, label=cell.upper())
+    least, most = min(y for _, y, _ in points) / 2, peak * 2
+    for place, (x, y, case) in label_places(points, np.log(most / least) / 28):
+        axes.annotate(label(case), (x, y), place, fontsize=8, color=CELLS[case.cell], va="center",
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+                      arrowprops={"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.7, "shrinkB": 3})
+    axes.set(xlabel="operations per byte of recurrent weights, if these are read once a step", ylabel="GFLOP/s on the device",
+             xlim=(0.5, 512), ylim=(least, most))
+    axes.set_title(f"{OURS}, {TYPE}, and the ceilings of the device. Labels: T, B, I, H\n{device(report)}", fontsize=11)
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(loc="lower right", fontsize=9)
+    save(figure, path)
+
+
+Point = tuple[float, float, Case]
+
+
+def label_places(points: Sequence[Point], gap: float) -> list[tuple[tuple[float, float], Point]]:
+    """Where the label of each point stands: in a column to the right of its neighbours, no two nearer than a gap (of
+    logarithms).
+    """
+    columns: list[list[Point]] = []
+    for point in sorted(points, key=lambda point: point[0]):
+        if columns and point[0] < 8 * columns[-1][0][0]:
+            columns[-1].append(point)
+        else:
+            columns.append([point])
+    placed = []
+    for column in columns:
+        column.sort(key=lambda point: point[1])
+        heights = np.log([y for _, y, _ in column])
+        for _ in range(200):  # neighbours that are too near move apart by turns
+            for lower in range(len(heights) - 1):
+                overlap = gap - (heights[lower + 1] - heights[lower])
+                if overlap > 0:
+                    heights[lower] -= overlap / 2
+                    heights[lower + 1] += overlap / 2
+        right = 1.8 * max(x for x, _, _ in column)
+        placed += [((right, float(np.exp(height))), point) for height, point in zip(heights, column)]
+    return placed
+
+
+def ordered(workers: Sequence[Row]) -> list[Row]:
+    """Those that compute the same in the same type: with Vulkan first, others beside the vkdml that they are compared with."""
+    platforms = [VULKAN, CPU, CUDA]
+    names = [worker["name"] for worker in workers]
+    shown = [worker for worker in workers if worker["platform"]]
+    return sorted(shown, key=lambda worker: (
+        platforms.index(worker["platform"]), names.index(worker["name"] if is_ours(worker["name"]) else worker["baseline"]),
+        not is_ours(worker["name"])))
+
+
+def is_ours(worker: str) -> bool:
+    return worker.split("-")[0] == OURS
+
+
+def device(report: Report) -> str:
+    return next((str(worker["device"]) for worker in report.workers if worker["name"] == OURS), "")
+
+
+def sizes(case: Case) -> str:
+    return f"T = {case.steps}, B = {case.batch}, I = {case.inputs}, H = {case.hidden}"
+
+
+def label(case: Case) -> str:
+    """Its sizes, and what else is in its name."""
+    return " ".join([f"{case.steps},{case.batch},{case.inputs},{case.hidden}", *case.name.split("-")[2:]])
 
 
 def weight_bytes(case: Case) -> int:
     return case.steps * case.recurrent_weights * 4
+
+
+def save(figure: Any, path: Path) -> None:
+    figure.savefig(path, dpi=DPI)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    draw(Report(**json.loads((Path(sys.argv[1]) / "results.json").read_text())), Path(sys.argv[1]))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.device
 
 
 def run(tmp_path, wanted, cases=(TINY,)):
-    chosen = bench.parse(["--output", str(tmp_path), "--samples", "2", "--no-growth", "--no-ceilings", "--no-first-result"])
+    chosen = bench.parse(["--output", str(tmp_path), "--samples", "2", "--cases", "named"])
     bench.run(cases, wanted, devices()[0], chosen)
     return json.loads((tmp_path / "results.json").read_text()), (tmp_path / "report.md").read_text()
 
@@ -55,6 +55,18 @@ def test_what_is_missing_is_said_to_be(tmp_path):
         ("absent", "No module named 'bench.adapters.absent'"), ("unavailable", "no such device")]
     assert "pip install absent" in text
     assert [row["worker"] for row in results["results"]] == ["onnxruntime-cpu"]
+
+
+def test_named_cases_are_all_that_is_measured():
+    """Unless more is asked for."""
+    parts = ("growth", "ceilings", "first_result")
+    assert [getattr(bench.parse([]), part) for part in parts] == [True, True, True]
+    assert [getattr(bench.parse(["--cases", "gru", "--ceilings"]), part) for part in parts] == [False, True, False]
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(SystemExit, match="bench: no Vulkan device 'none of these'"):
+        bench.main(["--device", "none of these"])
 
 
 def test_names_that_are_not_there(capsys):
