@@ -1,19 +1,22 @@
-"""What a device would do for an operator, or for an ONNX model's recurrent nodes: the plan, and the memory that it takes.
+"""What a device would do for an operator: the plan, the memory and the time that it takes.
 
-Nothing is compiled or run for it, but where plans are timed first (`VKDML_TUNING`).
+Nothing is compiled or run for it, but where it is to be measured, or plans are timed first (`VKDML_TUNING`).
 """
 
 from __future__ import annotations
 
 import re
+import statistics
+import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
+from .planning import words
 from .planning.plan import Plan
 from .runtime.operator import Device, Operator
+from .runtime.trial import Run, Trial
 from .spec import activations, cells, element_types
 from .spec.arguments import tensor_descs
 from .spec.cells import Cell
@@ -26,6 +29,9 @@ DIRECTIONS = {"forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD, "reverse": DML
               "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL}
 _CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
 _NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
+
+# Of what is measured: how often it is run, and the seconds after which no run is begun
+_MOST_RUNS, _LEAST_RUNS, _SECONDS = 31, 3, 2.0
 
 Sizes = dict[str, int]
 
@@ -49,23 +55,16 @@ def described(cell: Cell, sizes: Sizes, type: str = "float32", direction: str = 
     return from_desc(cell.desc(**tensors, ActivationDescs=fused, Direction=DIRECTIONS[direction]), element=element)
 
 
-def of_model(path: Path, device: Device, t: int, b: int) -> dict[str, dict[str, Any] | None]:
-    """Of each recurrent node, by name, for T time steps and B batch rows; None where its weights are known only in a run."""
-    from .faces.onnx import InferenceSession
-
-    problems = InferenceSession(path, device=device).problems(t, b)
-    return {name: explained(device, problem) if problem else None for name, problem in problems.items()}
-
-
-def explained(device: Device, problem: Problem) -> dict[str, Any]:
-    """Of one operator, as JSON can have it."""
+def explained(device: Device, problem: Problem, measure: bool = False) -> dict[str, Any]:
+    """Of one operator, as JSON can have it. measure: run it, by itself and on zeros."""
     compiled = device.compile_operator(Operator(problem))
     memory, plan = compiled.memory(), compiled.plan
+    assert plan.seconds is not None
     return {
         "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
-        "type": problem.element.name, "direction": "bidirectional" if problem.directions == 2 else (
-            "reverse" if problem.reverse[0] else "forward"),
-        **_loop(plan), "submissions": plan.submissions, "kernels": _kernels(plan),
+        "type": problem.element.name, "direction": words.of_direction(problem),
+        **_loop(plan), "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
+        "measured ms": _measured(device, problem, plan) if measure else None, "kernels": _kernels(plan),
         "memory": [{"what": what, "name": name, "bytes": size} for what, name, size in memory.rows], "bytes": memory.total,
     }
 
@@ -75,6 +74,21 @@ def _loop(plan: Plan) -> dict[str, Any]:
     loop, projection = plan.tiling.loop, plan.tiling.projection
     return {"schedule": loop.schedule, "meeting": loop.meeting, "parts": loop.parts, "rows": loop.rows,
             "steps of a dispatch": loop.chunk_steps, "steps of a projection": projection and projection.chunk_steps}
+
+
+def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
+    """Times of executions, without bringing tensors to the device and back."""
+    with device.lock:
+        run = Run(Trial(device._gpu, problem), plan)
+        run.execute()
+        samples: list[float] = []
+        end = time.perf_counter() + _SECONDS
+        while len(samples) < _LEAST_RUNS or (len(samples) < _MOST_RUNS and time.perf_counter() < end):
+            begin = time.perf_counter()
+            run.execute()
+            samples.append((time.perf_counter() - begin) * 1e3)
+    return {"runs": len(samples), "median": statistics.median(samples), "min": min(samples), "max": max(samples),
+            "gave up": run.given_up}
 
 
 def _kernels(plan: Plan) -> list[dict[str, Any]]:
@@ -93,9 +107,16 @@ def told(found: Mapping[str, Any]) -> str:
     """What `explained` returned, to be read."""
     facts = ("T", "B", "I", "H")
     of_loop = ("schedule", "meeting", "parts", "rows", "steps of a dispatch", "steps of a projection", "submissions")
+    rows = [(name, found[name]) for name in of_loop if found[name] is not None]
+    rows.append(("estimated time", f"{found['estimated ms']:.3f} ms"))
+    if measured := found["measured ms"]:
+        text = "{median:.3f} ms, the median of {runs} runs of {min:.3f} to {max:.3f} ms"
+        rows.append(("measured time", text.format(**measured)))
+        if measured["gave up"]:
+            rows.append(("gave up", f"{measured['gave up']} times: the fallback ran then"))
     return "\n\n".join([
         f"{', '.join(f'{name} {found[name]}' for name in facts)}, {found['type']}, {found['direction']}",
-        tabulate([(name, found[name]) for name in of_loop if found[name] is not None], tablefmt="plain"),
+        tabulate(rows, tablefmt="plain"),
         tabulate(found["kernels"], headers="keys"),
         tabulate([*found["memory"], {"what": "total", "name": "", "bytes": found["bytes"]}], headers="keys"),
     ])

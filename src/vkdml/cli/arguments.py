@@ -24,6 +24,10 @@ def count(text: str) -> int:
     return int(text)
 
 
+def count_from_0(text: str) -> int:
+    return 0 if text == "0" else count(text)
+
+
 def print_json(data: Any) -> None:
     print(json.dumps(_finite(data), indent=1))
 

@@ -144,6 +144,10 @@ class Session:
 
         return self._calls.get(key, fresh)
 
+    def problems(self) -> list[Problem]:
+        """Of the calls that are kept, the last one last."""
+        return [call.problem for call in self._calls.values()]
+
     def is_lost(self) -> bool:
         """Whether it keeps nothing of use."""
         return all(call.is_lost() for call in self._calls.values())
@@ -280,6 +284,11 @@ class Sessions:
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
         with self._lock:
             return self._sessions.get((settings.key, element, *weights), lambda: self._made(settings, element))
+
+    def problems(self) -> list[Problem]:
+        """Of the calls that are kept."""
+        with self._lock:
+            return [problem for session in self._sessions.values() for problem in session.problems()]
 
     def _made(self, settings: Settings, element: ElementType) -> Session:
         """After those whose device is lost, which would keep its memory."""

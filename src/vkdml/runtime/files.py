@@ -72,12 +72,27 @@ def read_npy(path: Path) -> np.ndarray:
         try:
             _check_npy(file)
             file.seek(0)
-            array = np.lib.format.read_array(file, allow_pickle=False)
-            return array.astype(array.dtype.newbyteorder("="), copy=False)
+            return _native(np.lib.format.read_array(file, allow_pickle=False))
         except OSError:
             raise
         except Exception as error:  # numpy evaluates the header as Python, and so raises almost anything
             raise ValueError(str(error) or type(error).__name__) from None
+
+
+def read_npz(path: Path) -> list[np.ndarray]:
+    """The arrays of a .npz file, in order, in this machine's byte order."""
+    with open_regular(path) as file:
+        try:
+            with np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+                return [_native(arrays[name]) for name in arrays.files]
+        except OSError:
+            raise
+        except Exception as error:  # as above, and what zipfile and zlib raise
+            raise ValueError(str(error) or type(error).__name__) from None
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _check_npy(file: BinaryIO) -> None:

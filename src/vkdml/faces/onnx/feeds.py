@@ -32,7 +32,7 @@ class Inputs:
 
     def __init__(self, declared: Sequence[ValueInfoProto]) -> None:
         self._declared = {value.name: value for value in declared}
-        self._tensors = {value.name: (helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _sizes(value))
+        self._tensors = {value.name: (helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), graphs.sizes(value))
                          for value in declared if value.type.HasField("tensor_type")}
 
     @property
@@ -120,10 +120,4 @@ def node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
     """kind: the type, which may be inferred. The shape is the declared or inferred one."""
     names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
     return NodeArg(value.name, graphs.type_name(kind),
-                   [name if size is None else size for name, size in zip(names, _sizes(value))])
-
-
-def _sizes(value: ValueInfoProto) -> list[int | None]:
-    """The dimensions, None for those that may vary."""
-    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
-            for dim in value.type.tensor_type.shape.dim]
+                   [name if size is None else size for name, size in zip(names, graphs.sizes(value))])

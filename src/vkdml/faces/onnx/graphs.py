@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
-from onnx import AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto
+from onnx import AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto
 
 from ...errors import InvalidArgumentError
 from .nodes import is_recurrent
@@ -129,6 +129,12 @@ def type_name(kind: TypeProto) -> str:
     if kind.HasField("map_type"):
         return f"map({TensorProto.DataType.Name(kind.map_type.key_type).lower()},{type_name(kind.map_type.value_type)})"
     return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
+
+
+def sizes(value: ValueInfoProto) -> list[int | None]:
+    """The dimensions of a tensor, None for those that may vary."""
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+            for dim in value.type.tensor_type.shape.dim]
 
 
 def without_shape(kind: TypeProto) -> TypeProto:

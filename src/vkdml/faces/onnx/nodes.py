@@ -66,6 +66,14 @@ class RecurrentNode:
         inputs = zip(_input_fields(self._cell), self._node.input)
         return {field: name for field, name in (*inputs, *zip(self._cell.outputs, self._node.output)) if name}
 
+    @property
+    def is_batch_first(self) -> bool:
+        return bool(self._attributes.get("layout"))
+
+    def problems(self) -> list[Problem]:
+        """Of the runs so far: of the last few sizes."""
+        return self._sessions.problems()
+
     def settings(self, device: Device | int | str | None, options: Options) -> Settings:
         return Settings(self.operator, self._cell, self._attributes, self._wanted, device, options)
 

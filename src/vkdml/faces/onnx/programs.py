@@ -42,6 +42,7 @@ class Program:
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
+        self._scope.sizes.update({value.name: graphs.sizes(value) for value in (*graph.input, *graph.value_info)})
         self._scope.arrays.update({tensor.name: constant(models.array_of(tensor, graph)) for tensor in graph.initializer})
         nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
         self._steps = self._cut(nodes, context)

@@ -8,7 +8,7 @@ import re
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import NoneType
 from typing import Any
@@ -28,7 +28,7 @@ from .feeds import NodeArg, expect_names, own
 from .io_binding import IOBinding
 from .loaded import Loaded, ModelMetadata
 from .ort_sessions import PROVIDER, Arguments, of_onnxruntime
-from .steps import RunOptions, ort_value
+from .steps import RecurrentStep, RunOptions, ort_value
 from .streams import SessionStream
 
 # Members that are onnxruntime's; a version of it has more of them than another
@@ -269,19 +269,27 @@ class InferenceSession:
             for step in self._loaded.program.recurrent():
                 step.warm_up(t, b)
 
-    def problems(self, T: int = 1, B: int = 1) -> dict[str, Problem | None]:
+    def problems(self, T: int | None = None, B: int | None = None) -> dict[str, Problem | None]:
         """What the recurrent nodes compute for T time steps and B batch rows, as they get them; by what errors call the nodes.
+
+        T, B: where left out, what the model's own shapes say, or else 1.
 
         None for a node whose weights are fed or computed from what is fed. Raises InvalidArgumentError as warm_up does.
         """
-        (t, b), = shapes_to_warm_up("InferenceSession", T, B)
+        shapes_to_warm_up("InferenceSession", 1 if T is None else T, 1 if B is None else B)
+        return {name: step.problem(T, B) for name, step in self._recurrent()}
+
+    def problems_so_far(self) -> dict[str, list[Problem]]:
+        """What the recurrent nodes computed in the runs so far, each of the last few sizes once; by what errors call them."""
+        return {name: step.node.problems() for name, step in self._recurrent()}
+
+    def _recurrent(self) -> Iterator[tuple[str, RecurrentStep]]:
+        """The recurrent steps, by names of which each is there once."""
         names = Counter[str]()
-        found = {}
         for step in self._loaded.program.recurrent():
             name = step.node.operator
             names[name] += 1
-            found[f"{name} ({names[name]})" if names[name] > 1 else name] = step.problem(t, b)
-        return found
+            yield f"{name} ({names[name]})" if names[name] > 1 else name, step
 
     def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:
         """Runs of which each begins with what the one before ended with, as for sound that comes in pieces.

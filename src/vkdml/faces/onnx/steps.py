@@ -46,16 +46,20 @@ class Context:
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that a graph can use. arrays: the constants, read-only. types: the types of all other values."""
+    """The names that a graph can use. arrays: the constants, read-only. types: the types of all other values. sizes: of those
+    whose shape the model tells, its dimensions, None for those that may vary.
+    """
 
     arrays: dict[str, np.ndarray]
     types: dict[str, TypeProto]
+    sizes: dict[str, list[int | None]] = field(default_factory=dict)
 
     def only(self, names: Iterable[str]) -> Scope:
         """The scope of a body that uses these names from around it."""
         names = list(names)
         return Scope({name: self.arrays[name] for name in names if name in self.arrays},
-                     {name: self.types[name] for name in names if name in self.types})
+                     {name: self.types[name] for name in names if name in self.types},
+                     {name: self.sizes[name] for name in names if name in self.sizes})
 
     def type_of(self, name: str) -> TypeProto:
         if name in self.arrays:
@@ -122,6 +126,7 @@ class RecurrentStep:
         self.context = context
         self.outputs = [name for name in node.output if name]
         self._weights = {name: scope.arrays[name] for name in node.input if name in scope.arrays}
+        self._declared = scope.sizes.get(node.input[0], [])[:2]
         scope.types.update(dict.fromkeys(
             self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
@@ -134,10 +139,13 @@ class RecurrentStep:
         if self._has_weights:
             self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
 
-    def problem(self, t: int, b: int) -> Problem | None:
-        """Of a run with these sizes, unless the node's weights are computed or fed."""
+    def problem(self, t: int | None, b: int | None) -> Problem | None:
+        """Of a run with these sizes, unless the node's weights are computed or fed. None: the model's own, or else 1."""
         if not self._has_weights:
             return None
+        declared = [size or 1 for size in self._declared] or [1, 1]
+        steps, rows = reversed(declared) if self.node.is_batch_first else declared
+        t, b = t or steps, b or rows
         return self.node.problem(self._weights, t, b, self.context.device, self.context.options)
 
     @property
