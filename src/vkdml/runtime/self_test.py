@@ -6,6 +6,7 @@ kernels are left to `meetings`, which compares them with stepped ones.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -36,6 +37,8 @@ from .choices import Choices
 from .device import Gpu, OnceForEachGpu
 from .recording import storage_buffers
 from .trial import Run, Trial
+
+_log = logging.getLogger(__name__)
 
 ON, OFF = "on", "off"
 
@@ -79,7 +82,9 @@ def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     for plan in _plans(gpu, problem):
         start = time.perf_counter()
         wrong = _wrong(gpu, problem, plan, memory)
-        yield Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
+        outcome = Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
+        _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
+        yield outcome
 
 
 def _wrong(gpu: Gpu, problem: Problem | ElementwiseProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:

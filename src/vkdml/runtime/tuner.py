@@ -95,6 +95,8 @@ class Tuner:
         if key not in self._measured:
             facts = {**class_facts(problem), "options": forced(options)}
             kept = _read(self._choices.get(facts)) if mode != OFF else None
+            if kept:
+                _log.info("%s: goes by what was timed and kept before", words.of_problem(problem))
             if kept is None and mode == ON:
                 kept = self._fastest(of_representative(problem), options, mode)
                 if kept:
