@@ -27,10 +27,11 @@ from .planning.needs import OperatorMemory
 from .planning.options import Options
 from .runtime.device import Buffer
 from .runtime.operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
-from .spec import c_names, descs, features
+from .spec import c_names, descs, features, plain_descs
 from .spec.c_names import DMLCalcBufferTensorSize
 from .spec.descs import *  # noqa: F403  (the DML_* names that it lists)
 from .spec.features import *  # noqa: F403
+from .spec.plain_descs import *  # noqa: F403
 
 __version__ = _version("vkdml")
 
@@ -64,7 +65,7 @@ __all__ = [
     "rnn",
     "selftest",
 ]
-__all__ += descs.__all__ + features.__all__
+__all__ += descs.__all__ + features.__all__ + plain_descs.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)

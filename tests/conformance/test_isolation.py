@@ -5,12 +5,13 @@ wrong, and the proof that it would be seen. And the same run gives the same bits
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 import vkdml
-from tests.conformance import test_elementwise
+from tests.conformance import test_elementwise, test_plain
 from tests.conformance.test_reference import VARIANTS
 from tests.support import (
     CELLS,
@@ -57,6 +58,36 @@ def test_one_element_too_many_is_seen(device, mistaken):
     desc = vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC(tensor(3, 5), tensor(3, 5))
     with pytest.raises(AssertionError, match="something was written behind a buffer of 60 bytes: 1 words, the first 0 bytes behind"):
         test_elementwise.run(device, desc, np.ones(15, np.float32))
+
+
+PLAIN_MISTAKES = {
+    "copied one too many": ("copy", "copy.comp", "element < tensors.elements", "element <= tensors.elements", "written behind a buffer"),
+    "the neighbour's bytes": ("copy", "common/items.glsl", "~(ITEM_MASK << shift)", "0u", "between the output's elements"),
+    "an index not bounded": ("gather", "gather.comp", "min(low, last)", "low", "Arrays are not equal"),
+    "a wrong dimension": ("gather", "gather.comp", "tensors.of_indices >> n", "tensors.of_indices >> (n + 1)", "Difference"),
+    "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "Difference"),
+    "an edge of a tile": ("gemm", "gemm.comp", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
+    "a column of K too many": ("gemm", "gemm.comp", "first_k + k < matrices.inner;\n        uint place = a_start",
+                               "first_k + k <= matrices.inner;\n        uint place = a_start", "Difference"),
+    "beta left out": ("gemm", "gemm.comp", "uintBitsToFloat(matrices.beta) * c", "c", "Difference"),
+}
+
+
+def call(test):
+    test()
+
+
+@pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
+def test_mistakes_of_plain_operators_are_seen(device, mistaken, mistake):
+    """By the tests of their kernel, run until one fails."""
+    kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
+    mistaken(kernel, file, old, new)
+    tests = {"copy": test_plain.test_slices, "arithmetic": test_plain.test_arithmetic, "gemm": test_plain.test_gemm}
+    calls = [partial(tests.get(kernel, test_plain.test_gather), device, seed) for seed in range(16)]
+    if mistake == "an index not bounded":
+        calls = [partial(test_plain.test_indices_that_do_not_exist, device, vkdml.DML_TENSOR_DATA_TYPE.UINT32)]
+    with pytest.raises(AssertionError, match=said):
+        list(map(call, calls))
 
 
 MISTAKES = {

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
+import vkdml
+from tests.conformance import test_plain
+from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device, tensor
 from vkdml.planning import iterations, profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
@@ -89,3 +91,12 @@ def test_time_loop(without_margin, name, cell, lengths):
 def test_projection(without_margin, name, lengths):
     tiling = run(without_margin, name, cells.GRU, *PROJECTIONS[name], lengths)
     assert 0.9 * LIMIT < iterations.of_projection(tiling.projection) <= LIMIT
+
+
+def test_gemm_near_the_limit(without_margin):
+    """A K of as many blocks as there may be: each of them is in the sum."""
+    k = (LIMIT - 100) * 16
+    desc = vkdml.DML_GEMM_OPERATOR_DESC(ATensor=tensor(1, k), BTensor=tensor(k, 1), OutputTensor=tensor(1, 1))
+    a = np.random.default_rng(0).integers(0, 2, k).astype(np.float32)
+    result = test_plain.run(without_margin, desc, {"ATensor": a, "BTensor": np.ones(k, np.float32)})
+    assert result[0, 0] == a.sum(dtype=np.float64)

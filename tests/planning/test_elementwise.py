@@ -7,7 +7,7 @@ import pytest
 import vkdml
 from tests.planning.devices import CPU
 from tests.support import tensor
-from vkdml.planning.elementwise import plan
+from vkdml.planning.plain import plan
 from vkdml.spec import element_types, elementwise
 
 

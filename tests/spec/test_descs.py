@@ -12,6 +12,7 @@ STRUCTURES = {name: getattr(vkdml, name) for name in vkdml.__all__ if is_datacla
 ORDER = {
     "DML_TENSOR_DESC": "Type Desc",
     "DML_OPERATOR_DESC": "Type Desc",
+    "DML_SCALE_BIAS": "Scale Bias",
     "DML_BINDING_PROPERTIES": "RequiredDescriptorCount TemporaryResourceSize PersistentResourceSize",
     "DML_ACTIVATION_CELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",
     "DML_ACTIVATION_ELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",

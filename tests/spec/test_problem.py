@@ -108,7 +108,7 @@ def test_wrong_clip(clip):
 
 @pytest.mark.parametrize("desc", [None, 3, tensor(1), vkdml.DML_OPERATOR_DESC(T.GRU, None)])
 def test_not_an_operator(desc):
-    with pytest.raises(vkdml.InvalidArgumentError, match="create_operator: desc: found .*; expected one of DML_GRU_OPERATOR_DESC"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="create_operator: desc: found .*; expected one of .*DML_GRU_OPERATOR_DESC"):
         from_desc(desc)
 
 

@@ -13,7 +13,7 @@ from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..planning.options import Options
 from ..runtime.fork import Lock
 from ..runtime.network import Network, Node
-from ..runtime.operator import Device, Operator, check_lengths
+from ..runtime.operator import Device, Operator
 from ..runtime.recent import Recent
 from ..runtime.self_test import Outcome
 from ..runtime.weights import WeightKeeper
@@ -22,7 +22,7 @@ from ..spec.arrays import element_strides, flat
 from ..spec.cells import STATES, Cell
 from ..spec.checks import MAX_TENSOR_BYTES
 from ..spec.element_types import ElementType
-from ..spec.problem import WEIGHTS, Problem, from_desc
+from ..spec.problem import WEIGHTS, Problem, check_lengths, from_desc
 from .float64_range import RangeCheck
 
 _SHAPES_KEPT = 64  # networks of a session, for the shapes that were called last: each is a recording of commands

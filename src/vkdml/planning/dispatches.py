@@ -40,7 +40,7 @@ _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before th
 # Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
 _LEAST_PACKED, _MOST_PACKERS = 8, 2**14
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
-_UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
+UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ def activation_constants(fused: tuple[FusedActivation, ...], of_direction: int, 
     for place in range(2 * _MOST_ACTIVATIONS):
         direction, index = divmod(place, _MOST_ACTIVATIONS)
         at = direction * of_direction % len(fused) + index
-        here = fused[at] if index < of_direction else _UNUSED
+        here = fused[at] if index < of_direction else UNUSED
         constants |= {f"ACTIVATION_{place}": here.activation.shader_id, f"PARAM_A_{place}": float_bits(here.a),
                       f"PARAM_B_{place}": float_bits(here.b)}
     return constants

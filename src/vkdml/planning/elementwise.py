@@ -1,43 +1,64 @@
-"""The one dispatch of an activation operator that stands alone."""
+"""Dispatches of the operators on tensors' elements: a function of one tensor's, or a sum, difference or product of two
+tensors'.
+"""
 
 from __future__ import annotations
 
 import math
+import operator as op
 
-from ..spec.checks import Tensor
-from ..spec.elementwise import MOST_DIMENSIONS, ElementwiseProblem
+from ..spec.arithmetic import ArithmeticProblem
+from ..spec.elementwise import ElementwiseProblem
+from ..spec.plain import MOST_DIMENSIONS, OUTPUT
 from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import Dispatch, activation_constants, given, in_room
-from .plan import Plan, check_limits
+from .dispatches import UNUSED, Dispatch, activation_constants, given, in_room
 
-_WORKGROUP = 64
+WORKGROUP = 64
 
 
-def plan(problem: ElementwiseProblem, info: DeviceInfo) -> Plan:
-    """One dispatch. Raises InvalidArgumentError for what the device cannot hold."""
-    source, target = problem.tensor("InputTensor"), problem.tensor("OutputTensor")
+def of_function(problem: ElementwiseProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+    """One dispatch."""
+    source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
     elements = math.prod(source.sizes)
-    constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, **activation_constants((problem.function,), 1)}
-    groups = min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count)
-    dispatch = Dispatch(in_room("elementwise", problem), constants, given(problem, "InputTensor", "OutputTensor"),
-                        ("OutputTensor",), (groups, 1, 1), {"elements": elements, **_dimensions(source, target)})
-    built = Plan(initialize=(), execute=(dispatch,), internal={})
-    check_limits(problem, info, built)
-    return built
+    constants = {"WORKGROUP": WORKGROUP, "ELEMENT": problem.element.shader_id, **activation_constants((problem.function,), 1)}
+    inner, push = dimensions(source.sizes, {"input_stride": source.strides, "output_stride": target.strides})
+    return (Dispatch(in_room("elementwise", problem), constants, given(problem, "InputTensor", OUTPUT), (OUTPUT,),
+                     groups_of(elements, info), {"elements": elements, "inner_dimensions": inner, **push}),)
 
 
-def _dimensions(source: Tensor, target: Tensor) -> dict[str, int]:
-    """As common/elementwise.glsl takes them, with those merged that both tensors have without a gap between."""
-    merged: list[tuple[int, int, int]] = []  # sizes and strides, the innermost first
-    for size, input_stride, output_stride in zip(source.sizes[::-1], source.strides[::-1], target.strides[::-1]):
-        inner_size, *inner_strides = merged[-1] if merged else (1, -1, -1)
-        if size > 1 and [input_stride, output_stride] == [inner_size * stride for stride in inner_strides]:
-            merged[-1] = (inner_size * size, *merged[-1][1:])
+def of_arithmetic(problem: ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+    """One dispatch."""
+    a, b, target = (problem.tensor(field) for field in ("ATensor", "BTensor", OUTPUT))
+    elements = math.prod(target.sizes)
+    inner, push = dimensions(target.sizes, {"a_stride": a.strides, "b_stride": b.strides, "output_stride": target.strides})
+    constants = {"WORKGROUP": WORKGROUP, "ELEMENT": problem.element.shader_id, "INNER_DIMENSIONS": inner,
+                 "SUBTRACTS": int(problem.operation is op.sub), "MULTIPLIES": int(problem.operation is op.mul),
+                 **activation_constants((problem.function or UNUSED,), 1)}
+    return (Dispatch("arithmetic", constants, given(problem, "ATensor", "BTensor", OUTPUT), (OUTPUT,),
+                     groups_of(elements, info), {"elements": elements, **push}),)
+
+
+def groups_of(elements: int, info: DeviceInfo) -> tuple[int, int, int]:
+    """Workgroups for so many elements, which loop where the device cannot run as many."""
+    return min(ceil_div(elements, WORKGROUP), info.max_workgroup_count), 1, 1
+
+
+def dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> tuple[int, dict[str, int]]:
+    """Dimensions as the shaders take them, with those merged that all tensors have without a gap between.
+
+    strides: of each tensor, by the name of its push constants. Returns how many there are inside the outermost, and the push
+    constants: the innermost dimension has number 0, and the outermost the last.
+    """
+    merged: list[tuple[int, ...]] = []  # size and strides, the innermost first
+    for size, *steps in list(zip(sizes, *strides.values()))[::-1]:
+        inner_size, *inner_steps = merged[-1] if merged else (1, *[-1] * len(strides))
+        if size > 1 and steps == [inner_size * step for step in inner_steps]:
+            merged[-1] = (inner_size * size, *inner_steps)
         elif size > 1:
-            merged.append((size, input_stride, output_stride))
-    *inner, outermost = merged or [(1, 0, 0)]
-    rows = [*inner, *[(1, 0, 0)] * (MOST_DIMENSIONS - 1 - len(inner)), outermost]
-    names = ("size", "input_stride", "output_stride")
-    push = {f"{name}_{i}": value for i, row in enumerate(rows) for name, value in zip(names, row)}
-    return {"inner_dimensions": len(inner), **push}
+            merged.append((size, *steps))
+    nothing = (1, *[0] * len(strides))
+    *inner, outermost = merged or [nothing]
+    rows = [*inner, *[nothing] * (MOST_DIMENSIONS - 1 - len(inner)), outermost]
+    names = ("size", *strides)
+    return len(inner), {f"{name}_{i}": value % 2**32 for i, row in enumerate(rows) for name, value in zip(names, row)}

@@ -71,6 +71,11 @@ class Commands:
         """Call `check` at each execution, before any work; it raises to refuse."""
         self._checks.append(check)
 
+    def writes(self, bound: Bound) -> bool:
+        """Whether a dispatch that was recorded so far does."""
+        dispatches = [operation for operation in self._operations() if operation.copies is None]
+        return any(overlap(part, bound) for dispatch in dispatches for part in dispatch.writes)
+
     def upload(self, buffer: Buffer) -> None:
         if not self._gpu.host_memory:
             self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))

@@ -10,14 +10,14 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..planning import needs, words
 from ..planning.device_info import DeviceInfo
-from ..planning.elementwise import plan as plan_elementwise
 from ..planning.needs import OperatorMemory
 from ..planning.options import WORKSPACES, Options
+from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
 from ..spec.descs import DML_BINDING_PROPERTIES
-from ..spec.elementwise import ElementwiseProblem
+from ..spec.plain import PlainProblem
 from ..spec.problem import Problem
 from . import tuner
 from .commands import Commands
@@ -53,9 +53,9 @@ class Operator(NamedOperator):
     problem: the checked descriptor.
     """
 
-    problem: Problem | ElementwiseProblem
+    problem: Problem | PlainProblem
 
-    def __init__(self, problem: Problem | ElementwiseProblem) -> None:
+    def __init__(self, problem: Problem | PlainProblem) -> None:
         self.problem = problem
 
 
@@ -75,9 +75,9 @@ class CompiledOperator(NamedOperator, OfOneProcess):
     Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.
     """
 
-    problem: Problem | ElementwiseProblem
+    problem: Problem | PlainProblem
 
-    def __init__(self, gpu: Gpu, problem: Problem | ElementwiseProblem, options: Options) -> None:
+    def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options) -> None:
         self.problem, self.gpu, self._options = problem, gpu, options
         self._tuning = tuner.mode_of_environment()
         self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
@@ -115,8 +115,8 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         return Attempts()
 
     def _by_model(self, workspace_bytes: int | None = None) -> Plan:
-        if isinstance(self.problem, ElementwiseProblem):
-            return plan_elementwise(self.problem, self.gpu.info)
+        if isinstance(self.problem, PlainProblem):
+            return plan_plain(self.problem, self.gpu.info)
         return plan_recurrent(self.problem, self.gpu.info, self._options, workspace_bytes)
 
     def fit(self) -> None:
@@ -141,7 +141,7 @@ class CompiledOperator(NamedOperator, OfOneProcess):
     @property
     def _is_chosen_at_once(self) -> bool:
         """Whether nothing need be measured for it."""
-        if not self._is_tuned or isinstance(self.problem, ElementwiseProblem):
+        if not self._is_tuned or isinstance(self.problem, PlainProblem):
             return True
         return tuner.tuner(self.gpu).knows(self.problem, self._options, self._tuning)
 

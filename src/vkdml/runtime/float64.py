@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import DriverError
-from ..planning import elementwise as planning
+from ..planning.plain import plan
 from ..spec import elementwise
 from ..spec.descs import (
     DML_ACTIVATION_LINEAR_OPERATOR_DESC,
@@ -39,7 +39,7 @@ def is_accurate(gpu: Gpu) -> bool:
     for desc in (DML_ACTIVATION_LINEAR_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.1),
                  DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.7)):
         problem = elementwise.from_desc(desc, FLOAT64)
-        (dispatch,) = planning.plan(problem, gpu.info).execute
+        (dispatch,) = plan(problem, gpu.info).execute
         source, target = Buffer(gpu, x.nbytes), Buffer(gpu, x.nbytes)
         source.write(x)
         kernel = gpu.create_kernel(dispatch, {"InputTensor": source, "OutputTensor": target})

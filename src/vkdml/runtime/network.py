@@ -20,7 +20,7 @@ from .commands import Commands
 from .compiled import choose_within
 from .device import Buffer
 from .layout import Layout
-from .operator import Device, Operator, check_lengths_before
+from .operator import Device, Operator, check_values_before
 from .scratch import Place, Scratch, buffer_at
 from .store import Lease
 from .verification import verify
@@ -233,7 +233,7 @@ class Network:
         """tensors: by name. own: what is the node's alone, by the plan's names; other nodes may have it after the node."""
         compiled, names = self._nodes[index]
         buffers = {field: tensors[name] for field, name in names.items() if name in tensors}
-        check_lengths_before(commands, compiled.problem, buffers)
+        check_values_before(commands, compiled.problem, buffers)
         if index in self._packed:
             own = {**own, **self._packed[index].buffers}
         elif compiled.weight_fields:

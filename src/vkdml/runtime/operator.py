@@ -22,12 +22,11 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, Options
-from ..spec import activations, cells, elementwise, features
+from ..spec import cells, features, operators
 from ..spec import problem as problems
 from ..spec.checks import CheckedOperator, unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.features import DML_FEATURE
-from ..spec.problem import Problem
 from . import vulkan
 from .binding import BindingTable
 from .commands import Commands
@@ -77,7 +76,8 @@ class CommandRecorder(Named, OfOneProcess):
         """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
 
         In place: the buffer of HiddenInitTensor may be OutputSingleTensor's too, that of CellMemInitTensor
-        OutputCellSingleTensor's, and that of an activation's input its output's, where both have the same strides.
+        OutputCellSingleTensor's, that of an elementwise operator's input its output's, and that of GEMM's CTensor, where both
+        have the same strides.
 
         Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
         output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
@@ -102,7 +102,7 @@ class CommandRecorder(Named, OfOneProcess):
         if problem.initialized and not dispatchable.packed.is_initialized and dispatchable.packed not in self._initialized:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
                                        "its initializer recorded first")
-        check_lengths_before(self._commands, problem, table.bound)
+        check_values_before(self._commands, problem, table.bound)
         dispatchable.record(self._commands, table.bound)
 
     @property
@@ -113,8 +113,8 @@ class CommandRecorder(Named, OfOneProcess):
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
 
-        Raises InvalidArgumentError for sequence lengths above T that the host wrote, before any work; DriverError when the
-        driver fails.
+        Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, before
+        any work; DriverError when the driver fails.
         """
         with self._gpu.lock:
             for packed in self._initialized:
@@ -161,41 +161,25 @@ class Execution:
             raise TimeoutError(f"the execution has not ended within {timeout} s") from None
 
 
-def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
-    """Refuse a sequence length below 0 or above T, naming the row."""
-    wrong = np.flatnonzero((lengths < 0) | (lengths > steps))
-    if wrong.size:
-        raise InvalidArgumentError(operator, f"sequence length of row {wrong[0]}", int(lengths[wrong[0]]),
-                                   f"0 to T = {steps}")
-
-
-def check_lengths_before(commands: Commands, problem: CheckedOperator, buffers: Mapping[str, Buffer]) -> None:
-    """Check an operator's lengths, if it has any, at each execution. Of those that the device wrote the host knows nothing: the
-    kernels clamp them to T.
+def check_values_before(commands: Commands, problem: CheckedOperator, buffers: Mapping[str, Buffer]) -> None:
+    """Check sequence lengths and indices, if an operator has any, at each execution. Of those that a dispatch before it writes
+    the host knows nothing: the kernels bound them.
     """
-    if not isinstance(problem, Problem) or not problem.has("SequenceLengthsTensor"):
+    field = problem.checked_input
+    if field is None or commands.writes(buffers[field]):
         return
-    tensor, buffer = problem.tensor("SequenceLengthsTensor"), buffers["SequenceLengthsTensor"]
-
-    def check() -> None:
-        lengths = tensor.view(buffer.read((tensor.size_of_elements,), np.uint32)).reshape(-1)
-        check_lengths(problem.operator, lengths, problem.steps)
-
-    commands.before_execute(check)
-
-
-# The input that an output may share its buffer with, where strides are equal: each element on itself
-_IN_PLACE = {"OutputTensor": "InputTensor", **cells.STATES}
+    size, buffer = problem.tensor(field).size_in_bytes, buffers[field]
+    commands.before_execute(lambda: problem.check_values(buffer.read((size,), np.uint8)))
 
 
 def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
     """Refuse an output without a buffer of its own, unless it is in place."""
     for output in problem.outputs:
-        source = _IN_PLACE.get(output)
-        others = [field for field, buffer in bound.items() if field != output and buffer is bound.get(output)]
-        in_place = others == [source] and problem.tensor(output).strides == problem.tensor(others[0]).strides
-        if others and not in_place:
-            raise InvalidArgumentError(problem.operator, output, f"the buffer of {others[0]} too", "a buffer of its own")
+        allowed = problem.in_place.get(output, ())
+        for field, buffer in bound.items():
+            if field != output and buffer is bound.get(output) and not (
+                    field in allowed and problem.tensor(field).strides == problem.tensor(output).strides):
+                raise InvalidArgumentError(problem.operator, output, f"the buffer of {field} too", "a buffer of its own")
 
 
 def _opened_again(index: int, name: str, verify: float) -> Device:
@@ -209,7 +193,7 @@ def _checked_limit(name: str, limit: Any) -> int:
 
 
 class Device(Named):
-    """A Vulkan device that runs DirectML's recurrent and activation operators (IDMLDevice).
+    """A Vulkan device that runs DirectML's recurrent operators and those around them (IDMLDevice).
 
     device: an index or a part of a name (in any case) from Device.enumerate(). By default what the environment variable
     VKDML_DEVICE says, which is either of these, or else the first GPU, or else the first CPU driver. It is opened once in a
@@ -327,11 +311,11 @@ class Device(Named):
         Raises InvalidArgumentError, before anything is allocated.
         """
         inner = unwrap_operator(desc)
-        if type(inner) not in activations.BY_DESC:
-            return Operator(problems.from_desc(inner, clip))
-        if clip is not None:
-            raise InvalidArgumentError(type(inner).__name__, "clip", clip, "None for an activation")
-        return Operator(elementwise.from_desc(inner))
+        if clip is None:
+            return Operator(operators.from_desc(inner))
+        if type(inner) not in cells.BY_DESC:
+            raise InvalidArgumentError(type(inner).__name__, "clip", clip, "None: only a recurrent operator has it")
+        return Operator(problems.from_desc(inner, clip))
 
     def compile_operator(self, operator: Operator, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                          options: Options = Options()) -> CompiledOperator:

@@ -9,28 +9,43 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError, VerificationError
 from ..planning.candidates import Planner
-from ..planning.elementwise import plan as plan_elementwise
 from ..planning.options import MEETINGS
+from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan, plan_of
 from ..planning.profiles import profile
 from ..spec import activations as activation_table
-from ..spec import cells, element_types, elementwise
+from ..spec import cells, element_types, elementwise, operators
 from ..spec.arguments import tensor_descs
+from ..spec.arithmetic import ArithmeticProblem
 from ..spec.cells import Cell
+from ..spec.copies import CopyProblem
 from ..spec.descs import (
     DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
+    DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
 )
 from ..spec.element_types import ElementType
 from ..spec.elementwise import ElementwiseProblem
+from ..spec.gather import INDICES, GatherProblem
+from ..spec.gemm import GemmProblem
+from ..spec.plain import MovedProblem, PlainProblem
+from ..spec.plain_descs import (
+    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
+    DML_GATHER_OPERATOR_DESC,
+    DML_GEMM_OPERATOR_DESC,
+    DML_JOIN_OPERATOR_DESC,
+    DML_MATRIX_TRANSFORM,
+)
 from ..spec.problem import Problem, from_desc
 from ..spec.verification import differences
 from .choices import Choices
@@ -47,11 +62,16 @@ _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
 _LENGTHS = (5, 0, 3)
 
 ACTIVATION = "activation"
+# The others, by kind
+_PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": ArithmeticProblem, "GEMM": GemmProblem,
+                                         "copy": CopyProblem, "gather": GatherProblem}
 # A cell and its flags, by kind
 _CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
     "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
     "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
-KINDS = (*_CELLS, ACTIVATION)
+KINDS = (*_CELLS, *_PLAIN)
+# One of each size: copies do not depend on what elements mean
+_COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
 
 
 @dataclass(frozen=True)
@@ -71,13 +91,20 @@ class Outcome:
 def outcomes(gpu: Gpu) -> Iterator[Outcome]:
     """Of all kinds of operators in all types."""
     for kind in KINDS:
-        for element in element_types.ALL:
+        for element in types_of(kind):
             yield from outcomes_of(gpu, kind, element)
+
+
+def types_of(kind: str) -> tuple[ElementType, ...]:
+    """In which its kernels differ."""
+    if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
+        return _COPIED
+    return element_types.IN_DIRECTML if kind in ("arithmetic", "GEMM") else element_types.ALL
 
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     """Of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
-    problem = _activation(element) if kind == ACTIVATION else _recurrent(kind, element)
+    problem = _recurrent(kind, element) if kind in _CELLS else _PLAIN_PROBLEMS[kind](element)
     memory = _random_memory(problem)
     for plan in _plans(gpu, problem):
         start = time.perf_counter()
@@ -87,7 +114,7 @@ def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
         yield outcome
 
 
-def _wrong(gpu: Gpu, problem: Problem | ElementwiseProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
+def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
     try:
         with gpu.lock:
             trial = Trial(gpu, problem, memory)
@@ -97,10 +124,10 @@ def _wrong(gpu: Gpu, problem: Problem | ElementwiseProblem, plan: Plan, memory: 
         return str(error)
 
 
-def _plans(gpu: Gpu, problem: Problem | ElementwiseProblem) -> Iterator[Plan]:
+def _plans(gpu: Gpu, problem: Problem | PlainProblem) -> Iterator[Plan]:
     """As few as have all kernels, of those that the device has enough bindings for."""
-    if isinstance(problem, ElementwiseProblem):
-        yield plan_elementwise(problem, gpu.info)
+    if isinstance(problem, PlainProblem):
+        yield plan_plain(problem, gpu.info)
         return
     planner = Planner(problem, gpu.info, without=frozenset(MEETINGS))
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
@@ -128,7 +155,7 @@ def mode_of_environment() -> str | None:
     return mode
 
 
-def check_driver(gpu: Gpu, problem: Problem | ElementwiseProblem) -> None:
+def check_driver(gpu: Gpu, problem: Problem | PlainProblem) -> None:
     """Raises VerificationError where the kernels for operators like this one compute wrongly. Tested once."""
     mode = mode_of_environment()
     if mode == ON or (mode is None and not profile(gpu.info).is_known):
@@ -154,17 +181,51 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
 
 # Problems
 
-def _kind(problem: Problem | ElementwiseProblem) -> str:
-    if isinstance(problem, ElementwiseProblem):
-        return ACTIVATION
+def _kind(problem: Problem | PlainProblem) -> str:
+    if isinstance(problem, PlainProblem):
+        return next(kind for kind, cls in _PLAIN.items() if isinstance(problem, cls))
     return next(kind for kind, (cell, flags) in _CELLS.items()
                 if problem.cell is cell and flags.items() <= problem.flags.items())
 
 
+def _tensor(element: ElementType, *sizes: int, **described: Any) -> DML_BUFFER_TENSOR_DESC:
+    return DML_BUFFER_TENSOR_DESC(DataType=element.data_type, Sizes=sizes, **described)
+
+
 def _activation(element: ElementType) -> ElementwiseProblem:
     """One that takes an exponential and a logarithm."""
-    tensor = DML_BUFFER_TENSOR_DESC(DataType=element.data_type, Sizes=(_SIZES["T"], _SIZES["H"]))
+    tensor = _tensor(element, _SIZES["T"], _SIZES["H"])
     return elementwise.from_desc(DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0), element)
+
+
+def _arithmetic(element: ElementType) -> Any:
+    a, b = _tensor(element, 3, 5, 7), _tensor(element, 3, 5, 7, Strides=(7, 0, 1))
+    return operators.from_desc(DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
+        ATensor=a, BTensor=b, OutputTensor=a, FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
+
+
+def _gemm(element: ElementType) -> Any:
+    """Several tiles and blocks, none of them full."""
+    return operators.from_desc(DML_GEMM_OPERATOR_DESC(
+        ATensor=_tensor(element, 2, 19, 21), BTensor=_tensor(element, 2, 37, 21), TransB=DML_MATRIX_TRANSFORM.TRANSPOSE,
+        CTensor=_tensor(element, 2, 19, 37, Strides=(0, 0, 1)), OutputTensor=_tensor(element, 2, 19, 37), Alpha=0.5, Beta=2.0,
+        FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
+
+
+def _copy(element: ElementType) -> Any:
+    return operators.from_desc(DML_JOIN_OPERATOR_DESC(
+        InputTensors=[_tensor(element, 3, 2, 5), _tensor(element, 3, 4, 5)], OutputTensor=_tensor(element, 3, 6, 5), Axis=1))
+
+
+def _gather(element: ElementType) -> Any:
+    """Rows of a table."""
+    return operators.from_desc(DML_GATHER_OPERATOR_DESC(
+        InputTensor=_tensor(element, 1, 9, 7), IndicesTensor=_tensor(element_types.any_of(DML_TENSOR_DATA_TYPE.INT32), 1, 3, 5),
+        OutputTensor=_tensor(element, 3, 5, 7), Axis=1, IndexDimensions=2))
+
+
+_PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
+    ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "copy": _copy, "gather": _gather}
 
 
 def _recurrent(kind: str, element: ElementType) -> Problem:
@@ -176,17 +237,20 @@ def _recurrent(kind: str, element: ElementType) -> Problem:
                                Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
 
 
-def _random_memory(problem: Problem | ElementwiseProblem) -> dict[str, np.ndarray]:
+def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
     """The bytes of all inputs: numbers of about unit size, and weights that keep sums so."""
     rng = np.random.default_rng(0)
     memory = {}
     for field in problem.inputs:
-        sizes = problem.tensor(field).sizes
         if field == "SequenceLengthsTensor":
             memory[field] = np.array(_LENGTHS, np.uint32).view(np.uint8)
+        elif field == INDICES:
+            memory[field] = rng.integers(-9, 9, problem.tensor(field).sizes).astype(np.int32).reshape(-1).view(np.uint8)
+        elif isinstance(problem, MovedProblem):
+            memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes).astype(np.uint8)
         else:
             scale = _SIZES["H"] ** -0.5 if field in problem.weights else 1.0
-            memory[field] = _encoded(scale * rng.standard_normal(sizes), problem.element)
+            memory[field] = _encoded(scale * rng.standard_normal(problem.tensor(field).size_of_elements), problem.element)
     return memory
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..planning.plan import Plan
-from ..spec.elementwise import ElementwiseProblem
+from ..spec.plain import PlainProblem
 from ..spec.problem import Problem
 from .commands import Commands
 from .device import Buffer, Gpu
@@ -18,7 +18,7 @@ from .recording import record_dispatches, record_execution
 class Trial:
     """A problem's tensors. arrays: of inputs, by field; the others are zeros, and lengths T. Tensors have no gaps."""
 
-    def __init__(self, gpu: Gpu, problem: Problem | ElementwiseProblem, arrays: Mapping[str, np.ndarray] = {}) -> None:
+    def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, arrays: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self.problem = gpu, problem
         inputs, outputs = ([field for field in fields if problem.has(field)] for fields in (problem.inputs, problem.outputs))
         gpu.memory.free(sum(problem.tensor(field).size_in_bytes for field in (*inputs, *outputs)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, VerificationError
 from ..planning.plan import Plan
-from ..spec.elementwise import ElementwiseProblem
+from ..spec.plain import PlainProblem
 from ..spec.problem import Problem
 from ..spec.verification import differences
 from .device import Gpu
@@ -35,7 +35,7 @@ class Share:
         return math.floor((before + 1) * self.share) > math.floor(before * self.share)
 
 
-def verify(gpu: Gpu, problem: Problem | ElementwiseProblem, plan: Plan, memory: Mapping[str, np.ndarray]) -> None:
+def verify(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: Mapping[str, np.ndarray]) -> None:
     """Raises VerificationError for wrong results. memory: the bytes of all tensors, as `differences` takes them."""
     wrong = differences(problem, memory)
     if wrong:

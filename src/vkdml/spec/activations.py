@@ -131,9 +131,9 @@ BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
 def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedActivation:
-    """Check one entry of ActivationDescs: a DML_OPERATOR_DESC, or the DML_ACTIVATION_*_OPERATOR_DESC in it alone.
+    """Check one entry of ActivationDescs, or a FusedActivation: a DML_OPERATOR_DESC, or the structure in it alone.
 
-    operator, field: how error messages name the recurrent operator and the entry. element: the operator's element type.
+    operator, field: how error messages name the operator and the entry. element: the operator's element type.
     Raises InvalidArgumentError.
     """
     if isinstance(desc, descs.DML_OPERATOR_DESC):
@@ -160,11 +160,12 @@ def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> 
     if element.pairs and not row.has_pairs:
         raise InvalidArgumentError(operator, f"{prefix}{type(desc).__name__}", element.name,
                                    "another type: this activation is not available in float64")
-    return FusedActivation(row, tuple(_parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
+    return FusedActivation(row, tuple(parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
                                       for name in row.fields))
 
 
-def _parameter(operator: str, field: str, value: object, is_divisor: bool) -> float:
+def parameter(operator: str, field: str, value: object, is_divisor: bool = False) -> float:
+    """The value, rounded to float32. Raises InvalidArgumentError unless it is a finite one, and not 0 if it divides."""
     rounded = np.float32(np.nan)
     if isinstance(value, numbers.Real):
         with suppress(OverflowError), np.errstate(over="ignore"):

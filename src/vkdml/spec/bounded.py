@@ -63,6 +63,9 @@ class Bounded:
 
     __radd__ = __add__
 
+    def __sub__(self, other: Bounded) -> Bounded:
+        return self._rounded(self.value - other.value, self.error + other.error)
+
     def __rsub__(self, other: float) -> Bounded:
         return self._rounded(other - self.value, self.error)
 

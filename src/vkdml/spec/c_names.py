@@ -6,7 +6,6 @@ Sources: DirectML.h; DirectML's page "DML_BUFFER_TENSOR_DESC structure" for DMLC
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..errors import InvalidArgumentError, shown
@@ -19,7 +18,9 @@ from .descs import (
     DML_TENSOR_FLAGS,
     DML_TENSOR_TYPE,
 )
+from .element_types import ITEMSIZES
 from .features import DML_FEATURE, DML_FEATURE_LEVEL
+from .plain_descs import DML_MATRIX_TRANSFORM
 
 _PREFIXES = {
     DML_TENSOR_DATA_TYPE: "DML_TENSOR_DATA_TYPE_",
@@ -30,6 +31,7 @@ _PREFIXES = {
     DML_OPERATOR_TYPE: "DML_OPERATOR_",
     DML_FEATURE: "DML_FEATURE_",
     DML_FEATURE_LEVEL: "DML_FEATURE_",
+    DML_MATRIX_TRANSFORM: "DML_MATRIX_TRANSFORM_",
 }
 
 CONSTANTS: dict[str, int] = {
@@ -50,13 +52,11 @@ def DMLCalcBufferTensorSize(dataType: DML_TENSOR_DATA_TYPE, dimensionCount: int,
     strides than dimensionCount.
     """
     name = "DMLCalcBufferTensorSize"
-    known = list(DML_TENSOR_DATA_TYPE)[1:]
-    if not is_one_of(dataType, known):
+    if not is_one_of(dataType, list(ITEMSIZES)):
         raise InvalidArgumentError(name, "dataType", shown(dataType), "a DML_TENSOR_DATA_TYPE but UNKNOWN")
     found = integers(name, "sizes", sizes, 1)
     steps = packed_strides(found) if strides is None else integers(name, "strides", strides, 0)
     for field, given in (("sizes", found), ("strides", steps)):
         if len(given) != dimensionCount:
             raise InvalidArgumentError(name, field, f"{len(given)} numbers", f"{shown(dimensionCount)}, the dimensionCount")
-    bits = re.sub(r"\D", "", DML_TENSOR_DATA_TYPE(dataType).name)
-    return least_size(found, steps, int(bits) // 8)
+    return least_size(found, steps, ITEMSIZES[DML_TENSOR_DATA_TYPE(dataType)])

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
-from . import activations, cells, element_types
+from . import descs, element_types, plain_descs
 from .descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_OPERATOR_DESC,
+    DML_OPERATOR_TYPE,
     DML_TENSOR_DATA_TYPE,
     DML_TENSOR_DESC,
     DML_TENSOR_FLAGS,
@@ -25,9 +26,11 @@ from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 
-LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
-_OPERATOR_TYPES = {**{desc: cell.type for desc, cell in cells.BY_DESC.items()},
-                   **{desc: row.operator_type for desc, row in activations.BY_DESC.items()}}
+_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
+# By structure, of those that there are; DirectML names both alike
+OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
+    getattr(module, name): member for module in (descs, plain_descs) for member in DML_OPERATOR_TYPE
+    if (name := f"DML_{member.name}_OPERATOR_DESC") in module.__all__}
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class CheckedOperator:
     """The checked descriptor of an operator of any kind.
 
     operator: the descriptor's class name, for error messages.
-    element: the type of all tensors but the sequence lengths.
+    element: the type of all tensors but sequence lengths and indices.
     tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
     inputs, outputs: the fields that the operator has, given or not.
     weights: the inputs that are packed, given or not.
@@ -77,6 +80,19 @@ class CheckedOperator:
     def initialized(self) -> list[str]:
         """The inputs that are bound to the operator's initializer, not to its executions."""
         return [field for field in self.weights if self.has(field) and self.tensor(field).is_owned]
+
+    @property
+    def in_place(self) -> Mapping[str, tuple[str, ...]]:
+        """By output, the inputs whose buffer may be its own, where strides are equal: each element on itself."""
+        return {}
+
+    @property
+    def checked_input(self) -> str | None:
+        """The input whose values the host checks before an execution, where it wrote them."""
+        return None
+
+    def check_values(self, memory: np.ndarray) -> None:
+        """Refuse wrong values of it. memory: its bytes. Raises InvalidArgumentError."""
 
     def has(self, field: str) -> bool:
         """Whether the operator has this field and its tensor is given."""
@@ -96,11 +112,11 @@ def unwrap_operator(desc: Any) -> Any:
     """
     if isinstance(desc, DML_OPERATOR_DESC):
         inner = desc.Desc
-        if type(inner) in _OPERATOR_TYPES and not is_one_of(desc.Type, [_OPERATOR_TYPES[type(inner)]]):
+        if type(inner) in OPERATOR_TYPES and not is_one_of(desc.Type, [OPERATOR_TYPES[type(inner)]]):
             raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
         desc = inner
-    if type(desc) not in _OPERATOR_TYPES:
-        allowed = ", ".join(cls.__name__ for cls in _OPERATOR_TYPES)
+    if type(desc) not in OPERATOR_TYPES:
+        allowed = ", ".join(cls.__name__ for cls in OPERATOR_TYPES)
         raise InvalidArgumentError("create_operator", "desc", type(desc).__name__, f"one of {allowed}")
     return desc
 
@@ -115,6 +131,17 @@ def integers(operator: str, field: str, values: Any, least: int, end: int = 2**3
         allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
         raise InvalidArgumentError(operator, field, shown(values), allowed)
     return checked
+
+
+def check_index(operator: str, field: str, value: Any, count: int) -> int:
+    """Raises InvalidArgumentError unless it is a whole number from 0 to count - 1."""
+    try:
+        found = op.index(value)
+    except TypeError:
+        found = -1
+    if not 0 <= found < count:
+        raise InvalidArgumentError(operator, field, shown(value), f"a whole number from 0 to {count - 1}")
+    return found
 
 
 def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML_TENSOR_DATA_TYPE, int],
@@ -164,7 +191,7 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
             tensors[field] = None
             continue
         is_lengths = field == "SequenceLengthsTensor"
-        itemsizes = LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
+        itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
         tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts, field in weights)
         if not is_lengths:
             allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)

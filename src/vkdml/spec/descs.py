@@ -84,12 +84,16 @@ class DML_EXECUTION_FLAGS(IntFlag):
 
 
 class DML_OPERATOR_TYPE(IntEnum):
-    """The types of the recurrent operators and of activations, with DirectML's values.
+    """The types of the operators that there are, and of all activations, with DirectML's values.
 
     HARDMAX, LOG_SOFTMAX, SOFTMAX and PARAMETERIZED_RELU are refused: they are no elementwise functions of one tensor.
     """
 
     INVALID = 0
+    ELEMENT_WISE_IDENTITY = 1
+    ELEMENT_WISE_ADD = 4
+    ELEMENT_WISE_MULTIPLY = 24
+    ELEMENT_WISE_SUBTRACT = 30
     ACTIVATION_ELU = 35
     ACTIVATION_HARDMAX = 36
     ACTIVATION_HARD_SIGMOID = 37
@@ -108,15 +112,21 @@ class DML_OPERATOR_TYPE(IntEnum):
     ACTIVATION_SOFTSIGN = 50
     ACTIVATION_TANH = 51
     ACTIVATION_THRESHOLDED_RELU = 52
+    GEMM = 54
+    SLICE = 60
+    JOIN = 63
+    GATHER = 67
     RNN = 76
     LSTM = 77
     GRU = 78
+    ELEMENT_WISE_ADD1 = 89
     ACTIVATION_SHRINK = 90
+    SLICE1 = 111
     ACTIVATION_CELU = 128
     ACTIVATION_GELU = 157
 
 
-def _tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
     """A sequence as a tuple, so that descriptors can be compared and hashed. The checks refuse anything else later."""
     try:
         return value if isinstance(value, str) else tuple(value)
@@ -141,8 +151,8 @@ class DML_BUFFER_TENSOR_DESC:
     DimensionCount: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "Sizes", _tuple(self.Sizes))
-        object.__setattr__(self, "Strides", _tuple(self.Strides))
+        object.__setattr__(self, "Sizes", as_tuple(self.Sizes))
+        object.__setattr__(self, "Strides", as_tuple(self.Strides))
 
 
 @dataclass(frozen=True)
@@ -326,7 +336,7 @@ class DML_GRU_OPERATOR_DESC:
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", _tuple(self.ActivationDescs))
+        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +373,7 @@ class DML_LSTM_OPERATOR_DESC:
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", _tuple(self.ActivationDescs))
+        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,4 +402,4 @@ class DML_RNN_OPERATOR_DESC:
     ActivationDescCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", _tuple(self.ActivationDescs))
+        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))

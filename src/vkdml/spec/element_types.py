@@ -1,10 +1,14 @@
-"""The types of an operator's tensors: one table, a row for each. All tensors of an operator but the lengths share one type."""
+"""The types of an operator's tensors: one table, a row for each that is computed in. All tensors of an operator but lengths and
+indices share one type.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from .descs import DML_TENSOR_DATA_TYPE
 
@@ -16,7 +20,7 @@ class ElementType:
     name: numpy's name of the dtype; bfloat16 is a dtype of the package ml_dtypes.
     data_type: DirectML's; UNKNOWN where it has none.
     itemsize: bytes of an element.
-    in_directml: whether DirectML's recurrent and activation operators take it.
+    in_directml: whether DirectML's operators compute in it.
     onnx_since: the first version of ONNX's recurrent operators that takes it.
     shader_id: its number in the shaders; the build writes these into shaders/common/numbers.glsl.
     pairs: whether the shaders compute in pairs of float32 numbers instead of single ones.
@@ -54,6 +58,16 @@ FLOAT64 = ElementType("float64", _D.FLOAT64, 8, in_directml=False, onnx_since=1,
 
 ALL = (FLOAT32, FLOAT16, BFLOAT16, FLOAT64)
 IN_DIRECTML = tuple(element for element in ALL if element.in_directml)
+
+
+# Bytes of an element of each of DirectML's types; their names are numpy's
+ITEMSIZES: dict[DML_TENSOR_DATA_TYPE, int] = {
+    data_type: np.dtype(data_type.name.lower()).itemsize for data_type in _D if data_type != _D.UNKNOWN}
+
+
+def any_of(data_type: DML_TENSOR_DATA_TYPE) -> ElementType:
+    """The type of elements that are only copied. They are no numbers to the shaders, so it has no shader_id of its own."""
+    return ElementType(data_type.name.lower(), data_type, ITEMSIZES[data_type], in_directml=True, onnx_since=1)
 
 
 @cache

@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
-from .checks import LENGTHS, is_one_of
+from .checks import is_one_of
 from .descs import DML_TENSOR_DATA_TYPE
-from .element_types import IN_DIRECTML
+from .element_types import ITEMSIZES
 
 __all__ = [
     "DML_FEATURE",
@@ -80,7 +80,7 @@ class DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT:
     IsSupported: bool
 
 
-# Of what this level says of the operators that are here, everything is here. The next one adds integers for an activation.
+# Of what this level says of recurrent operators and activations, everything is here. The next one adds integers for one.
 _HIGHEST = DML_FEATURE_LEVEL.LEVEL_5_0
 
 
@@ -115,8 +115,7 @@ def _highest_level(query: DML_FEATURE_QUERY_FEATURE_LEVELS) -> DML_FEATURE_DATA_
 def _has_data_type(query: DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT) -> DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT:
     if not is_one_of(query.DataType, list(DML_TENSOR_DATA_TYPE)):
         raise InvalidArgumentError(type(query).__name__, "DataType", shown(query.DataType), "a DML_TENSOR_DATA_TYPE")
-    taken = (*LENGTHS, *(element.data_type for element in IN_DIRECTML))
-    return DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT(query.DataType in taken)
+    return DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT(query.DataType in ITEMSIZES)
 
 
 _ANSWERS: dict[DML_FEATURE, tuple[type, Callable[[Any], Any]]] = {

@@ -22,6 +22,7 @@ from .element_types import ElementType
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
+LENGTHS = "SequenceLengthsTensor"
 WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
 
 _REVERSED = {
@@ -51,6 +52,19 @@ class Problem(CheckedOperator):
     activations: tuple[FusedActivation, ...]
     flags: Mapping[str, bool]
     clip: float | None = None
+
+    @property
+    def in_place(self) -> dict[str, tuple[str, ...]]:
+        return {output: (initial,) for output, initial in cells.STATES.items()}
+
+    @property
+    def checked_input(self) -> str | None:
+        return LENGTHS if self.has(LENGTHS) else None
+
+    def check_values(self, memory: np.ndarray) -> None:
+        """Refuse sequence lengths above T. memory: the bytes of SequenceLengthsTensor. Raises InvalidArgumentError."""
+        tensor = self.tensor(LENGTHS)
+        check_lengths(self.operator, tensor.view(memory[:4 * tensor.size_of_elements].view(np.uint32)).reshape(-1), self.steps)
 
     @property
     def directions(self) -> int:
@@ -98,6 +112,14 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
         clip=_clip(name, desc, clip),
     )
+
+
+def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
+    """Refuse a sequence length below 0 or above T, naming the row."""
+    wrong = np.flatnonzero((lengths < 0) | (lengths > steps))
+    if wrong.size:
+        raise InvalidArgumentError(operator, f"sequence length of row {wrong[0]}", int(lengths[wrong[0]]),
+                                   f"0 to T = {steps}")
 
 
 def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import Tensor, least_size, packed_strides
-from .elementwise import ElementwiseProblem
+from .plain import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
 from .problem import MAX_FLOAT32, Problem
 from .reference import STEPS, direction_weights, initial_states, view
 
@@ -74,24 +74,44 @@ def with_sequence(problem: Problem) -> Problem:
     return replace(problem, tensors={**problem.tensors, SEQUENCE: tensor})
 
 
-def differences(problem: Problem | ElementwiseProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
+def differences(problem: Problem | PlainProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
     """What is wrong with a device's results. Where numbers were not finite, or too large for the device, nothing is.
 
     memory: the bytes of all inputs and outputs that the problem has, by field. A recurrent problem has OutputSequenceTensor.
     """
+    if isinstance(problem, MovedProblem):
+        return _moved(problem, memory)
     arrays = {field: _decoded(problem, field, array) for field, array in memory.items()}
     found = {field: problem.tensor(field).view(arrays[field]) for field in problem.outputs if problem.has(field)}
     with np.errstate(all="ignore"):
-        if isinstance(problem, Problem):
-            expected = _recurrent(problem, arrays, found[SEQUENCE])
+        if isinstance(problem, ComputedProblem):
+            views = {field: problem.tensor(field).view(array) for field, array in arrays.items()}
+            expected = {OUTPUT: problem.expected(views, _arithmetic(problem, problem.terms))}
         else:
-            x = problem.tensor("InputTensor").view(arrays["InputTensor"])
-            expected = {"OutputTensor": Bounded(x, 0.0, _arithmetic(problem, 1)).through(problem.function)}
+            expected = _recurrent(problem, arrays, found[SEQUENCE])
         return [difference for field, array in found.items()
                 if (difference := _difference(field, array, expected[field], _PRECISIONS[problem.element.name]))]
 
 
-def _decoded(problem: Problem | ElementwiseProblem, field: str, memory: np.ndarray) -> np.ndarray:
+def _moved(problem: MovedProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
+    """Of elements that must be the very same bits."""
+    views = {}
+    for field, array in memory.items():
+        tensor = problem.tensor(field)
+        dtype = np.dtype(tensor.data_type.name.lower())
+        if field != problem.checked_input:  # as bits: a NaN is equal to itself then
+            dtype = np.dtype(f"u{problem.element.itemsize}")
+        views[field] = tensor.view(array[:tensor.size_of_elements * dtype.itemsize].view(dtype))
+    expected = problem.moved(views)
+    wrong = np.argwhere(views[OUTPUT] != expected)
+    if not len(wrong):
+        return []
+    index = tuple(int(place) for place in wrong[0])
+    found, right = (array[index].reshape(1).view(problem.element.name)[0] for array in (views[OUTPUT], expected))
+    return [Difference(OUTPUT, len(wrong), expected.size, index, float(found), float(right), 0.0)]
+
+
+def _decoded(problem: Problem | PlainProblem, field: str, memory: np.ndarray) -> np.ndarray:
     """A tensor's elements, and gaps between them, in float64."""
     dtype = {"SequenceLengthsTensor": "uint32"}.get(field, problem.element.name)
     itemsize = problem.element.itemsize if dtype != "uint32" else 4
@@ -114,7 +134,7 @@ def _difference(field: str, found: np.ndarray, expected: Bounded, precision: _Pr
                       float(tolerance[index]))
 
 
-def _arithmetic(problem: Problem | ElementwiseProblem, terms: int) -> Arithmetic:
+def _arithmetic(problem: Problem | PlainProblem, terms: int) -> Arithmetic:
     precision = _PRECISIONS[problem.element.name]
     return Arithmetic(precision.unit, precision.tiny, _MOST_COMPUTED, terms)
 

@@ -6,20 +6,19 @@ Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...runtime.operator import CommandRecorder, Device, Dispatchable, Operator
-from ...spec import activations, cells, elementwise, problem
+from ...spec import operators
 from ...spec.descs import DML_EXECUTION_FLAGS
-from ...spec.elementwise import ElementwiseProblem
+from ...spec.plain import PlainProblem
 from ...spec.problem import Problem
 from .reader import flags, members, operator, placed, refusal, show
 
-Checked = Problem | ElementwiseProblem
+Checked = Problem | PlainProblem
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,6 @@ class OperatorDispatchable:
         return sum(tensor.size_in_bytes for tensor in self.checked.tensors.values() if tensor)
 
 
-_CHECKS: dict[type[Any], Callable[[Any], Checked]] = {
-    **dict.fromkeys(cells.BY_DESC, problem.from_desc), **dict.fromkeys(activations.BY_DESC, elementwise.from_desc)}
-
-
 def dispatchable(place: str, value: object) -> OperatorDispatchable:
     """Read and check a dispatchable. Raises InvalidArgumentError, which names the place in the model."""
     at, desc = operator(place, value, ("executionFlags", "dmlCompileType"))
@@ -47,7 +42,7 @@ def dispatchable(place: str, value: object) -> OperatorDispatchable:
         raise refusal(f"{place}.dmlCompileType", show(given["dmlCompileType"]), "DmlCompileOp or DmlCompileGraph")
     execution_flags = flags(DML_EXECUTION_FLAGS)(f"{place}.executionFlags", given.get("executionFlags", "NONE"))
     with placed(f"{at}."):
-        return OperatorDispatchable(_CHECKS[type(desc)](desc), execution_flags)
+        return OperatorDispatchable(operators.from_desc(desc), execution_flags)
 
 
 class ReadyOperator:

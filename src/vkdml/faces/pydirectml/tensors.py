@@ -17,6 +17,7 @@ from ...errors import InvalidArgumentError
 from ...runtime.weights import constant
 from ...spec.checks import check_tensor, integers
 from ...spec.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
+from ...spec.element_types import ITEMSIZES
 
 Dimensions = list  # the type of sizes and strides; arguments may be any sequence of whole numbers
 
@@ -75,9 +76,6 @@ def _dtype(data_type: DML_TENSOR_DATA_TYPE) -> np.dtype:
     return np.dtype(data_type.name.lower())  # DirectML's names are numpy's, in capitals
 
 
-_ITEMSIZES = {data_type: _dtype(data_type).itemsize for data_type in DML_TENSOR_DATA_TYPE if data_type.name != "UNKNOWN"}
-
-
 class TensorDesc:
     """A tensor's type, flags, sizes (1 to 8 dimensions) and memory layout. Source: PyDirectML's TensorDesc. Its overloads:
 
@@ -105,7 +103,7 @@ class TensorDesc:
             DataType=given["data_type"], Sizes=sizes, Strides=given["strides"] if "strides" in given else policy.strides(sizes),
             TotalTensorSizeInBytes=given.get("total_tensor_size_in_bytes"),
             GuaranteedBaseOffsetAlignment=given.get("guaranteed_base_offset_alignment", 0))
-        self._tensor = check_tensor("pydirectml", "TensorDesc", self.buffer_desc, _ITEMSIZES, range(1, 9))
+        self._tensor = check_tensor("pydirectml", "TensorDesc", self.buffer_desc, ITEMSIZES, range(1, 9))
 
     @property
     def data_type(self) -> DML_TENSOR_DATA_TYPE:

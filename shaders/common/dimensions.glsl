@@ -1,0 +1,14 @@
+// Where an element lies in tensors of up to 8 dimensions with any strides. Dimensions are numbered from the innermost; the
+// outermost is always number 7: its index is what the others leave, and tensors without gaps are one dimension, for which nothing
+// is divided.
+//   EACH_INNER_DIMENSION(DO)   DO(n) for those inside it, 0 to 6
+//   NEXT_INDEX(n)              within it: the index along dimension n, taken off `rest`; sizes are in the push constants `tensors`
+layout(constant_id = 0) const uint WORKGROUP = 1;
+layout(constant_id = 1) const uint INNER_DIMENSIONS = 0;
+layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
+
+#define EACH_INNER_DIMENSION(DO) \
+    if (INNER_DIMENSIONS > 0) { DO(0) } if (INNER_DIMENSIONS > 1) { DO(1) } if (INNER_DIMENSIONS > 2) { DO(2) } \
+    if (INNER_DIMENSIONS > 3) { DO(3) } if (INNER_DIMENSIONS > 4) { DO(4) } if (INNER_DIMENSIONS > 5) { DO(5) } \
+    if (INNER_DIMENSIONS > 6) { DO(6) }
+#define NEXT_INDEX(n) uint index = rest % tensors.size_##n; rest /= tensors.size_##n;

@@ -1,0 +1,43 @@
+"""What the plain operators have in common: those without a time loop, such as an activation, GEMM or GATHER. Each has one
+output, OutputTensor, which one dispatch computes, or a few.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .bounded import Arithmetic, Bounded
+from .checks import CheckedOperator
+
+OUTPUT = "OutputTensor"
+MOST_DIMENSIONS = 8
+
+
+@dataclass(frozen=True)
+class ComputedProblem(CheckedOperator, ABC):
+    """One whose output is computed from floats."""
+
+    @property
+    def terms(self) -> int:
+        """Of the longest sum."""
+        return 2
+
+    @abstractmethod
+    def expected(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
+        """The output in float64, with a bound on what rounding can do to a device's. arrays: float64, in the tensors' sizes."""
+
+
+@dataclass(frozen=True)
+class MovedProblem(CheckedOperator, ABC):
+    """One whose output's elements are some of its inputs', bit by bit, of whatever type."""
+
+    @abstractmethod
+    def moved(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The output. arrays: in the tensors' sizes and types, but for the elements, which may be any array of their size."""
+
+
+PlainProblem = ComputedProblem | MovedProblem
