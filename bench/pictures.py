@@ -85,7 +85,7 @@ def draw_growth(report: Report, dimension: str, rows: Sequence[Row], cases: Mapp
             axes.loglog(*zip(*points), marker="o", markersize=4, linestyle=styles[worker["platform"]], label=worker["name"],
                         linewidth=2.5 if worker["name"] == OURS else 1.3)
     axes.set(xlabel=f"{dimension} ({SIZES[dimension]})", ylabel="ms a call, from numpy to numpy")
-    axes.set_title(f"GRU, {TYPE}, {FIXED[dimension]}: shorter is better\n{device(report)}", fontsize=11)
+    axes.set_title(f"GRU, {TYPE}, {FIXED[dimension]}: lower is better\n{device(report)}", fontsize=11)
     axes.grid(True, which="major", alpha=0.3)
     axes.legend(title="solid: with Vulkan", fontsize=9)
     save(figure, path)

@@ -11,7 +11,8 @@ import pytest
 import vkdml
 from tests import recording
 from tests.support import DTYPES, TOLERANCES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
-from vkdml.cli.conformance import junit, processes, report, results, suite
+from vkdml import cli
+from vkdml.cli.conformance import junit, processes, progress, report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.spec import cells, descs, reference
 
@@ -313,6 +314,53 @@ def test_devices_by_index_or_name():
     assert suite.select([DEVICE], None) == [DEVICE]
     with pytest.raises(vkdml.InvalidArgumentError, match=r"--device: found x 7; expected a Vulkan device: .3. Some GPU"):
         suite.select([DEVICE], ["x", "7"])
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    """Each device's results have a file of their own, and the exit code is 1 where a test failed."""
+    other = DEVICE | {"index": 0, "name": "Other GPU"}
+    found = {3: TESTS, 0: GOOD}
+    asked = []
+
+    def run(path, about, chosen, resume, seen):
+        asked.append((path.name, about["device"]["name"], chosen, resume))
+        return Run(about, found[about["device"]["index"]], TOLD)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suite, "machine", lambda: suite.Machine([other, DEVICE], SOFTWARE))
+    monkeypatch.setattr(suite, "run_suite", run)
+    assert cli.main(["conformance", "--seed", "4", "--resume", "--only", "a", "b", "--junit", "junit.xml", "--output", "new/report"]) == 1
+    chosen = Chosen(("a", "b"), seed=4)
+    assert asked == [("results-0.jsonl", "Other GPU", chosen, True), ("results-3.jsonl", "Some GPU", chosen, True)]
+    printed = capsys.readouterr()
+    assert printed.out == "report: new/report/conformance.md\n"
+    assert "2/2 Some GPU (somedrv)" in printed.err
+    assert len(ElementTree.parse("junit.xml").getroot()) == 2
+    assert cli.main(["conformance", "--device", "Other", "--json"]) == 0
+    assert [run["about"]["device"] for run in json.loads(capsys.readouterr().out)["runs"]] == [other]
+
+
+@pytest.mark.parametrize("arguments", [["--quick", "--long"], ["--seed", "-1"], ["--seed", str(2**32)]])
+def test_wrong_usage(arguments):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["conformance", *arguments])
+
+
+def test_packages_that_are_missing(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in ("onnx", "pytest_timeout") else name)
+    assert cli.main(["conformance"]) == 1
+    assert capsys.readouterr().err == (
+        "vkdml: vkdml conformance needs pytest-timeout, onnx: pip install 'vkdml[conformance]'\n")
+
+
+def test_progress_without_a_terminal(tmp_path, monkeypatch, capsys):
+    """A line now and then."""
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    (tmp_path / "results").write_text("\n".join(map(json.dumps, [ABOUT | TOLD, *TESTS[1:], {"test": "last", "outcome": "unfinished"}])))
+    shown = progress.Progress()
+    shown(tmp_path / "results")
+    shown.close()
+    assert capsys.readouterr().err == "4 of 5 tests, 2 failed, 0 s\n"
 
 
 @pytest.mark.device
