@@ -24,7 +24,7 @@ def begin(path: Path, about: About, resume: bool) -> None:
     if resume and path.exists():
         head, tests = read(path)
         if {key: head.get(key) for key in about} != about:
-            raise InvalidArgumentError("vkdml conformance", "--resume", f"{path} of another device, version or choice of tests",
+            raise InvalidArgumentError("conformance", "--resume", f"{path} of another device, version or choice of tests",
                                        "the results of a run like this one, or no --resume")
         ended = [test for test in tests if test["outcome"] != UNFINISHED]
     path.write_text("".join(json.dumps(line) + "\n" for line in [about, *ended]))

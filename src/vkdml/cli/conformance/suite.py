@@ -124,7 +124,7 @@ def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[
         word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
     if not chosen:
         listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
-        raise InvalidArgumentError("vkdml conformance", "--device", " ".join(wanted or ()), f"a Vulkan device: {listed}")
+        raise InvalidArgumentError("conformance", "--device", " ".join(wanted or ()), f"a Vulkan device: {listed}")
     return chosen
 
 
