@@ -6,8 +6,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
 
 import vkdml
+import vkdml.dxdispatch
 import vkdml.pydirectml as dml
 import vkdml.torch
+from tests.faces.dxdispatch.support import SAMPLE
 from tests.faces.onnx.support import model, weights
 from vkdml.faces import sessions
 from vkdml.onnx import InferenceSession
@@ -73,8 +75,14 @@ def pydirectml():
     return lambda: device.compute(built, bindings, [y])
 
 
+def dxdispatch():
+    """Microsoft's sample."""
+    loaded = vkdml.dxdispatch.load(SAMPLE)
+    return lambda: loaded.run(vkdml.Device())
+
+
 WAYS = {"functions": lambda: lambda: vkdml.rnn(X, W, R), "layers": lambda: lambda: vkdml.RNN(W, R)(X), "streams": stream,
-        "ONNX": onnx_session, "ONNX without Y": onnx_last_state, "PyTorch": torch_twin, "PyDirectML": pydirectml}
+        "ONNX": onnx_session, "ONNX without Y": onnx_last_state, "PyTorch": torch_twin, "PyDirectML": pydirectml, "DxDispatch": dxdispatch}
 
 
 @pytest.mark.parametrize("way", WAYS)

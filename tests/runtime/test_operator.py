@@ -571,7 +571,7 @@ def test_devices_do_not_mix(device, case):
     """Objects of another device are refused; kp would crash."""
     ready = Ready(device, case)
     other = low_level.Gpu(device.info)
-    recorder = vkdml.CommandRecorder(other)
+    recorder = vkdml.CommandRecorder(other, device.share)
     for wrong in (lambda: recorder.record_upload(ready.outputs["OutputSingleTensor"]),
                   lambda: recorder.record_readback(ready.outputs["OutputSingleTensor"]),
                   lambda: recorder.record_dispatch(ready.compiled, ready.table),

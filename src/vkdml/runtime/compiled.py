@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ..errors import InvalidArgumentError
 from ..planning import needs, words
 from ..planning.device_info import DeviceInfo
@@ -19,6 +21,7 @@ from ..planning.profiles import profile
 from ..spec.descs import DML_BINDING_PROPERTIES
 from ..spec.plain import PlainProblem
 from ..spec.problem import Problem
+from ..spec.verification import with_sequence
 from . import tuner
 from .commands import Commands
 from .device import Buffer, Gpu
@@ -73,12 +76,18 @@ class CompiledOperator(NamedOperator, OfOneProcess):
     """An operator planned for a device, and its packed weights (IDMLCompiledOperator).
 
     Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.
+
+    is_verified: whether executions may be checked. computed: the problem, then with all outputs that a check needs. owned: the
+    bytes that an initializer packed last, by field, kept for checks.
     """
 
     problem: Problem | PlainProblem
 
-    def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options) -> None:
+    def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options, is_verified: bool = False) -> None:
         self.problem, self.gpu, self._options = problem, gpu, options
+        self.is_verified = is_verified
+        self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
+        self.owned: dict[str, np.ndarray] = {}
         self._tuning = tuner.mode_of_environment()
         self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
         self._chosen: _Chosen | None = None
@@ -105,19 +114,26 @@ class CompiledOperator(NamedOperator, OfOneProcess):
             _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
 
     def _planned(self, workspace_bytes: int | None) -> Plan:
-        if self._is_tuned and isinstance(self.problem, Problem):
-            return tuner.tuner(self.gpu).plan(self.problem, self._options, self._tuning, workspace_bytes)
+        if self._is_tuned and isinstance(self.computed, Problem):
+            plan = tuner.tuner(self.gpu).plan(self.computed, self._options, self._tuning, workspace_bytes)
+            return self._with_computed(plan)
         return self._by_model(workspace_bytes)
 
     def _attempts(self) -> Attempts:
-        if self._is_tuned and isinstance(self.problem, Problem):
-            return tuner.tuner(self.gpu).attempts(self.problem, self._options)
+        if self._is_tuned and isinstance(self.computed, Problem):
+            return tuner.tuner(self.gpu).attempts(self.computed, self._options)
         return Attempts()
 
     def _by_model(self, workspace_bytes: int | None = None) -> Plan:
         if isinstance(self.problem, PlainProblem):
             return plan_plain(self.problem, self.gpu.info)
-        return plan_recurrent(self.problem, self.gpu.info, self._options, workspace_bytes)
+        assert isinstance(self.computed, Problem)
+        return self._with_computed(plan_recurrent(self.computed, self.gpu.info, self._options, workspace_bytes))
+
+    def _with_computed(self, plan: Plan) -> Plan:
+        """With buffers for outputs that nobody binds."""
+        fields = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
+        return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in fields})
 
     def fit(self) -> None:
         """Decide on the plan of which the device has room for all buffers beside the tensors. Once they are made, it stays."""
@@ -132,7 +148,11 @@ class CompiledOperator(NamedOperator, OfOneProcess):
 
     @property
     def _scratch_bytes(self) -> dict[str, int]:
-        return {name: self.gpu.bytes_of(size, name == self.flagged) for name, size in self.plan.scratch.items()}
+        return {name: self.gpu.bytes_of(size, self._is_read(name)) for name, size in self.plan.scratch.items()}
+
+    def _is_read(self, name: str) -> bool:
+        """Whether the host reads a scratch buffer."""
+        return name == self.flagged or name in self.computed.outputs
 
     @property
     def _decided(self) -> _Chosen:
@@ -141,9 +161,9 @@ class CompiledOperator(NamedOperator, OfOneProcess):
     @property
     def _is_chosen_at_once(self) -> bool:
         """Whether nothing need be measured for it."""
-        if not self._is_tuned or isinstance(self.problem, PlainProblem):
+        if not self._is_tuned or not isinstance(self.computed, Problem):
             return True
-        return tuner.tuner(self.gpu).knows(self.problem, self._options, self._tuning)
+        return tuner.tuner(self.gpu).knows(self.computed, self._options, self._tuning)
 
     @property
     def _facts(self) -> str:
@@ -195,19 +215,19 @@ class CompiledOperator(NamedOperator, OfOneProcess):
 
         Raises InvalidArgumentError where the device has no room for its buffers.
         """
-        scratch = self._made()
+        scratch = self.scratch_buffers()
         if self.weight_fields and not self.problem.initialized:
             sources = [bound[field] for field in self.weight_fields]
             commands.pack(self.packed, sources, lambda inner: self.record_packing(inner, bound, self.packed.buffers))
         self.record_loop(commands, {**bound, **scratch, **self.packed.buffers})
 
-    def _made(self) -> dict[str, Buffer]:
-        """The scratch buffers."""
+    def scratch_buffers(self) -> dict[str, Buffer]:
+        """Those of an execution, by the plan's names; made when they are first asked for."""
         with self.gpu.lock:
             if self._scratch is None:
                 self.fit()
                 self.gpu.memory.make_room(self.problem.operator, self.missing)
-                self._scratch = {name: Buffer(self.gpu, size, name == self.flagged) for name, size in self.plan.scratch.items()}
+                self._scratch = {name: Buffer(self.gpu, size, self._is_read(name)) for name, size in self.plan.scratch.items()}
             return self._scratch
 
     @property

@@ -29,6 +29,7 @@ from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.features import DML_FEATURE
 from . import vulkan
 from .binding import BindingTable
+from .checked import record_checked, record_owned
 from .commands import Commands
 from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitializer, check_type
 from .device import Buffer, Gpu, open_device, select_again, select_device
@@ -53,10 +54,17 @@ class CommandRecorder(Named, OfOneProcess):
     IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, share: Share) -> None:
         self._gpu = gpu
         self._commands = Commands(gpu)
         self._initialized: list[PackedWeights] = []
+        self._share = share
+        self._checked = Commands(gpu) if share.share else None  # the same, with checks
+        self._has_checks = False
+
+    @property
+    def _recordings(self) -> list[Commands]:
+        return [self._commands, *([self._checked] if self._checked else [])]
 
     @property
     def _facts(self) -> str:
@@ -65,12 +73,14 @@ class CommandRecorder(Named, OfOneProcess):
     def record_upload(self, buffer: Buffer) -> None:
         """Bring the host's copy of a buffer to the device."""
         self._check_device("record_upload", buffer)
-        self._commands.upload(buffer)
+        for commands in self._recordings:
+            commands.upload(buffer)
 
     def record_readback(self, buffer: Buffer) -> None:
         """Bring a buffer to the host's copy of it."""
         self._check_device("record_readback", buffer)
-        self._commands.readback(buffer)
+        for commands in self._recordings:
+            commands.readback(buffer)
 
     def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
         """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
@@ -96,14 +106,26 @@ class CommandRecorder(Named, OfOneProcess):
         _check_aliases(problem, table.bound)
         if isinstance(dispatchable, OperatorInitializer):
             if problem.initialized:
-                dispatchable.compiled.record_packing(self._commands, table.bound, dispatchable.compiled.packed.buffers)
-                self._initialized.append(dispatchable.compiled.packed)
+                self._record_initialization(dispatchable.compiled, table.bound)
             return
         if problem.initialized and not dispatchable.packed.is_initialized and dispatchable.packed not in self._initialized:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
                                        "its initializer recorded first")
-        check_values_before(self._commands, problem, table.bound)
-        dispatchable.record(self._commands, table.bound)
+        for commands in self._recordings:
+            check_values_before(commands, problem, table.bound)
+            is_checked = commands is self._checked and dispatchable.is_verified
+            self._has_checks |= is_checked
+            if is_checked:
+                record_checked(commands, dispatchable, table.bound)
+            else:
+                dispatchable.record(commands, table.bound)
+
+    def _record_initialization(self, compiled: CompiledOperator, bound: Mapping[str, Buffer]) -> None:
+        for commands in self._recordings:
+            if compiled.is_verified:
+                record_owned(commands, compiled, bound)
+            compiled.record_packing(commands, bound, compiled.packed.buffers)
+        self._initialized.append(compiled.packed)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -114,12 +136,14 @@ class CommandRecorder(Named, OfOneProcess):
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
 
         Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, before
-        any work; DriverError when the driver fails.
+        any work; DriverError when the driver fails; and VerificationError, once an operator's outputs are written, where the
+        execution is checked and they are wrong.
         """
         with self._gpu.lock:
             for packed in self._initialized:
                 packed.is_initialized = False  # stays so if the driver fails
-            self._commands.execute()
+            is_checked = self._has_checks and self._share.has_next()
+            (self._checked if is_checked and self._checked else self._commands).execute()
             for packed in self._initialized:
                 packed.is_initialized = True
 
@@ -201,8 +225,8 @@ class Device(Named):
     (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew.
 
     verify: which share of the calls on it to check against the float64 reference, from 0 to 1: evenly spread, the first one
-    among them. A wrong result raises VerificationError. It holds for all faces but this life cycle of DirectML, whose
-    executions are not checked. By default what the environment variable VKDML_VERIFY says, or else 0.
+    among them. A wrong result raises VerificationError. An execution of a recorder is a call: it checks each operator that was
+    compiled on the same device. By default what the environment variable VKDML_VERIFY says, or else 0.
 
     Raises DriverError when there is none, or none that matches; InvalidArgumentError for another share.
     """
@@ -336,7 +360,7 @@ class Device(Named):
             options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
             check_float64(self._gpu)
-        compiled = CompiledOperator(self._gpu, operator.problem, options)
+        compiled = CompiledOperator(self._gpu, operator.problem, options, bool(self.verify))
         check_driver(self._gpu, operator.problem)  # after what the device cannot have is refused
         return compiled
 
@@ -350,7 +374,7 @@ class Device(Named):
 
     def create_command_recorder(self) -> CommandRecorder:
         """A recorder with nothing recorded (IDMLDevice::CreateCommandRecorder)."""
-        return CommandRecorder(self._gpu)
+        return CommandRecorder(self._gpu, self.share)
 
     def create_buffer(self, size_in_bytes: int) -> Buffer:
         """Device memory of a multiple of 4 bytes, at most info.max_storage_buffer_range.

@@ -143,6 +143,7 @@ def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.
     """All outputs of the cell, in DirectML's sizes. sequence: the device's."""
     steps, rows = np.arange(problem.steps)[:, None], np.arange(problem.batch)
     lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(problem.batch, problem.steps)).reshape(-1).astype(np.int64)
+    lengths = np.minimum(lengths, problem.steps)  # as kernels do with those that a device wrote
     arithmetic = _arithmetic(problem, problem.input_size + problem.hidden + 4)
     last_states = [field for field in problem.cell.outputs if field != SEQUENCE]
     shapes = [sequence.shape, *[(1, *sequence.shape[1:])] * len(last_states)]
