@@ -253,7 +253,7 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: run: input_feed: x: found the shape"),
     (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
     (("run", "twice.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output a/b: found another for the file a_b;"),
-    (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: onnxruntime: .*double"),
+    (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: --compare: onnxruntime: .*double.*leave --compare out"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),
     (("demo", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),

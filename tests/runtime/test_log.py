@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,13 @@ RUN = """
 import numpy as np, vkdml
 vkdml.rnn(np.ones((2, 2, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32))
 """
+
+
+def test_each_logger_is_told():
+    package = Path(vkdml.__file__).parent
+    names = {"vkdml." + ".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.py")
+             if "logging.getLogger(__name__)" in path.read_text()}
+    assert set(re.findall(r"\| `(vkdml\.[\w.]+)` \|$", (package.parents[1] / "docs/logging.md").read_text(), re.M)) == names
 
 
 def told(caplog):

@@ -13,6 +13,7 @@ import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
+from ..errors import OnnxRuntimeError
 from ..runtime.operator import Device
 from .arguments import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
 from .comparison import compared
@@ -93,8 +94,16 @@ def _onnxruntime_alone(model: Path, given: dict[str, Any]) -> Callable[[], Seque
 
     from ..faces.onnx.ort_sessions import of_onnxruntime
 
-    session = of_onnxruntime(onnxruntime.InferenceSession, model, None, ["CPUExecutionProvider"])
-    return lambda: of_onnxruntime(session.run, None, given)
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return of_onnxruntime(function, *arguments)
+        except OnnxRuntimeError as error:
+            raise OnnxRuntimeError(f"--compare: {error}. It cannot run this model alone: leave --compare out") from None
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what is worse than a warning is raised
+    session = call(onnxruntime.InferenceSession, model, options, ["CPUExecutionProvider"])
+    return lambda: call(session.run, None, given)
 
 
 def _described(value: Any) -> dict[str, Any]:

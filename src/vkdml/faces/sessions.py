@@ -146,7 +146,7 @@ class Session:
 
     def problems(self) -> list[Problem]:
         """Of the calls that are kept, the last one last."""
-        return [call.problem for call in self._calls.values()]
+        return [call.problem for call in list(self._calls.values())]  # a list, as another thread may call meanwhile
 
     def is_lost(self) -> bool:
         """Whether it keeps nothing of use."""
