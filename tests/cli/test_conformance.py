@@ -242,12 +242,15 @@ def test_a_run(tmp_path):
 
 
 def test_a_crash(tmp_path):
-    """What had ended before is kept, and the test that was running is named."""
-    run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)")
-    assert run.ended == "crashed: SIGSEGV"
-    assert "Segmentation fault" in run.output
-    assert names(run)[-1] == "test_ending"
-    assert report.first_line(run.failed[-1]) == "the process crashed: SIGSEGV during it"
+    """The test that was running is named, and those after it run in another process."""
+    run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)", Chosen(only=("good[2]", "test_ending", "very_long"), long=True))
+    assert (names(run), run.ended) == (["test_good[2]", "test_ending", "test_very_long"], "")
+    (crashed,) = run.failed
+    assert report.first_line(crashed) == "the process crashed: SIGSEGV during it"
+    assert "Segmentation fault" in crashed["failure"]
+    lines = lines_of([run], tmp_path / "report")
+    assert any(line.endswith("test_ending` ended the process:") for line in lines)
+    assert any("Segmentation fault" in line for line in lines)
 
 
 def test_resuming(tmp_path):

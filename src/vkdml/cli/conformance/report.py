@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from .results import Test
+from .results import CRASHED, Test
 from .suite import Run
 
 Record = dict[str, Any]  # a case, as tests/recording.py writes it
@@ -79,6 +79,8 @@ def _section(run: Run) -> str:
         parts += [_nearest(run), _table(run, ["operator", "type"], by_operator), _table(run, ["feature"], by_feature),
                   _tolerances(run)]
     parts += _listed("Failed:", [f"`{test['test']}`: {first_line(test)}" for test in run.failed])
+    parts += [f"`{test['test']}` ended the process:\n\n```\n{test['failure']}\n```\n" for test in run.tests
+              if test["outcome"] == CRASHED]
     parts += _listed("Skipped:", [f"{count}: {why}" for why, count in Counter(map(first_line, run.skipped)).most_common()])
     if run.told.get("left_out"):
         parts.append(f"{run.told['left_out']} tests of the suite were not chosen.\n")

@@ -46,9 +46,11 @@ def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
     return head, list(tests.values())
 
 
-def add_crash(path: Path, how: str) -> None:
-    """The test that was running did not only not end, but ended all of them."""
+def add_crash(path: Path, how: str, output: str) -> bool:
+    """Notes that the test that was running ended the process. Returns whether there was one."""
     running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
     with path.open("a") as file:
         for test in running:
-            file.write("\n" + json.dumps({**test, "outcome": CRASHED, "failure": f"the process {how} during it"}) + "\n")
+            crashed = {**test, "outcome": CRASHED, "failure": f"the process {how} during it\n{output}"}
+            file.write("\n" + json.dumps(crashed) + "\n")  # what was being written may have been cut short
+    return bool(running)

@@ -22,6 +22,7 @@ ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  #
 SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # that one does not test the device
 _EXTRAS = ROOT / ".vulkan"  # in a source tree, of `make vulkan-extras`
 _TEST_SECONDS = 300
+_MOST_CRASHES = 5  # after which the rest is not tried
 _SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
 
 _MACHINE = """
@@ -69,7 +70,7 @@ class Run:
     """The results of the suite on one device.
 
     about: the device, the software and what was chosen. told: how many tests there are to run, and their tolerances. ended: how
-    the process crashed or hung, if it did; output: the last of its output then.
+    the last process crashed or hung, if it did; output: the last of its output then.
     """
 
     about: About
@@ -130,15 +131,16 @@ def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[
 
 def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, progress: Progress | None = None,
               tests: Sequence[str] = SUITE) -> Run:
-    """path: the file of results. tests: pytest's arguments."""
+    """path: the file of results. tests: pytest's arguments. After a test that crashed or hung, others run in a new process."""
     results.begin(path, about, resume)
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider",
                f"--timeout={_TEST_SECONDS}", *tests, *chosen.options(), "--report", str(path.resolve())]
     variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": str(about["device"]["index"])}
     seen = progress or (lambda _: None)
-    ended, output = processes.supervise(command, variables, ROOT, path, _SILENCE, seen)
-    if ended:
-        results.add_crash(path, ended)
+    for _ in range(_MOST_CRASHES):
+        ended, output = processes.supervise(command, variables, ROOT, path, _SILENCE, seen)
+        if not ended or not results.add_crash(path, ended, output):
+            break
     told, found = results.read(path)
     if not found and not ended:
         ended = f"no test has {' or '.join(chosen.only)} in its name"
