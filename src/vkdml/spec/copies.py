@@ -84,23 +84,27 @@ def slice1_of(desc: Any) -> CopyProblem:
     name = type(desc).__name__
     tensors = check_any_type(name, {"InputTensor": desc.InputTensor, OUTPUT: desc.OutputTensor})
     source = tensors["InputTensor"].sizes
-    count = _dimension_count(name, desc, len(source))
-    offsets = _numbers(name, "InputWindowOffsets", desc.InputWindowOffsets, 0, count)
-    windows = _numbers(name, "InputWindowSizes", desc.InputWindowSizes, 1, count)
-    steps = _numbers(name, "InputWindowStrides", desc.InputWindowStrides, -2**31, count)
-    for dim, (offset, window, step) in enumerate(zip(offsets, windows, steps)):
+    _dimension_count(name, desc, len(source))
+    starts, sizes, steps = window_of(name, source, {
+        field: getattr(desc, field) for field in ("InputWindowOffsets", "InputWindowSizes", "InputWindowStrides")})
+    return _sliced(name, tensors, starts, sizes, steps)
+
+
+def window_of(name: str, source: tuple[int, ...], window: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """What SLICE1 takes of an input of these sizes: starts, sizes and steps. window: its three fields, by name.
+
+    Raises InvalidArgumentError.
+    """
+    offsets, windows, steps = (_numbers(name, field, window[field], least, len(source)) for field, least in (
+        ("InputWindowOffsets", 0), ("InputWindowSizes", 1), ("InputWindowStrides", -2**31)))
+    for dim, (offset, size, step) in enumerate(zip(offsets, windows, steps)):
         if step == 0:
             raise InvalidArgumentError(name, f"InputWindowStrides[{dim}]", 0, "a number other than 0")
-        if offset + window > source[dim]:
-            raise InvalidArgumentError(name, f"InputWindowSizes[{dim}]", f"{window} from {offset} on",
+        if offset + size > source[dim]:
+            raise InvalidArgumentError(name, f"InputWindowSizes[{dim}]", f"{size} from {offset} on",
                                        f"a window within the {source[dim]} elements that InputTensor has")
-    starts = tuple(offset if step > 0 else offset + window - 1 for offset, window, step in zip(offsets, windows, steps))
-    return _sliced(name, tensors, starts, sizes_of_slice(windows, steps), steps)
-
-
-def sizes_of_slice(windows: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
-    """What SLICE1 makes of windows."""
-    return tuple((window - 1) // abs(step) + 1 for window, step in zip(windows, steps))
+    starts = tuple(offset if step > 0 else offset + size - 1 for offset, size, step in zip(offsets, windows, steps))
+    return starts, tuple((size - 1) // abs(step) + 1 for size, step in zip(windows, steps)), steps
 
 
 def join(desc: Any) -> CopyProblem:

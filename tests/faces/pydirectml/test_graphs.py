@@ -139,9 +139,8 @@ def test_an_output_may_be_less_than_its_memory(graph):
 
 @pytest.mark.device
 def test_devices(monkeypatch):
-    assert repr(dml.Device()) == repr(dml.Device(True, use_debug_layer=True)) == "dml.Device on GPU"
+    assert repr(dml.Device()) == repr(dml.Device(True, use_debug_layer=True)) == f"dml.Device on {vkdml.Device().info.name}"
     if any(info.is_cpu for info in vkdml.Device.enumerate()):
-        assert repr(dml.Device(use_gpu=False)) == "dml.Device on CPU"
         assert dml.Device(False).device.info.is_cpu
     monkeypatch.setattr(vkdml.DeviceInfo, "is_cpu", False)
     with pytest.raises(vkdml.DriverError, match="no Vulkan driver that runs on the CPU"):

@@ -130,6 +130,10 @@ def test_signatures_are_pydirectml_s():
     for function, names in {dml.input_tensor: "scope input_index tensor_desc", dml.FusedActivation: "activation param_1 param_2",
                             dml.reinterpret: "input new_type new_size new_strides", dml.Binding: "expr data",
                             dml.activation_linear: "input alpha beta", dml.GRUOutputs: "sequence single",
+                            dml.gemm: "a b c trans_a trans_b alpha beta fused_activation", dml.add: "a b fused_activation",
+                            dml.subtract: "a b", dml.multiply: "a b", dml.join: "input axis",
+                            dml.slice: "input input_window_offsets input_window_sizes input_window_strides",
+                            dml.gather: "input indices axis index_dimensions",
                             dml.Device: "use_gpu use_debug_layer", dml.activation_tanh: "input"}.items():
         assert list(inspect.signature(function).parameters) == names.split()
     outputs = dml.GRUOutputs(dml.Expression(), dml.Expression())
@@ -249,8 +253,8 @@ def test_wrong_parameters_of_activations(graph):
 
 
 # PyDirectML's functions that are not here
-ABSENT = """convolution up_sample_2d add subtract multiply divide padding mean_variance_normalization slice value_scale_2d
-    batch_normalization local_response_normalization gemm average_pooling max_pooling activation_soft_max join gather""".split()
+ABSENT = """convolution up_sample_2d divide padding mean_variance_normalization value_scale_2d batch_normalization
+    local_response_normalization average_pooling max_pooling activation_soft_max""".split()
 
 
 @pytest.mark.parametrize("name", ABSENT)
@@ -259,17 +263,15 @@ def test_operators_that_are_absent_say_so_when_called(graph, name):
     wrong(lambda: function(graph.input(numbers(3)), axis=1), f"{name}: operator: found one that vkdml does not have", name)
 
 
-def test_arithmetic_is_absent(graph):
+def test_arithmetic_that_is_absent(graph):
     x = graph.input(numbers(3))
-    for action, name in {(lambda: x + x): "add", (lambda: 1 + x): "add", (lambda: x - 2.0): "subtract", (lambda: 1 - x): "subtract",
-                         (lambda: x * x): "multiply", (lambda: 2 * x): "multiply", (lambda: x / x): "divide", (lambda: 1 / x): "divide",
-                         (lambda: x % x): "modulus", (lambda: -x): "negate"}.items():
+    for action, name in {(lambda: x / x): "divide", (lambda: 1 / x): "divide", (lambda: x % x): "modulus"}.items():
         wrong(action, f"{name}: operator: found one that vkdml does not have", name)
-    with pytest.raises(vkdml.InvalidArgumentError, match="add: operator"):
-        x += x
+    with pytest.raises(vkdml.InvalidArgumentError, match="divide: operator"):
+        x /= x
 
 
-@pytest.mark.parametrize("name", ["ConvolutionMode", "MatrixTransform", "Size2D", "MaxPoolingOutputs", "no_such_thing"])
+@pytest.mark.parametrize("name", ["ConvolutionMode", "Size2D", "MaxPoolingOutputs", "no_such_thing"])
 def test_other_names_are_absent(name):
     with pytest.raises(AttributeError, match=f"vkdml.pydirectml has no '{name}': of PyDirectML, it has what recurrent networks need"):
         getattr(dml, name)

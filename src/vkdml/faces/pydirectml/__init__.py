@@ -8,8 +8,8 @@
     model = builder.build(dml.ExecutionFlags.NONE, [y])
     data, = device.compute(model, [dml.Binding(x, ...), dml.Binding(w, ...), dml.Binding(r, ...)], [y])
 
-It has PyDirectML's gru and, beyond PyDirectML, lstm, rnn and all activations. PyDirectML's other operators raise
-InvalidArgumentError when they are called.
+It has PyDirectML's gru, gemm, add, subtract, multiply, join, slice and gather and, beyond PyDirectML, lstm, rnn, identity and
+all activations. PyDirectML's other operators raise InvalidArgumentError when they are called.
 Sources: Python/src/module.cpp and Libraries/DirectMLX.h of microsoft/DirectML.
 """
 
@@ -28,13 +28,26 @@ from ...spec.cells import Cell
 from ...spec.checks import check_tensor, evaluate
 from ...spec.descs import (
     DML_EXECUTION_FLAGS,
-    DML_OPERATOR_DESC,
-    DML_OPERATOR_TYPE,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
     DML_TENSOR_FLAGS,
 )
+from ...spec.plain_descs import DML_SCALE_BIAS
 from .graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
+from .plain import (
+    METHODS,
+    FusedActivation,
+    MatrixTransform,
+    OperatorType,
+    add,
+    gather,
+    gemm,
+    identity,
+    join,
+    multiply,
+    slice,
+    subtract,
+)
 from .tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
 
 __all__ = [
@@ -47,26 +60,36 @@ __all__ = [
     "GRUOutputs",
     "GraphBuilder",
     "LSTMOutputs",
+    "MatrixTransform",
     "Model",
     "OperatorType",
     "OutputOptions",
     "RNNOutputs",
     "RecurrentNetworkDirection",
+    "ScaleBias",
     "TensorData",
     "TensorDataType",
     "TensorDesc",
     "TensorFlags",
     "TensorPolicy",
+    "add",
+    "gather",
+    "gemm",
     "gru",
+    "identity",
     "input_tensor",
+    "join",
     "lstm",
+    "multiply",
     "reinterpret",
     "rnn",
+    "slice",
+    "subtract",
 ]
 
 TensorDataType = DML_TENSOR_DATA_TYPE
 TensorFlags = DML_TENSOR_FLAGS
-OperatorType = DML_OPERATOR_TYPE
+ScaleBias = DML_SCALE_BIAS
 RecurrentNetworkDirection = DML_RECURRENT_NETWORK_DIRECTION
 ExecutionFlags = DML_EXECUTION_FLAGS
 
@@ -81,26 +104,6 @@ class OutputOptions(IntEnum):
 
 # An output is wanted if the entry has True for the sequence, False for a last state
 _WANTED = {OutputOptions.Both: (True, False), OutputOptions.Sequence: (True,), OutputOptions.Single: (False,)}
-
-
-@dataclass(frozen=True)
-class FusedActivation:
-    """An activation in a recurrent operator. Source: DirectMLX's FusedActivation.
-
-    param_1, param_2: the fields of its DML_ACTIVATION_*_OPERATOR_DESC, in order, such as Alpha and Beta. Their default is 0,
-    not the descriptor's.
-    """
-
-    activation: OperatorType
-    param_1: float = 0
-    param_2: float = 0
-
-    def __post_init__(self) -> None:
-        check_type("FusedActivation", "activation", self.activation, OperatorType)
-
-    def desc(self) -> DML_OPERATOR_DESC:
-        row = activations.BY_TYPE.get(self.activation)
-        return DML_OPERATOR_DESC(self.activation, row and row.desc(**dict(zip(row.fields, (self.param_1, self.param_2)))))
 
 
 @dataclass
@@ -305,7 +308,7 @@ def _activation(row: Activation) -> Callable[..., Expression]:
 def _unsupported(name: str) -> Callable[..., NoReturn]:
     def function(*args: Any, **kwargs: Any) -> NoReturn:
         raise InvalidArgumentError(name, "operator", "one that vkdml does not have",
-                                   "gru, lstm, rnn, reinterpret or an activation")
+                                   "one of " + ", ".join(name for name in __all__ if name.islower()))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "Not supported: raises InvalidArgumentError."
@@ -313,23 +316,19 @@ def _unsupported(name: str) -> Callable[..., NoReturn]:
 
 
 _UNSUPPORTED = (
-    "activation_soft_max", "add", "average_pooling", "batch_normalization", "convolution", "divide", "gather", "gemm", "join",
-    "local_response_normalization", "max_pooling", "mean_variance_normalization", "multiply", "padding", "slice", "subtract",
-    "up_sample_2d", "value_scale_2d",
+    "activation_soft_max", "average_pooling", "batch_normalization", "convolution", "divide", "local_response_normalization",
+    "max_pooling", "mean_variance_normalization", "padding", "up_sample_2d", "value_scale_2d",
 )
-_UNSUPPORTED_METHODS = {
-    "__add__": "add", "__radd__": "add", "__sub__": "subtract", "__rsub__": "subtract", "__mul__": "multiply",
-    "__rmul__": "multiply", "__truediv__": "divide", "__rtruediv__": "divide", "__mod__": "modulus", "__neg__": "negate",
-}
-for _method, _name in _UNSUPPORTED_METHODS.items():
-    setattr(Expression, _method, _unsupported(_name))
+_UNSUPPORTED_METHODS = {"__truediv__": "divide", "__rtruediv__": "divide", "__mod__": "modulus"}
+for _name, _method in (METHODS | {name: _unsupported(operator) for name, operator in _UNSUPPORTED_METHODS.items()}).items():
+    setattr(Expression, _name, _method)
 
 _ACTIVATIONS = {row.operator_type.name.lower(): _activation(row) for row in activations.BY_DESC.values()}
 __all__ += list(_ACTIVATIONS)
 globals().update(_ACTIVATIONS)
 globals().update({name: _unsupported(name) for name in _UNSUPPORTED})
 # PyDirectML exports the members of its enumerations: dml.FLOAT32
-for _enumeration in (TensorDataType, TensorFlags, RecurrentNetworkDirection, ExecutionFlags, OperatorType):
+for _enumeration in (TensorDataType, TensorFlags, MatrixTransform, RecurrentNetworkDirection, ExecutionFlags, OperatorType):
     globals().update(_enumeration.__members__)
 
 

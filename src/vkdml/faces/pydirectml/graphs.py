@@ -103,11 +103,10 @@ class Device:
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
         check_type("Device", "use_gpu", use_gpu, int)
-        self._use_gpu = use_gpu
         self.device = VulkanDevice(None if use_gpu else _cpu_driver())
 
     def __repr__(self) -> str:
-        return f"dml.Device on {'GPU' if self._use_gpu else 'CPU'}"
+        return f"dml.Device on {self.device.info.name}"
 
     def compute(self, model: Model, bindings: Sequence[Binding | None], outputs: Sequence[Expression]) -> list[TensorData]:
         """Initialize and execute a model. Weights that have not changed since the last call stay packed.
