@@ -4,6 +4,7 @@ import gc
 import json
 import subprocess
 import sys
+import threading
 import warnings
 from types import ModuleType
 
@@ -63,7 +64,135 @@ def test_a_script_unchanged_but_for_the_import(ort, small, expected):
     np.testing.assert_allclose(result.numpy(), expected, atol=1e-6)
 
 
+# Runs
+
+@pytest.mark.parametrize(("names", "count"), [(None, 1), ([], 1), (["z"], 1), (("z",), 1), (["z", "z"], 2)])
+def test_names_of_outputs(ort, small, expected, names, count):
+    results = ort.InferenceSession(small).run(names, {"x": X})
+    np.testing.assert_allclose(results, [expected] * count, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", [X.tolist(), np.asfortranarray(X), np.ones((4, 1, I), np.float32)[::2], onnxruntime.OrtValue.ortvalue_from_numpy(X)],
+                         ids=["list", "columns first", "strides", "OrtValue"])
+def test_what_inputs_may_be(ort, small, expected, given):
+    np.testing.assert_allclose(ort.InferenceSession(small).run(None, {"x": given})[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("names", "feed"), [
+    (None, {}), (None, {"x": X, "q": X}), (None, {"q": X}), (["q"], {"x": X}), ("z", {"x": X}), (None, [X]), (None, {"x": X.astype(np.float64)}),
+    (None, {"x": X[0]}), (None, {"x": np.ones((2, 1, 4), np.float32)}), (None, {"x": None}), (None, {"x": ["a"]}), (None, {"x": [[[1.0]], [[1.0, 2.0]]]}),
+])
+def test_what_runs_refuse(ort, small, expected, names, feed):
+    session = ort.InferenceSession(small)
+    with pytest.raises(Exception, match="."):  # the messages of ours are in test_session.py
+        session.run(names, feed)
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("source", [b"", b"nothing", None, 3, "/no/such/file.onnx"])
+def test_what_is_no_model(ort, source):
+    with pytest.raises(Exception, match="."):
+        ort.InferenceSession(source)
+
+
+def test_paths(ort, small, expected, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(small)
+    for path in (tmp_path / "model.onnx", str(tmp_path / "model.onnx")):
+        np.testing.assert_allclose(ort.InferenceSession(path).run(None, {"x": X})[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "given", "expected"), [
+    ("int32", [3, 2], np.array([3, 2], np.int32)), ("int64", [3], np.array([3])), ("float", [[1, 2]], np.array([[1, 2]], np.float32)),
+    ("bool", [True], np.array([True])), ("string", ["a", "b"], np.array(["a", "b"], object)), ("double", [], np.array([])),
+    ("string", np.array(["a", "bc"]), np.array(["a", "bc"], object)), ("string", np.array(["a"], object), np.array(["a"], object)),
+])
+def test_lists_and_strings(ort, kind, given, expected):
+    sizes = ",".join("NM"[:expected.ndim])
+    session = ort.InferenceSession(model(
+        f"g (float[T,B,3] x, {kind}[{sizes}] n) => (float[T,D,B,4] y, {kind}[{sizes}] m) "
+        "{ y = RNN <hidden_size=4> (x, W, R, B) m = Identity (n) }", weights(1)).SerializeToString())
+    result = session.run(["m"], {"x": X, "n": given})[0]
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    assert result.tolist() == expected.tolist()
+
+
+def test_sequences_and_optionals(ort):
+    text = ("g (float[T,B,3] x, seq(float[N]) s, optional(float[N]) o) => (float[T,D,B,4] y, seq(float[N]) t, bool p) "
+            "{ y = RNN <hidden_size=4> (x, W, R, B) t = Identity (s) p = OptionalHasElement (o) }")
+    session = ort.InferenceSession(model(text, weights(1)).SerializeToString())
+    assert [arg.type for arg in session.get_inputs()][1:] == ["seq(tensor(float))", "optional(tensor(float))"]
+    pieces = [np.ones(2, np.float32), np.zeros(3, np.float32)]
+    for feed in ({"o": None}, {}):
+        found, has = session.run(["t", "p"], {"x": X, "s": pieces, **feed})
+        assert [piece.tolist() for piece in found] == [[1, 1], [0, 0, 0]]
+        assert not has
+
+
+def test_asynchronous_runs(ort, small, expected):
+    session, done, found = ort.InferenceSession(small), threading.Event(), []
+
+    def finished(results, user_data, error):
+        found.append((results, user_data, error))
+        done.set()
+
+    session.run_async(["z"], {"x": X}, finished, "mine")
+    assert done.wait(60)
+    (results, user_data, error), = found
+    assert (user_data, error) == ("mine", "")
+    np.testing.assert_allclose(results, [expected], atol=1e-6)
+
+
+def test_a_run_that_is_to_end(ort):
+    """Also where no other node than recurrent ones is there to end it."""
+    session = ort.InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = RNN <hidden_size=4> (x, W, R, B) }", weights(1)).SerializeToString())
+    options = ort.RunOptions()
+    options.log_severity_level, options.log_verbosity_level, options.logid = 4, 1, "mine"
+    options.terminate = True
+    with pytest.raises(Exception, match="terminate"):
+        session.run(None, {"x": X}, options)
+    options.terminate = False
+    assert session.run(None, {"x": X}, options)[0].shape == (2, 1, 1, 4)
+
+
+@pytest.mark.parametrize("version", [None, 0, 7])
+def test_what_a_model_says_of_itself(ort, version):
+    described = model(SMALL, weights(1))
+    if version is not None:
+        described.model_version = version
+    onnx.helper.set_model_props(described, {"author": "me"})
+    meta = ort.InferenceSession(described.SerializeToString()).get_modelmeta()
+    assert (meta.version, meta.graph_name, meta.producer_name) == (2**63 - 1 if version is None else version, "g", "")
+    assert meta.custom_metadata_map == {"author": "me"}
+
+
+def test_names_types_and_shapes(ort):
+    text = "g (float[T,2,3] x, int32[2] n) => (float[T,1,2,4] y, float[1,2,4] h) { y, h = GRU <hidden_size=4> (x, W, R, B, n) }"
+    session = ort.InferenceSession(model(text, weights()).SerializeToString())
+    found = [(arg.name, arg.type, arg.shape) for arg in (*session.get_inputs(), *session.get_outputs())]
+    assert found == [("x", "tensor(float)", ["T", 2, 3]), ("n", "tensor(int32)", [2]), ("y", "tensor(float)", ["T", 1, 2, 4]),
+                     ("h", "tensor(float)", [1, 2, 4])]
+
+
 # Bound inputs and outputs
+
+def test_another_sessions_binding(ort, small):
+    binding = ort.InferenceSession(small).io_binding()
+    with pytest.raises(ValueError, match="session"):
+        ort.InferenceSession(small).run_with_iobinding(binding)
+
+
+def test_memory_that_is_there_already(ort, small, expected):
+    session = ort.InferenceSession(small)
+    binding, value = session.io_binding(), ort.OrtValue.ortvalue_from_shape_and_type(expected.shape, np.float32, "cpu", 0)
+    binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(X))
+    binding.bind_ortvalue_output("z", value)
+    binding.synchronize_inputs()
+    session.run_with_iobinding(binding)
+    binding.synchronize_outputs()
+    np.testing.assert_allclose(value.numpy(), expected, atol=1e-6)
+    found, = binding.get_outputs()
+    assert (found.shape(), found.device_name(), found.data_type()) == (list(expected.shape), "cpu", "tensor(float)")
+
 
 def test_a_binding_made_by_its_class(ort, small, expected):
     session = ort.InferenceSession(small)

@@ -40,7 +40,7 @@ class Inputs:
         return [node_arg(value, value.type) for value in self._declared.values()]
 
     def feed(self, input_feed: Mapping[str, Any], others: Mapping[str, Any] = {}) -> list[Any]:
-        """The inputs in order. Refuses other types and sizes than the model declares.
+        """The inputs in order; optional ones may be missing. Refuses other types and sizes than the model declares.
 
         others: values for some inputs, which are not in the feed then.
         """
@@ -48,10 +48,11 @@ class Inputs:
             raise InvalidArgumentError("run", "input_feed", type(input_feed).__name__, "a dictionary of arrays by name")
         names = [name for name in self._declared if name not in others]
         expect_names("input_feed", input_feed, names)
-        missing = [name for name in names if name not in input_feed]
+        missing = [name for name in names if name not in input_feed and not self._declared[name].type.HasField("optional_type")]
         if missing:
             raise InvalidArgumentError("run", "input_feed", f"nothing for {missing[0]!r}", "all of " + ", ".join(names))
-        return [self.check(name, others[name] if name in others else input_feed[name]) for name in self._declared]
+        given = {**dict.fromkeys(self._declared), **input_feed, **others}
+        return [self.check(name, given[name]) for name in self._declared]
 
     def check(self, name: str, value: Any) -> Any:
         """The value for an input, as an array. Refuses other types and sizes than declared; onnxruntime checks sequences."""

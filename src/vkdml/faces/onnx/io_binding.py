@@ -30,6 +30,7 @@ class IOBinding:
     """What a session's run takes and gives: the session's io_binding()."""
 
     def __init__(self, session: Described) -> None:
+        self.session = session
         self._inputs_known = [arg.name for arg in session.get_inputs()]
         self._outputs_known = [arg.name for arg in session.get_outputs()]
         self._inputs: dict[str, Callable[[], Any]] = {}

@@ -22,6 +22,7 @@ from .programs import Program
 from .steps import Context, Scope
 
 _OVERRIDABLE_SINCE = 4  # the version of ONNX's files from which on an initializer may be an input's default
+_NO_VERSION = 2**63 - 1  # onnxruntime's
 _OVERRIDDEN_KEPT = 2  # programs for initializers that are fed
 
 
@@ -39,8 +40,9 @@ class ModelMetadata:
 
     @staticmethod
     def of(model: ModelProto) -> ModelMetadata:
+        version = model.model_version if model.HasField("model_version") else _NO_VERSION
         return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
-                             model.model_version, {entry.key: entry.value for entry in model.metadata_props})
+                             version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 class Loaded:

@@ -22,6 +22,8 @@ PROVIDER = "VkdmlExecutionProvider"
 _OTHERS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 _OF_FRONT = {"optimized_model_filepath": "", "intra_op_num_threads": 1, "inter_op_num_threads": 1}  # it runs nothing
 
+_ERRORS = 3  # onnxruntime's severity
+
 # onnxruntime's exceptions have no common base class
 _ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
     cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
@@ -89,11 +91,8 @@ def _named_providers(providers: Any, provider_options: Any) -> list[tuple[str, d
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:
-    """Without spinning: threads that spin between a model's pieces would take the cores from a CPU driver and from each other.
-    Without warnings: they are about optimizations of single pieces, which say little about the model.
-    """
+    """Without spinning: threads that spin between pieces would take the cores from a CPU driver and from each other."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
@@ -122,6 +121,8 @@ class OrtSessions:
 
     def __init__(self, model: ModelProto, arguments: Arguments) -> None:
         self._options = arguments.sess_options
+        asked = self._options.log_severity_level  # -1 where it is left to the process
+        self._severity = _ERRORS if asked < 0 else asked  # warnings of single parts say little about the model
         self._given = {name: getattr(self._options, name) for name in _OF_FRONT}
         self._others = dict(arguments.others)
         self._parts: WeakSet[onnxruntime.InferenceSession] = WeakSet()
@@ -139,7 +140,8 @@ class OrtSessions:
     def open(self, serialized: bytes) -> onnxruntime.InferenceSession:
         """Of a part of the model."""
         prefix = f"{self._options.profile_file_prefix}_part{next(self._numbers)}"
-        with switched(self._options, optimized_model_filepath="", profile_file_prefix=prefix):
+        with switched(self._options, optimized_model_filepath="", profile_file_prefix=prefix,
+                      log_severity_level=self._severity):
             part = of_onnxruntime(onnxruntime.InferenceSession, serialized, self._options, self._providers, **self._others)
         self._parts.add(part)
         if self.profile:

@@ -201,6 +201,8 @@ class InferenceSession:
         """`run` with what is bound. Raises what `run` raises."""
         if not isinstance(iobinding, IOBinding):
             raise InvalidArgumentError("run_with_iobinding", "iobinding", type(iobinding).__name__, "what io_binding returns")
+        if iobinding.session is not self:
+            raise InvalidArgumentError("run_with_iobinding", "iobinding", "another session's", "this session's")
         iobinding.run(lambda names, feed: self.run(names, feed, run_options))
 
     def run_with_ortvaluevector(self, run_options: RunOptions, feed_names: Sequence[str], feeds: OrtValueVector,

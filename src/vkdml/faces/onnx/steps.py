@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
+from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec.cells import STATES
@@ -131,6 +132,8 @@ class RecurrentStep:
             self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
     def run(self, values: Values, run_options: RunOptions) -> None:
+        if run_options is not None and run_options.terminate:  # which may be set while the model runs
+            raise OnnxRuntimeError(f"{self.node.operator}: the terminate flag of run_options is set")
         with self.context.ort.timed(self.proto):
             values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
 
