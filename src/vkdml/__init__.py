@@ -25,11 +25,15 @@ from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
 from .planning.options import Options
-from .runtime.device import Buffer
-from .runtime.operator import BindingTable, CommandRecorder, CompiledOperator, Device, Operator, OperatorInitializer
-from .spec import c_names, descs, features, plain_descs
+from .runtime.binding import BindingTable
+from .runtime.buffers import Buffer
+from .runtime.compiled import CompiledOperator, Operator, OperatorInitializer
+from .runtime.operator import Device
+from .runtime.recorder import CommandRecorder
+from .spec import binding_descs, c_names, descs, features, plain_descs
+from .spec.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
 from .spec.c_names import DMLCalcBufferTensorSize
-from .spec.descs import *  # noqa: F403  (the DML_* names that it lists)
+from .spec.descs import *  # noqa: F403
 from .spec.features import *  # noqa: F403
 from .spec.plain_descs import *  # noqa: F403
 
@@ -65,7 +69,7 @@ __all__ = [
     "rnn",
     "selftest",
 ]
-__all__ += descs.__all__ + features.__all__ + plain_descs.__all__
+__all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)

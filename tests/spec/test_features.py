@@ -10,7 +10,7 @@ Level = v.DML_FEATURE_LEVEL
 
 
 def levels(*requested, count=None):
-    return v.DML_FEATURE_QUERY_FEATURE_LEVELS(len(requested) if count is None else count, requested)
+    return v.DML_FEATURE_QUERY_FEATURE_LEVELS(RequestedFeatureLevels=requested, RequestedFeatureLevelCount=count)
 
 
 def data_type_of(value):

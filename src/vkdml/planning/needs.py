@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from ..spec.checks import CheckedOperator
 from ..spec.descs import DML_BINDING_PROPERTIES
+from ..spec.whole_numbers import round_up
 from .dispatches import Dispatch
 from .plan import Plan
+
+ALIGNMENT = 256  # DirectML's of resources, and the largest that Vulkan lets a device ask for
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,25 @@ def memory(problem: CheckedOperator, plan: Plan) -> OperatorMemory:
     return OperatorMemory(tensors, plan.scratch, plan.packed)
 
 
-def of_execution(problem: CheckedOperator, plan: Plan) -> DML_BINDING_PROPERTIES:
+def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Where each of so many bytes begins in one resource of a caller's, by name, and the bytes of all of it."""
+    places, end = {}, 0
+    for name, size in sizes.items():
+        places[name] = end
+        end += round_up(size, ALIGNMENT)
+    return places, end
+
+
+def of_execution(problem: CheckedOperator, plan: Plan, temporary: Mapping[str, int]) -> DML_BINDING_PROPERTIES:
+    """temporary: bytes of what a temporary resource holds, by name."""
     packing = () if problem.initialized else plan.initialize
-    return DML_BINDING_PROPERTIES(_descriptors((*packing, *plan.execute, *plan.fallback)), sum(plan.scratch.values()),
-                                  sum(plan.packed.values()))
+    return DML_BINDING_PROPERTIES(_descriptors((*packing, *plan.execute, *plan.fallback)), laid_out(temporary)[1],
+                                  laid_out(plan.packed)[1])
 
 
-def of_initialization(problem: CheckedOperator, plan: Plan) -> DML_BINDING_PROPERTIES:
-    """In DirectML an initializer has no persistent resource: that of the operator is its output."""
-    return DML_BINDING_PROPERTIES(_descriptors(plan.initialize if problem.initialized else ()), 0, 0)
+def of_initialization(problem: CheckedOperator, plan: Plan) -> int:
+    """Descriptors. An initializer has no resource beside: the operator's persistent one is its output."""
+    return _descriptors(plan.initialize if problem.initialized else ())
 
 
 def _descriptors(dispatches: Iterable[Dispatch]) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
+from ..planning.needs import laid_out
 from ..spec.checks import integers
 from .fork import OfOneProcess
 
@@ -194,3 +195,9 @@ def _numbers(call: str, dtype: Any) -> np.dtype:
     if found.hasobject or not found.itemsize:
         raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
     return found
+
+
+def parts(within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
+    """Of a resource: for each of so many bytes, by name, its own."""
+    places, _ = laid_out(sizes)
+    return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

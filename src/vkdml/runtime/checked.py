@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .buffers import Buffer
+from .buffers import Bound
 from .commands import Commands
 from .compiled import CompiledOperator
 from .verification import verify
 
 
-def record_checked(commands: Commands, compiled: CompiledOperator, bound: Mapping[str, Buffer]) -> None:
+def record_checked(commands: Commands, compiled: CompiledOperator, bound: Mapping[str, Bound], temporary: Bound | None,
+                   persistent: Bound | None) -> None:
     """As `compiled.record`. Outputs may be in place of inputs, and what comes later may write to both: so the inputs are kept
     before, and the check follows at once.
     """
@@ -20,29 +21,31 @@ def record_checked(commands: Commands, compiled: CompiledOperator, bound: Mappin
     before: dict[str, np.ndarray] = {}
     inputs = {field: bound[field] for field in problem.inputs if field in bound}
     commands.call(lambda: before.update(_memory(compiled, inputs)))
-    compiled.record(commands, bound)
-    buffers = {**compiled.scratch_buffers(), **bound}
-    outputs = {field: buffers[field] for field in problem.outputs if problem.has(field)}
+    memory = {**compiled.record(commands, bound, temporary, persistent), **bound}
+    outputs = {field: memory[field] for field in problem.outputs if problem.has(field)}
+    owned = compiled.packed_within(persistent).owned
 
     def check() -> None:
-        verify(compiled.gpu, problem, compiled.plan, {**compiled.owned, **before, **_memory(compiled, outputs)})
+        verify(compiled.gpu, problem, compiled.plan, {**owned, **before, **_memory(compiled, outputs)})
 
     commands.call(check)
 
 
-def record_owned(commands: Commands, compiled: CompiledOperator, bound: Mapping[str, Buffer]) -> None:
-    """Keep what an initializer packs, as no execution binds it."""
+def record_initialization_checked(commands: Commands, compiled: CompiledOperator, bound: Mapping[str, Bound],
+                                  persistent: Bound | None) -> None:
+    """As `compiled.record_initialization`. What it packs is kept, as no execution binds it."""
     given = dict(bound)
-    commands.call(lambda: compiled.owned.update(_memory(compiled, given)))
+    for packed in compiled.record_initialization(commands, bound, persistent):
+        commands.call(lambda owned=packed.owned: owned.update(_memory(compiled, given)))  # type: ignore[misc]
 
 
-def _memory(compiled: CompiledOperator, buffers: Mapping[str, Buffer]) -> dict[str, np.ndarray]:
+def _memory(compiled: CompiledOperator, bound: Mapping[str, Bound]) -> dict[str, np.ndarray]:
     """The bytes of tensors that the device has. The host's copies stay as they are."""
     memory = {}
-    for field, buffer in buffers.items():
-        size = (compiled.computed.tensor(field).size_in_bytes,)
-        of_host = buffer.read(size, np.uint8)
-        memory[field] = buffer.download(size, np.uint8)
-        if not compiled.gpu.host_memory:
+    for field, part in bound.items():
+        buffer = part.buffer
+        of_host = None if compiled.gpu.host_memory else buffer.read((buffer.size_in_bytes,), np.uint8)
+        memory[field] = buffer.download((compiled.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
+        if of_host is not None:
             buffer.write(of_host)
     return memory

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..planning import needs, words
 from ..planning.device_info import DeviceInfo
-from ..planning.needs import OperatorMemory
+from ..planning.needs import OperatorMemory, laid_out
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
@@ -23,14 +21,16 @@ from ..spec.plain import PlainProblem
 from ..spec.problem import Problem
 from ..spec.verification import with_sequence
 from . import tuner
+from .buffers import Bound, Buffer, parts
 from .commands import Commands
-from .device import Buffer, Gpu
+from .device import Gpu
 from .fallback import Attempts
 from .fork import OfOneProcess
 from .naming import Named, NamedOperator
 from .packed import PackedWeights
 from .recording import record_dispatches, record_execution, storage_buffers
 from .store import Lease
+from .values import check_values_before
 
 _log = logging.getLogger(__name__)
 
@@ -77,8 +77,7 @@ class CompiledOperator(NamedOperator, OfOneProcess):
 
     Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.
 
-    is_verified: whether executions may be checked. computed: the problem, then with all outputs that a check needs. owned: the
-    bytes that an initializer packed last, by field, kept for checks.
+    is_verified: whether executions may be checked. computed: the problem, then with all outputs that a check needs.
     """
 
     problem: Problem | PlainProblem
@@ -87,11 +86,11 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         self.problem, self.gpu, self._options = problem, gpu, options
         self.is_verified = is_verified
         self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
-        self.owned: dict[str, np.ndarray] = {}
         self._tuning = tuner.mode_of_environment()
         self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
         self._chosen: _Chosen | None = None
         self._scratch: dict[str, Buffer] | None = None
+        self._packed_within: dict[Bound, PackedWeights] = {}
         _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model())
 
     def choose(self, workspace_bytes: int | None = None) -> _Chosen:
@@ -180,13 +179,20 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         return self._decided.packed
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """What executions bind and take (IDMLDispatchable::GetBindingProperties); here the package makes these buffers itself.
+        """What executions bind and take (IDMLDispatchable::GetBindingProperties).
 
-        A descriptor for each buffer, the tensors' among them; temporary: scratch memory; persistent: the packed weights.
-        Nothing is allocated, but where a plan is timed first (`VKDML_TUNING`).
+        A descriptor for each buffer, the tensors' among them; temporary: scratch memory; persistent: the packed weights. A
+        binding table may bind resources of these sizes; where it does not, the package makes them itself. Nothing is allocated
+        here, but where a plan is timed first (`VKDML_TUNING`).
         """
         self.fit()
-        return needs.of_execution(self.problem, self.plan)
+        return needs.of_execution(self.problem, self.plan, self._temporary)
+
+    @property
+    def initializer_descriptors(self) -> int:
+        """That an initializer of it binds."""
+        self.fit()
+        return needs.of_initialization(self.problem, self.plan)
 
     def memory(self) -> OperatorMemory:
         """The bytes of all buffers of an execution, by name: print(compiled.memory()). As get_binding_properties, it allocates
@@ -210,19 +216,61 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         """The inputs that are packed."""
         return [field for field in self.problem.weights if self.problem.has(field)]
 
-    def record(self, commands: Commands, bound: Mapping[str, Buffer]) -> None:
-        """An execution. bound: a buffer for each tensor but weights that were packed by the initializer, by field.
+    def packed_within(self, persistent: Bound | None) -> PackedWeights:
+        """Those in a caller's persistent resource, or the package's own."""
+        if persistent is None:
+            return self.packed
+        with self.gpu.lock:
+            if persistent not in self._packed_within:
+                packed = PackedWeights(self.gpu, self.problem.operator, self.plan.packed, persistent)
+                self._packed_within[persistent] = packed
+            return self._packed_within[persistent]
 
-        Raises InvalidArgumentError where the device has no room for its buffers.
+    def initialized(self, persistent: Bound | None) -> list[PackedWeights]:
+        """What an initializer must have packed before an execution."""
+        return [self.packed_within(persistent)] if self.problem.initialized else []
+
+    def record_initialization(self, commands: Commands, bound: Mapping[str, Bound], persistent: Bound | None
+                              ) -> list[PackedWeights]:
+        """Of what is bound to an initializer, by field. Returns what is packed then."""
+        initialized = self.initialized(persistent)
+        for packed in initialized:
+            self.record_packing(commands, bound, packed.buffers)
+        return initialized
+
+    def record(self, commands: Commands, bound: Mapping[str, Bound], temporary: Bound | None = None,
+               persistent: Bound | None = None) -> Mapping[str, Bound]:
+        """An execution. bound: memory for each tensor but weights that were packed by the initializer, by field. temporary,
+        persistent: resources of a caller's, instead of the package's own. Returns the scratch memory, by the plan's names.
+
+        Raises InvalidArgumentError where the device has no room for its buffers, or the temporary resource not enough.
         """
-        scratch = self.scratch_buffers()
+        scratch = self._made() if temporary is None else self._made_within(temporary)
+        packed = self.packed_within(persistent)
+        check_values_before(commands, self.problem, bound)
         if self.weight_fields and not self.problem.initialized:
             sources = [bound[field] for field in self.weight_fields]
-            commands.pack(self.packed, sources, lambda inner: self.record_packing(inner, bound, self.packed.buffers))
-        self.record_loop(commands, {**bound, **scratch, **self.packed.buffers})
+            commands.pack(packed, sources, lambda inner: self.record_packing(inner, bound, packed.buffers))
+        self.record_loop(commands, {**bound, **scratch, **packed.buffers})
+        return scratch
 
-    def scratch_buffers(self) -> dict[str, Buffer]:
-        """Those of an execution, by the plan's names; made when they are first asked for."""
+    @property
+    def _temporary(self) -> dict[str, int]:
+        """Bytes of what a temporary resource holds, by name: all but what the host reads."""
+        return {name: size for name, size in self.plan.scratch.items() if not self._is_read(name)}
+
+    def _made_within(self, temporary: Bound) -> Mapping[str, Bound]:
+        """The scratch memory within a caller's, and buffers of the package's beside it."""
+        needed = laid_out(self._temporary)[1]
+        if needed > temporary.size_in_bytes:  # another plan was chosen since it was bound
+            raise InvalidArgumentError(self.problem.operator, "the temporary resource", f"{temporary.size_in_bytes} bytes",
+                                       f"{needed}, as get_binding_properties says now")
+        read = {name: size for name, size in self._scratch_bytes.items() if self._is_read(name)}
+        self.gpu.memory.make_room(self.problem.operator, read)
+        return {**parts(temporary, self._temporary), **{name: Buffer(self.gpu, self.plan.scratch[name]) for name in read}}
+
+    def _made(self) -> dict[str, Buffer]:
+        """The scratch memory of the package's own."""
         with self.gpu.lock:
             if self._scratch is None:
                 self.fit()
@@ -241,12 +289,12 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         return tuple((dispatch.kernel, tuple(dispatch.constants.items()), tuple(dispatch.push.items()))
                      for dispatch in self.plan.initialize)
 
-    def record_packing(self, commands: Commands, weights: Mapping[str, Buffer], packed: Mapping[str, Buffer],
+    def record_packing(self, commands: Commands, weights: Mapping[str, Bound], packed: Mapping[str, Bound],
                        lease: Lease | None = None) -> None:
         """weights: by field. packed: where they go, by the plan's names. lease: of whoever keeps the commands."""
         record_dispatches(self.gpu, commands, self.plan.initialize, {**weights, **packed}, lease)
 
-    def record_loop(self, commands: Commands, buffers: Mapping[str, Buffer], lease: Lease | None = None) -> None:
+    def record_loop(self, commands: Commands, buffers: Mapping[str, Bound], lease: Lease | None = None) -> None:
         """An execution whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
         record_execution(self.gpu, commands, self.plan, buffers, self._decided.attempts, lease)
 
@@ -263,24 +311,37 @@ def choose_within(gpu: Gpu, operators: Iterable[CompiledOperator], sizes: Callab
 
 
 class OperatorInitializer(Named):
-    """Packs the weights of one compiled operator that were described as OWNED_BY_DML, and else does nothing
+    """Packs the weights of compiled operators that were described as OWNED_BY_DML, and else does nothing
     (IDMLOperatorInitializer). Made by Device.create_operator_initializer.
+
+    operators: what it initializes. takes_arrays: whether it was given a list of them.
     """
 
-    def __init__(self, compiled: CompiledOperator) -> None:
-        check_type("create_operator_initializer", "compiled", compiled, CompiledOperator)
-        self.compiled = compiled
+    def __init__(self, compiled: CompiledOperator | Sequence[CompiledOperator]) -> None:
+        self._set("create_operator_initializer", compiled)
+
+    def reset(self, compiled: CompiledOperator | Sequence[CompiledOperator]) -> None:
+        """For other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
+        self._set("reset", compiled)
+
+    def _set(self, call: str, compiled: CompiledOperator | Sequence[CompiledOperator]) -> None:
+        self.takes_arrays = isinstance(compiled, list | tuple)
+        operators: Any = compiled if self.takes_arrays else [compiled]
+        for operator in operators:
+            check_type(call, "compiled", operator, CompiledOperator)
+        if len({operator.gpu for operator in operators}) != 1:
+            raise InvalidArgumentError(call, "compiled", f"{len(operators)} operators", "one at least, all of one device")
+        self.operators: list[CompiledOperator] = list(operators)
 
     @property
     def _facts(self) -> str:
-        return f"of {self.compiled}"
+        return "of " + ", ".join(map(str, self.operators))
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """What an initialization binds and takes, as that of a CompiledOperator. What it packs is the operator's persistent
-        resource.
+        """What an initialization binds and takes, as that of a CompiledOperator. What it packs is the operators' persistent
+        resources.
         """
-        self.compiled.fit()
-        return needs.of_initialization(self.compiled.problem, self.compiled.plan)
+        return DML_BINDING_PROPERTIES(sum(operator.initializer_descriptors for operator in self.operators), 0, 0)
 
 
 Dispatchable = CompiledOperator | OperatorInitializer

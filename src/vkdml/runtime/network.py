@@ -20,9 +20,10 @@ from .commands import Commands
 from .compiled import choose_within
 from .device import Buffer
 from .layout import Layout
-from .operator import Device, Operator, check_values_before
+from .operator import Device, Operator
 from .scratch import Place, Scratch, buffer_at
 from .store import Lease
+from .values import check_values_before
 from .verification import verify
 from .weights import Snapshot, WeightKeeper
 

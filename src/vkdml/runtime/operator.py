@@ -1,4 +1,4 @@
-"""DirectML's device, which makes all other objects, and its command recorder.
+"""DirectML's device, which makes all other objects.
 
 The life cycle is DirectML's: create, compile, initialize, bind, record, execute. Weights and biases are bound to an
 execution, which packs them when they have changed. Described as OWNED_BY_DML, which DirectML does not support for recurrent
@@ -11,9 +11,7 @@ IDMLBindingTable and IDMLCommandRecorder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,19 +22,18 @@ from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, Options
 from ..spec import cells, features, operators
 from ..spec import problem as problems
-from ..spec.checks import CheckedOperator, unwrap_operator
+from ..spec.checks import unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.features import DML_FEATURE
 from . import vulkan
 from .binding import BindingTable
-from .checked import record_checked, record_owned
-from .commands import Commands
+from .buffers import Buffer
 from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitializer, check_type
-from .device import Buffer, Gpu, open_device, select_again, select_device
+from .device import open_device, select_again, select_device
 from .float64 import check_float64
-from .fork import Lock, OfOneProcess
+from .fork import Lock
 from .naming import Named
-from .packed import PackedWeights
+from .recorder import CommandRecorder
 from .self_test import Outcome, check_driver, expect_right, outcomes
 from .verification import Share
 
@@ -46,164 +43,6 @@ def _schedule_of_environment() -> str | None:
     if name not in (None, *SCHEDULES):
         raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", shown(name), "one of " + ", ".join(SCHEDULES))
     return name
-
-
-class CommandRecorder(Named, OfOneProcess):
-    """Records dispatches and copies once, executes them any number of times.
-
-    IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
-    """
-
-    def __init__(self, gpu: Gpu, share: Share) -> None:
-        self._gpu = gpu
-        self._commands = Commands(gpu)
-        self._initialized: list[PackedWeights] = []
-        self._share = share
-        self._checked = Commands(gpu) if share.share else None  # the same, with checks
-        self._has_checks = False
-
-    @property
-    def _recordings(self) -> list[Commands]:
-        return [self._commands, *([self._checked] if self._checked else [])]
-
-    @property
-    def _facts(self) -> str:
-        return f"on {self._gpu.info.name}"
-
-    def record_upload(self, buffer: Buffer) -> None:
-        """Bring the host's copy of a buffer to the device."""
-        self._check_device("record_upload", buffer)
-        for commands in self._recordings:
-            commands.upload(buffer)
-
-    def record_readback(self, buffer: Buffer) -> None:
-        """Bring a buffer to the host's copy of it."""
-        self._check_device("record_readback", buffer)
-        for commands in self._recordings:
-            commands.readback(buffer)
-
-    def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
-        """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
-
-        In place: the buffer of HiddenInitTensor may be OutputSingleTensor's too, that of CellMemInitTensor
-        OutputCellSingleTensor's, that of an elementwise operator's input its output's, and that of GEMM's CTensor, where both
-        have the same strides.
-
-        Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
-        output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
-        """
-        check_type("record_dispatch", "table", table, BindingTable)
-        problem = table.compiled.problem
-        if table.compiled.gpu is not self._gpu:
-            raise InvalidArgumentError(problem.operator, "record_dispatch", f"an operator of {table.compiled.gpu.info.name}",
-                                       f"one of the recorder's device, {self._gpu.info.name}")
-        if table.dispatchable is not dispatchable:
-            raise InvalidArgumentError(problem.operator, "record_dispatch", "a binding table of another dispatchable",
-                                       "one created for, or reset to, this one")
-        if table.missing():
-            raise InvalidArgumentError(problem.operator, "record_dispatch", "no binding for " + ", ".join(table.missing()),
-                                       "all of them bound")
-        _check_aliases(problem, table.bound)
-        if isinstance(dispatchable, OperatorInitializer):
-            if problem.initialized:
-                self._record_initialization(dispatchable.compiled, table.bound)
-            return
-        if problem.initialized and not dispatchable.packed.is_initialized and dispatchable.packed not in self._initialized:
-            raise InvalidArgumentError(problem.operator, "record_dispatch", "an operator that is not initialized",
-                                       "its initializer recorded first")
-        for commands in self._recordings:
-            check_values_before(commands, problem, table.bound)
-            is_checked = commands is self._checked and dispatchable.is_verified
-            self._has_checks |= is_checked
-            if is_checked:
-                record_checked(commands, dispatchable, table.bound)
-            else:
-                dispatchable.record(commands, table.bound)
-
-    def _record_initialization(self, compiled: CompiledOperator, bound: Mapping[str, Buffer]) -> None:
-        for commands in self._recordings:
-            if compiled.is_verified:
-                record_owned(commands, compiled, bound)
-            compiled.record_packing(commands, bound, compiled.packed.buffers)
-        self._initialized.append(compiled.packed)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many submissions and dispatches an execution is, if weights that it takes are packed already."""
-        return self._commands.counts
-
-    def execute(self) -> None:
-        """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
-
-        Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, before
-        any work; DriverError when the driver fails; and VerificationError, once an operator's outputs are written, where the
-        execution is checked and they are wrong.
-        """
-        with self._gpu.lock:
-            for packed in self._initialized:
-                packed.is_initialized = False  # stays so if the driver fails
-            is_checked = self._has_checks and self._share.has_next()
-            (self._checked if is_checked and self._checked else self._commands).execute()
-            for packed in self._initialized:
-                packed.is_initialized = True
-
-    def execute_async(self) -> Execution:
-        """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
-
-        Until it is done the buffers must not be written. Raises DriverError where the system gives no thread for it, and
-        nothing else: its `wait` raises what `execute` would.
-        """
-        return Execution(self._gpu.run_in_background(self.execute))
-
-    def _check_device(self, call: str, buffer: Buffer) -> None:
-        if not isinstance(buffer, Buffer):
-            raise InvalidArgumentError(call, "buffer", type(buffer).__name__, "a Buffer")
-        if buffer.gpu is not self._gpu:
-            raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
-                                       f"one of the recorder's device, {self._gpu.info.name}")
-
-
-class Execution:
-    """An execution that may still run. Made by CommandRecorder.execute_async."""
-
-    def __init__(self, future: Future[None]) -> None:
-        self._future = future
-
-    def done(self) -> bool:
-        """Whether it has ended, with or without an error."""
-        return self._future.done()
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait for its end. timeout: seconds; None waits as long as it takes.
-
-        Raises TimeoutError when it has not ended by then (it runs on, and may be waited for again), and what
-        CommandRecorder.execute raises.
-        """
-        try:
-            self._future.result(timeout)
-        except FutureTimeout:
-            raise TimeoutError(f"the execution has not ended within {timeout} s") from None
-
-
-def check_values_before(commands: Commands, problem: CheckedOperator, buffers: Mapping[str, Buffer]) -> None:
-    """Check sequence lengths and indices, if an operator has any, at each execution. Of those that a dispatch before it writes
-    the host knows nothing: the kernels bound them.
-    """
-    field = problem.checked_input
-    if field is None or commands.writes(buffers[field]):
-        return
-    size, buffer = problem.tensor(field).size_in_bytes, buffers[field]
-    commands.before_execute(lambda: problem.check_values(buffer.read((size,), np.uint8)))
-
-
-def _check_aliases(problem: CheckedOperator, bound: dict[str, Buffer]) -> None:
-    """Refuse an output without a buffer of its own, unless it is in place."""
-    for output in problem.outputs:
-        allowed = problem.in_place.get(output, ())
-        for field, buffer in bound.items():
-            if field != output and buffer is bound.get(output) and not (
-                    field in allowed and problem.tensor(field).strides == problem.tensor(output).strides):
-                raise InvalidArgumentError(problem.operator, output, f"the buffer of {field} too", "a buffer of its own")
 
 
 def _opened_again(index: int, name: str, verify: float) -> Device:
@@ -364,8 +203,12 @@ class Device(Named):
         check_driver(self._gpu, operator.problem)  # after what the device cannot have is refused
         return compiled
 
-    def create_operator_initializer(self, compiled: CompiledOperator) -> OperatorInitializer:
-        """An initializer of one operator (IDMLDevice::CreateOperatorInitializer)."""
+    def create_operator_initializer(self, compiled: CompiledOperator | Sequence[CompiledOperator]) -> OperatorInitializer:
+        """An initializer of one operator, or of a list of them (IDMLDevice::CreateOperatorInitializer).
+
+        Of one operator its binding table takes inputs as that of an execution does; of a list, a DML_BUFFER_ARRAY_BINDING for
+        each.
+        """
         return OperatorInitializer(compiled)
 
     def create_binding_table(self, dispatchable: Dispatchable) -> BindingTable:

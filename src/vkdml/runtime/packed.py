@@ -4,25 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .device import Buffer, Gpu
+import numpy as np
+
+from .buffers import Bound, Buffer, parts
+from .device import Gpu
 
 
 class PackedWeights:
-    """The buffers that packing fills. Made when they are first asked for.
+    """The buffers that packing fills. Made when they are first asked for, or parts of a caller's persistent resource.
 
-    whose: the operator's name in errors. sizes: bytes by the buffers' names in the plan.
+    whose: the operator's name in errors. sizes: bytes by the buffers' names in the plan. within: the caller's resource.
 
-    is_initialized: whether an initializer has filled them. stamps: of the buffers that they were packed from at an execution;
-    None where nobody knows.
+    owned: the bytes that an initializer packed, by field, where executions are checked.
     """
 
-    def __init__(self, gpu: Gpu, whose: str, sizes: Mapping[str, int]) -> None:
+    def __init__(self, gpu: Gpu, whose: str, sizes: Mapping[str, int], within: Bound | None = None) -> None:
         self._gpu = gpu
         self._whose = whose
         self.sizes = sizes
-        self._buffers: dict[str, Buffer] | None = None
-        self.is_initialized = not sizes
-        self.stamps: tuple[int, ...] | None = None
+        self.owned: dict[str, np.ndarray] = {}
+        self._within = within
+        self._buffers: Mapping[str, Bound] | None = parts(within, sizes) if within else None
+        self._is_initialized = not sizes
+        self._stamps: tuple[int, ...] | None = None
+        self._kept = self._resource_stamp
+
+    @property
+    def _resource_stamp(self) -> int | None:
+        return self._within.stamp if self._within else None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether an initializer has filled them, and nobody has written to the caller's resource since."""
+        return self._is_initialized and self._kept == self._resource_stamp
+
+    @is_initialized.setter
+    def is_initialized(self, is_initialized: bool) -> None:
+        self._is_initialized, self._kept = is_initialized, self._resource_stamp
+
+    @property
+    def stamps(self) -> tuple[int, ...] | None:
+        """Of the memory that they were packed from at an execution; None where nobody knows, or somebody has written to the
+        caller's resource since.
+        """
+        return self._stamps if self._kept == self._resource_stamp else None
+
+    @stamps.setter
+    def stamps(self, stamps: tuple[int, ...] | None) -> None:
+        self._stamps, self._kept = stamps, self._resource_stamp
 
     @property
     def missing(self) -> Mapping[str, int]:
@@ -30,7 +59,7 @@ class PackedWeights:
         return self.sizes if self._buffers is None else {}
 
     @property
-    def buffers(self) -> dict[str, Buffer]:
+    def buffers(self) -> Mapping[str, Bound]:
         """By name. Raises InvalidArgumentError where the device has no room for them."""
         with self._gpu.lock:
             if self._buffers is None:

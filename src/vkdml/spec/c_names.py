@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import InvalidArgumentError, shown
-from .checks import integers, is_one_of, least_size, packed_strides
+from .binding_descs import DML_BINDING_TYPE
+from .checks import MINIMUM_ALIGNMENT, integers, is_one_of, least_size, packed_strides
 from .descs import (
     DML_EXECUTION_FLAGS,
     DML_OPERATOR_TYPE,
@@ -29,6 +30,7 @@ _PREFIXES = {
     DML_RECURRENT_NETWORK_DIRECTION: "DML_RECURRENT_NETWORK_DIRECTION_",
     DML_EXECUTION_FLAGS: "DML_EXECUTION_FLAG_",
     DML_OPERATOR_TYPE: "DML_OPERATOR_",
+    DML_BINDING_TYPE: "DML_BINDING_TYPE_",
     DML_FEATURE: "DML_FEATURE_",
     DML_FEATURE_LEVEL: "DML_FEATURE_",
     DML_MATRIX_TRANSFORM: "DML_MATRIX_TRANSFORM_",
@@ -39,7 +41,7 @@ CONSTANTS: dict[str, int] = {
     "DML_TENSOR_DIMENSION_COUNT_MAX1": 8,
     "DML_TEMPORARY_BUFFER_ALIGNMENT": 256,
     "DML_PERSISTENT_BUFFER_ALIGNMENT": 256,
-    "DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT": 16,
+    "DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT": MINIMUM_ALIGNMENT,
     **{prefix + name: member for enumeration, prefix in _PREFIXES.items() for name, member in enumeration.__members__.items()},
 }
 

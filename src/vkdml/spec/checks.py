@@ -25,6 +25,7 @@ from .element_types import ElementType
 from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
+MINIMUM_ALIGNMENT = 16  # of where tensors begin in buffers: DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 # By structure, of those that there are; DirectML names both alike
@@ -37,7 +38,7 @@ OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
 class Tensor:
     """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least.
 
-    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer.
+    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: of where it begins in a buffer.
     """
 
     data_type: DML_TENSOR_DATA_TYPE
@@ -45,6 +46,7 @@ class Tensor:
     strides: tuple[int, ...]
     size_in_bytes: int
     is_owned: bool = False
+    alignment: int = MINIMUM_ALIGNMENT
 
     @property
     def size_of_elements(self) -> int:
@@ -171,7 +173,8 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
         raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{shown(count)} with {len(sizes)} sizes",
                                    allowed_counts)
     strides, size = _check_layout(operator, field, desc, sizes, itemsizes[data_type])
-    return Tensor(data_type, sizes, strides, size, desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML)
+    return Tensor(data_type, sizes, strides, size, desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML,
+                  max(desc.GuaranteedBaseOffsetAlignment, MINIMUM_ALIGNMENT))
 
 
 def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Collection[str], element: ElementType | None,

@@ -51,12 +51,12 @@ class DML_FEATURE_LEVEL(IntEnum):
     LEVEL_6_4 = 0x6400
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DML_FEATURE_QUERY_FEATURE_LEVELS:
     """Which is the highest of these feature levels that the device has?"""
 
-    RequestedFeatureLevelCount: int
     RequestedFeatureLevels: Sequence[int]
+    RequestedFeatureLevelCount: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _highest_level(query: DML_FEATURE_QUERY_FEATURE_LEVELS) -> DML_FEATURE_DATA_
     name, field, levels = type(query).__name__, "RequestedFeatureLevels", query.RequestedFeatureLevels
     if not isinstance(levels, list | tuple) or not all(is_one_of(level, list(DML_FEATURE_LEVEL)) for level in levels):
         raise InvalidArgumentError(name, field, shown(levels), "a list of DML_FEATURE_LEVEL")
-    if query.RequestedFeatureLevelCount != len(levels):
+    if query.RequestedFeatureLevelCount not in (None, len(levels)):
         raise InvalidArgumentError(name, "RequestedFeatureLevelCount", shown(query.RequestedFeatureLevelCount),
                                    f"{len(levels)}, the number of levels")
     supported = [level for level in levels if level <= _HIGHEST]

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.operator import CommandRecorder, Device, Dispatchable, Operator
+from ...runtime.compiled import Dispatchable
+from ...runtime.operator import Device, Operator
+from ...runtime.recorder import CommandRecorder
 from ...spec import operators
 from ...spec.descs import DML_EXECUTION_FLAGS
 from ...spec.plain import PlainProblem
@@ -81,7 +83,9 @@ class ReadyOperator:
     def _record(self, dispatchable: Dispatchable, given: Collection[str]) -> CommandRecorder:
         table = self._device.create_binding_table(dispatchable)
         table.bind_inputs([self._buffers[field] if field in given else None for field in self._checked.inputs])
-        table.bind_outputs([self._buffers[field] if field in given else None for field in self._checked.outputs])
+        outputs = [self._buffers[field] if field in given else None for field in self._checked.outputs]
+        if any(outputs):  # no initializer writes them
+            table.bind_outputs(outputs)
         recorder = self._device.create_command_recorder()
         recorder.record_dispatch(dispatchable, table)
         return recorder

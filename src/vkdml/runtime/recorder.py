@@ -1,0 +1,166 @@
+"""DirectML's command recorder.
+
+Source: DirectML's API reference, the interface IDMLCommandRecorder.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+
+from ..errors import InvalidArgumentError
+from .binding import BindingTable, OperatorBindings
+from .buffers import Buffer
+from .checked import record_checked, record_initialization_checked
+from .commands import Commands
+from .compiled import Dispatchable, OperatorInitializer, check_type
+from .device import Gpu
+from .fork import OfOneProcess
+from .naming import Named
+from .packed import PackedWeights
+from .resources import check_overlaps
+from .verification import Share
+
+
+class CommandRecorder(Named, OfOneProcess):
+    """Records dispatches and copies once, executes them any number of times.
+
+    IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
+    """
+
+    def __init__(self, gpu: Gpu, share: Share) -> None:
+        self._gpu = gpu
+        self._commands = Commands(gpu)
+        self._initialized: list[PackedWeights] = []
+        self._share = share
+        self._checked = Commands(gpu) if share.share else None  # the same, with checks
+        self._has_checks = False
+
+    @property
+    def _recordings(self) -> list[Commands]:
+        return [self._commands, *([self._checked] if self._checked else [])]
+
+    @property
+    def _facts(self) -> str:
+        return f"on {self._gpu.info.name}"
+
+    def record_upload(self, buffer: Buffer) -> None:
+        """Bring the host's copy of a buffer to the device."""
+        self._check_device("record_upload", buffer)
+        for commands in self._recordings:
+            commands.upload(buffer)
+
+    def record_readback(self, buffer: Buffer) -> None:
+        """Bring a buffer to the host's copy of it."""
+        self._check_device("record_readback", buffer)
+        for commands in self._recordings:
+            commands.readback(buffer)
+
+    def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
+        """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
+
+        In place: the buffer of HiddenInitTensor may be OutputSingleTensor's too, that of CellMemInitTensor
+        OutputCellSingleTensor's, that of an elementwise operator's input its output's, and that of GEMM's CTensor, where both
+        have the same strides.
+
+        Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
+        output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
+        """
+        check_type("record_dispatch", "table", table, BindingTable)
+        for part in table.parts:
+            self._check_part(dispatchable, table, part)
+        if isinstance(dispatchable, OperatorInitializer):
+            for part in table.parts:
+                self._record_initialization(part)
+            return
+        (part,) = table.parts
+        for packed in dispatchable.initialized(part.persistent):
+            if not packed.is_initialized and packed not in self._initialized:
+                raise InvalidArgumentError(
+                    dispatchable.problem.operator, "record_dispatch", "an operator that is not initialized",
+                    "its initializer recorded first, with the persistent resource if one is bound")
+        for commands in self._recordings:
+            is_checked = commands is self._checked and dispatchable.is_verified
+            self._has_checks |= is_checked
+            record = partial(record_checked, commands, dispatchable) if is_checked else partial(dispatchable.record, commands)
+            record(part.bound, table.temporary, part.persistent)
+
+    def _record_initialization(self, part: OperatorBindings) -> None:
+        for commands in self._recordings:
+            if part.compiled.is_verified:
+                record_initialization_checked(commands, part.compiled, part.bound, part.persistent)
+            else:
+                part.compiled.record_initialization(commands, part.bound, part.persistent)
+        self._initialized += part.compiled.initialized(part.persistent)
+
+    def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
+        problem, gpu = part.compiled.problem, part.compiled.gpu
+        if gpu is not self._gpu:
+            raise InvalidArgumentError(problem.operator, "record_dispatch", f"an operator of {gpu.info.name}",
+                                       f"one of the recorder's device, {self._gpu.info.name}")
+        if table.dispatchable is not dispatchable:
+            raise InvalidArgumentError(problem.operator, "record_dispatch", "a binding table of another dispatchable",
+                                       "one created for, or reset to, this one")
+        if part.missing():
+            raise InvalidArgumentError(problem.operator, "record_dispatch", "no binding for " + ", ".join(part.missing()),
+                                       "all of them bound")
+        resources = {"the temporary resource": table.temporary, "the persistent resource": part.persistent}
+        check_overlaps(problem, part.bound, {name: memory for name, memory in resources.items() if memory})
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many submissions and dispatches an execution is, if weights that it takes are packed already."""
+        return self._commands.counts
+
+    def execute(self) -> None:
+        """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
+
+        Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, before
+        any work; DriverError when the driver fails; and VerificationError, once an operator's outputs are written, where the
+        execution is checked and they are wrong.
+        """
+        with self._gpu.lock:
+            for packed in self._initialized:
+                packed.is_initialized = False  # stays so if the driver fails
+            is_checked = self._has_checks and self._share.has_next()
+            (self._checked if is_checked and self._checked else self._commands).execute()
+            for packed in self._initialized:
+                packed.is_initialized = True
+
+    def execute_async(self) -> Execution:
+        """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
+
+        Until it is done the buffers must not be written. Raises DriverError where the system gives no thread for it, and
+        nothing else: its `wait` raises what `execute` would.
+        """
+        return Execution(self._gpu.run_in_background(self.execute))
+
+    def _check_device(self, call: str, buffer: Buffer) -> None:
+        if not isinstance(buffer, Buffer):
+            raise InvalidArgumentError(call, "buffer", type(buffer).__name__, "a Buffer")
+        if buffer.gpu is not self._gpu:
+            raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
+                                       f"one of the recorder's device, {self._gpu.info.name}")
+
+
+class Execution:
+    """An execution that may still run. Made by CommandRecorder.execute_async."""
+
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether it has ended, with or without an error."""
+        return self._future.done()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for its end. timeout: seconds; None waits as long as it takes.
+
+        Raises TimeoutError when it has not ended by then (it runs on, and may be waited for again), and what
+        CommandRecorder.execute raises.
+        """
+        try:
+            self._future.result(timeout)
+        except FutureTimeout:
+            raise TimeoutError(f"the execution has not ended within {timeout} s") from None
