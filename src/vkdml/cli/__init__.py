@@ -22,7 +22,7 @@ _COMMANDS = {
     "devices": (devices, "list the Vulkan devices and their limits"),
     "run": (run, "run an ONNX model, its recurrent nodes on a Vulkan device"),
     "dispatch": (dispatch, "run a DxDispatch model of recurrent and activation operators"),
-    "explain": (explain, "say how an operator, or a model's, would run, and the memory that it takes"),
+    "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
     "demo": (demo, "words to phonemes, with a trained model"),
     "conformance": (conformance, "test every Vulkan device and write a report"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),

@@ -97,6 +97,9 @@ class Driver:
         An exception that a signal's handler raises, such as KeyboardInterrupt, gets through within a moment. What was submitted
         runs on then, and the lock waits for it first when it is next entered.
         """
+        if not _log.isEnabledFor(logging.DEBUG):
+            self._run(sequence)
+            return
         begin = time.perf_counter()
         self._run(sequence)
         _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
