@@ -28,10 +28,11 @@ MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a 
 MINIMUM_ALIGNMENT = 16  # of where tensors begin in buffers: DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
-# By structure, of those that there are; DirectML names both alike
+# By structure, of those that there are, activations last; DirectML names both alike
 OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
-    getattr(module, name): member for module in (descs, plain_descs) for member in DML_OPERATOR_TYPE
-    if (name := f"DML_{member.name}_OPERATOR_DESC") in module.__all__}
+    getattr(module, name): member
+    for member in sorted(DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
+    for module in (descs, plain_descs) if (name := f"DML_{member.name}_OPERATOR_DESC") in module.__all__}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+SignedNumbers = Sequence[int]
+
+
 class DML_MATRIX_TRANSFORM(IntEnum):
     NONE = 0
     TRANSPOSE = 1
@@ -159,7 +162,7 @@ class DML_SLICE1_OPERATOR_DESC:
     OutputTensor: TensorDesc
     InputWindowOffsets: Sequence[int]
     InputWindowSizes: Sequence[int]
-    InputWindowStrides: Sequence[int]
+    InputWindowStrides: SignedNumbers
     DimensionCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -156,10 +156,10 @@ REFUSED = [
     (("resources", "input"), {"initialValues": [{"type": "UNKNOWN", "value": 1}]}, "resources.input.initialValues[0].type: found UNKNOWN or nothing"),
     (("resources", "input"), {"initialValues": [{"type": "INT8", "values": 1}]}, "resources.input.initialValues[0].values: found an unknown member"),
     # dispatchables
-    (RNN, {"type": "hlsl", "sourcePath": "a.hlsl", "compiler": "dxc"}, 'dispatchables.rnn.type: found "hlsl"; expected one of GRU, LSTM, RNN'),
+    (RNN, {"type": "hlsl", "sourcePath": "a.hlsl", "compiler": "dxc"}, 'dispatchables.rnn.type: found "hlsl"; expected one of ELEMENT_WISE_ADD, '),
     (RNN, {"type": "onnx", "sourcePath": "a.onnx"}, 'dispatchables.rnn.type: found "onnx"; expected one of'),
     (RNN, {"type": "dmlSerializedGraph", "sourcePath": "a"}, 'dispatchables.rnn.type: found "dmlSerializedGraph"'),
-    ((*RNN, "type"), "DML_OPERATOR_GEMM", 'dispatchables.rnn.type: found "DML_OPERATOR_GEMM"; expected one of'),
+    ((*RNN, "type"), "DML_OPERATOR_CONVOLUTION", 'dispatchables.rnn.type: found "DML_OPERATOR_CONVOLUTION"; expected one of'),
     ((*RNN, "type"), "ACTIVATION_SOFTMAX", 'dispatchables.rnn.type: found "ACTIVATION_SOFTMAX"; expected one of'),
     ((*RNN, "type"), ..., "dispatchables.rnn.type: found nothing; expected a string"),
     ((*RNN, "Type"), "RNN", "dispatchables.rnn.type: found both Type and type; expected only one of them"),

@@ -1,4 +1,4 @@
-"""DxDispatch's JSON models on a Vulkan device: resources, recurrent and activation operators, and commands on them.
+"""DxDispatch's JSON models on a Vulkan device: resources, operators, and commands on them.
 
     load("dml_rnn.json").run(vkdml.Device(), progress=print)
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -222,6 +223,21 @@ def _one_of(place: str, value: object, names: Collection[str]) -> str:
     return name
 
 
+def _of_lists(place: str, value: object, fields: Collection[str]) -> dict[str, Any]:
+    """Bindings by field. What DirectML has in an array, such as JOIN's InputTensors, is a list in the model; here each of its
+    tensors is a field, InputTensors[0] and so on.
+    """
+    names = Counter(field.partition("[")[0] for field in fields)
+    given = members(place, value, names)
+    lists = [name for name in names if name not in fields]
+    for name in lists:
+        listed = given.pop(name, None)
+        if not isinstance(listed, list) or len(listed) != names[name]:
+            raise refusal(f"{place}.{name}", show(listed), f"a list of {names[name]}")
+        given |= {f"{name}[{i}]": binding for i, binding in enumerate(listed)}
+    return given
+
+
 class _Commands:
     """Reads a model's commands, and checks them against its resources and dispatchables."""
 
@@ -244,7 +260,7 @@ class _Commands:
         given = members(place, value, ("dispatchable", "bindings"))
         name = _one_of(f"{place}.dispatchable", given.get("dispatchable"), self._dispatchables)
         tensors = {field: tensor for field, tensor in self._dispatchables[name].checked.tensors.items() if tensor}
-        bound = members(f"{place}.bindings", given.get("bindings"), tensors)
+        bound = _of_lists(f"{place}.bindings", given.get("bindings"), tensors)
         return DispatchCommand(place, name, {
             field: self._binding(tensor.size_in_bytes, f"{place}.bindings.{field}", bound.get(field))
             for field, tensor in tensors.items()})

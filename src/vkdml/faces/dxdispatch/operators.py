@@ -1,4 +1,4 @@
-"""The dispatchables of DxDispatch's models: recurrent and activation operators, first checked, then compiled for a device.
+"""The dispatchables of DxDispatch's models: operators, first checked, then compiled for a device.
 
 Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables".
 """

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError
-from ...spec import activations, cells
+from ...spec import activations
+from ...spec.checks import OPERATOR_TYPES
 from ...spec.descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
@@ -32,6 +33,7 @@ from ...spec.descs import (
     DML_TENSOR_FLAGS,
     DML_TENSOR_TYPE,
 )
+from ...spec.plain_descs import DML_MATRIX_TRANSFORM, DML_SCALE_BIAS
 
 Reader = Callable[[str, Any], Any]
 
@@ -235,16 +237,21 @@ def _structure(place: str, structure: type[Any], value: object, absent: Mapping[
 
 
 _ACTIVATIONS: dict[str, type[Any]] = {row.operator_type.name: desc for desc, row in activations.BY_DESC.items()}
-_OPERATORS: dict[str, type[Any]] = {cell.type.name: desc for desc, cell in cells.BY_DESC.items()} | _ACTIVATIONS
+_OPERATORS: dict[str, type[Any]] = {kind.name: desc for desc, kind in OPERATOR_TYPES.items()}
 
 # The reader of a structure's field, by the field's annotation
 _FIELDS: dict[str, Reader] = {
     "DML_TENSOR_DATA_TYPE": data_type,
     "DML_TENSOR_FLAGS": flags(DML_TENSOR_FLAGS),
     "DML_RECURRENT_NETWORK_DIRECTION": enum(DML_RECURRENT_NETWORK_DIRECTION),
+    "DML_MATRIX_TRANSFORM": enum(DML_MATRIX_TRANSFORM),
+    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, DML_SCALE_BIAS, value, {}),
     "Sequence[int]": list_of(integer),
+    "SignedNumbers": list_of(partial(integer, least=-2**31)),
     "Sequence[int] | None": list_of(integer),
     "Sequence[DML_OPERATOR_DESC | ActivationDesc]": list_of(_activation),
+    "DML_OPERATOR_DESC | ActivationDesc | None": _activation,
+    "Sequence[TensorDesc]": list_of(tensor),
     "TensorDesc": tensor,
     "TensorDesc | None": tensor,
     "bool": boolean,
