@@ -83,7 +83,7 @@ def test_no_driver(call):
     nothing = run(f"import vkdml\ntry: {call}\nexcept vkdml.DriverError as error: print(error)",
                   VK_ICD_FILENAMES="/nonexistent.json", VK_DRIVER_FILES="/nonexistent.json")
     assert nothing.stdout.count("\n") == 1, nothing.stderr
-    assert "install one, on Debian: apt-get install libvulkan1 mesa-vulkan-drivers" in nothing.stdout
+    assert "install one, on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers" in nothing.stdout
 
 
 def test_no_loader():

@@ -143,6 +143,15 @@ def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, err
         vulkan.enumerate_devices()
 
 
+def with_manifest(folder, manifest, code):
+    """What a program prints, with the driver of this manifest alone."""
+    path = folder / "icd.json"
+    path.write_text(json.dumps(manifest))
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                           env={**os.environ, "VK_ICD_FILENAMES": str(path), "VK_DRIVER_FILES": str(path)})
+    return found.stdout
+
+
 @pytest.mark.device
 def test_a_manifest_of_vulkan_1_0(tmp_path):
     """The loader then passes nothing on that came with 1.1, and hides what decides about the plans."""
@@ -150,11 +159,21 @@ def test_a_manifest_of_vulkan_1_0(tmp_path):
         pytest.skip("Mesa's driver for CPUs is not installed")
     manifest = json.loads(CPU_DRIVER.read_text())
     manifest["ICD"]["api_version"] = "1.0.0"
-    (tmp_path / "icd.json").write_text(json.dumps(manifest))
     code = "import vkdml\ntry: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                           env={**os.environ, "VK_ICD_FILENAMES": str(tmp_path / "icd.json"), "VK_DRIVER_FILES": str(tmp_path / "icd.json")})
-    assert found.stdout.startswith("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install")
+    assert with_manifest(tmp_path, manifest, code).startswith("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install")
+
+
+@pytest.mark.parametrize(("asks", "said"), [(True, "llvmpipe"), (False, "the Vulkan loader found no driver")])
+def test_a_driver_without_all_of_vulkan(asks, said, tmp_path):
+    """As on macOS: the loader tells of it only those who ask."""
+    if not CPU_DRIVER.exists():
+        pytest.skip("Mesa's driver for CPUs is not installed")
+    manifest = json.loads(CPU_DRIVER.read_text())
+    manifest["ICD"]["is_portability_driver"] = True
+    code = ("from dataclasses import replace\nfrom vkdml.runtime import system, vulkan\n"
+            f"system.LINUX = replace(system.LINUX, asks_for_portability={asks})\n"
+            "try: print(vulkan.enumerate_devices()[0].name)\nexcept vulkan.DriverError as error: print(error)")
+    assert with_manifest(tmp_path, manifest, code).startswith(said)
 
 
 @pytest.mark.device

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from typing import Any
 
 from ..planning.device_info import DeviceInfo
 from . import files
+from .system import others_write
 
 _NAME_LETTERS = 40
 _MOST_BYTES = 2**20  # of a file
@@ -103,11 +103,9 @@ class Choices:
 def _others_write(path: Path) -> bool:
     """Whether somebody else can have written what is there."""
     try:
-        status = path.lstat()
+        return others_write(path.lstat())
     except OSError:
         return False
-    is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
-    return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _digest(key: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import DriverError, InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
-from . import fork, kernels, log, vulkan
+from . import fork, kernels, log, system, vulkan
 from .buffers import Bound, Buffer, Range
 from .driver import Driver
 from .kernels import CompiledKernel
@@ -29,7 +29,7 @@ try:
         import kp
 except ImportError as error:
     if "libvulkan" in str(error):
-        raise DriverError(vulkan.NO_LOADER) from None
+        raise DriverError(system.no_loader()) from None
     raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): run `make setup` in vkdml's source tree, "
                       "or install a wheel of kp 0.9.0") from None
 

@@ -13,18 +13,20 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from .system import OPEN_FLAGS
+
 # numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def open_regular(path: Path) -> BinaryIO:
     """A pipe would be waited for, and a device may never end."""
-    return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    return _regular(os.open(path, os.O_RDONLY | OPEN_FLAGS), "rb")
 
 
 def open_to_write(path: Path) -> BinaryIO:
     """A new file, or one that is emptied."""
-    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666), "wb")
+    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | OPEN_FLAGS, 0o666), "wb")
     file.truncate()
     return file
 

@@ -7,12 +7,12 @@ destructor of one of kp's objects, would wait for them for ever. A lock that ano
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from typing import Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ..errors import DriverError, InvalidArgumentError
+from . import system
 
 T = TypeVar("T")
 
@@ -86,4 +86,4 @@ def _in_child() -> None:
         lock.take_from_other_threads()
 
 
-os.register_at_fork(after_in_child=_in_child)
+system.after_fork_in_child(_in_child)

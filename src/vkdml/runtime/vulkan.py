@@ -6,18 +6,14 @@ No device is opened here: runtime/device.py does that.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterable
-from ctypes import byref, c_uint32, c_void_p
+from ctypes import byref, c_char_p, c_uint32, c_void_p
 from typing import Any
 
 from ..errors import DriverError, OutOfMemoryError
 from ..planning.device_info import DeviceInfo
+from . import system
 from . import vulkan_structures as structures
-
-_INSTALL = "on Debian: apt-get install libvulkan1 mesa-vulkan-drivers"
-NO_LOADER = f"no Vulkan loader (libvulkan.so.1); install one and a driver, {_INSTALL}"
-
 
 # VkResult
 _SUCCESS, _INCOMPLETE, _NO_DRIVER = 0, 5, -9
@@ -40,18 +36,21 @@ _NEWEST_VERSION = (1, 3)  # whose structures are asked for, of devices that have
 _MOST_BUFFER_BYTES = 2**32 - 4  # kp holds a buffer's size in a uint32, in which larger ones would wrap without an error
 _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
+_ENUMERATE_PORTABILITY = 1  # VkInstanceCreateFlagBits
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4  # VkMemoryPropertyFlagBits
 
 
 def enumerate_devices() -> list[DeviceInfo]:
     """All devices with Vulkan 1.1 or newer, in the loader's order. Raises DriverError where there is no loader or driver."""
-    vk = _load()
+    vk, remedy = system.load_vulkan(), system.this_system().remedy
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
+    if system.this_system().asks_for_portability:
+        _ask_for_portability(vk, create)
     instance = c_void_p()
     result = vk.vkCreateInstance(byref(create), None, byref(instance))
     if result == _NO_DRIVER:
-        raise DriverError(f"the Vulkan loader found no driver that it can load; install one, {_INSTALL}")
+        raise DriverError(f"the Vulkan loader found no driver that it can load; install one, {remedy}")
     _check("vkCreateInstance", result)
     try:
         handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)
@@ -61,24 +60,30 @@ def enumerate_devices() -> list[DeviceInfo]:
     usable = [info for info in infos if info is not None]
     if not usable:
         raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
-                          f"driver, {_INSTALL}")
+                          f"driver, {remedy}")
     return usable
 
 
 def loader() -> dict[str, Any]:
     """The version of the Vulkan loader, and by their names those of the layers that it finds: of Vulkan, and (of their own)."""
-    vk, packed = _load(), c_uint32()
+    vk, packed = system.load_vulkan(), c_uint32()
     _check("vkEnumerateInstanceVersion", vk.vkEnumerateInstanceVersion(byref(packed)))
     layers = {layer.layerName.decode(): f"{_dotted(layer.specVersion)} ({layer.implementationVersion})"
               for layer in _all(structures.LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
     return {"loader": _dotted(packed.value), "layers": layers}
 
 
-def _load() -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL("libvulkan.so.1")
-    except OSError:
-        raise DriverError(NO_LOADER) from None
+def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo) -> None:
+    """Have the instance list drivers without all of Vulkan, where the loader would leave them out.
+
+    Elsewhere it does not ask, as kp does not, and both must count the same devices. On macOS kp has to be made to ask, too.
+    """
+    name = b"VK_KHR_portability_enumeration"
+    known = _all(structures.ExtensionProperties, vk.vkEnumerateInstanceExtensionProperties, None)
+    if name in {found.extensionName for found in known}:
+        create.flags = _ENUMERATE_PORTABILITY
+        create.enabledExtensionCount = 1
+        create.ppEnabledExtensionNames = (c_char_p * 1)(name)
 
 
 def _check(function: str, result: int) -> None:
@@ -128,7 +133,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         max_shared_memory=limits.maxComputeSharedMemorySize,
         max_storage_buffer_range=min(limits.maxStorageBufferRange, _MOST_BUFFER_BYTES),
         max_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
-        cores=len(os.sched_getaffinity(0)),
+        cores=system.cores(),
         vendor=properties.vendorID,
         device_id=properties.deviceID,
         driver_id=driver.driverID,

@@ -13,7 +13,7 @@ class ApplicationInfo(Structure):
 class InstanceCreateInfo(Structure):
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("flags", c_uint32), ("pApplicationInfo", POINTER(ApplicationInfo)),
                 ("enabledLayerCount", c_uint32), ("ppEnabledLayerNames", c_void_p),
-                ("enabledExtensionCount", c_uint32), ("ppEnabledExtensionNames", c_void_p)]
+                ("enabledExtensionCount", c_uint32), ("ppEnabledExtensionNames", POINTER(c_char_p))]
 
 
 class ExtensionProperties(Structure):
