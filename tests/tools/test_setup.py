@@ -50,6 +50,25 @@ def test_links_are_not_trusted(tmp_path):
     assert not is_ours(tmp_path / "link")
 
 
+@pytest.mark.parametrize(("manager", "said"), [
+    ("apt-get", "apt-get install libvulkan-dev g++ make"), ("dnf", "dnf install vulkan-headers vulkan-loader-devel gcc-c++ make"),
+    ("pacman", "pacman -S --needed vulkan-headers vulkan-icd-loader gcc make"), ("apk", "")])
+def test_packages_by_their_names_here(tmp_path, manager, said):
+    (tmp_path / manager).touch(0o755)
+    function = re.search(r"^remedy_for\(\) .*?^}$", SETUP, re.M | re.S)[0]
+    found = subprocess.run(["/bin/bash", "-c", f"{function}\nremedy_for libvulkan-dev g++ make"], env={"PATH": str(tmp_path)}, stdout=subprocess.PIPE, text=True)
+    assert found.stdout.strip() == said
+    assert (found.returncode == 0) == bool(said)
+
+
+def test_the_image_has_all_that_setup_needs():
+    """So that `make wheels` in it installs nothing."""
+    needed = set(re.findall(r"\[(\S+)\]=/usr/", SETUP)) - {"espeak-ng"} | {"mesa-vulkan-drivers", "python3-venv", "python3-dev"}
+    installed = re.search(r"install -y --no-install-recommends \\\n(.*)", (ROOT / "Dockerfile").read_text())[1].split()
+    by_hand = re.findall(r"^apt-get install (g\+\+ .*)", (ROOT / "docs" / "install.md").read_text(), re.M)[0].split()
+    assert needed | {"python3", "ca-certificates"} == set(installed) == {*by_hand, "ca-certificates"}
+
+
 def is_ours(path):
     function = re.search(r"^is_ours\(\) .*$", SETUP, re.M)[0]
     return subprocess.run(["bash", "-c", f'{function}\nis_ours "$1"', "bash", path]).returncode == 0
