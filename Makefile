@@ -5,7 +5,7 @@
 # make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
-# make docs                 an API reference of the docstrings in docs/api/
+# make docs                 the documents, and a reference of the Python interface, as a site in docs/api/
 # make wheels               wheels of kp and of vkdml for this Python in dist/: for environments without a compiler
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
@@ -56,9 +56,7 @@ bench-peers: setup-bench
 	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
 
 docs: setup-docs
-	@$(VENV_PYTHON) -m pdoc --docformat google --output-directory docs/api \
-	  vkdml vkdml.onnx vkdml.torch vkdml.pydirectml vkdml.dxdispatch vkdml.errors vkdml.reference
-	@echo "the reference is in docs/api/index.html"
+	@$(VENV_PYTHON) -m tools.docs
 
 vulkan-extras:
 	@tools/get_vulkan_extras

@@ -15,4 +15,4 @@ except ImportError:
 
 from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert, warm_up
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell", "convert", "warm_up"]
+__all__ = ["convert", "warm_up", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)

@@ -1,0 +1,108 @@
+"""Writes the documentation as a site: the documents, README.md first, and a reference of the Python interface.
+
+    python -m tools.docs [FOLDER]        docs/api by default
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import shutil
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pdoc
+from markupsafe import Markup
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.dxdispatch", "vkdml.errors", "vkdml.reference"]
+FIRST = "README.md"
+PAGES = ["docs/install.md", "docs/faces/*.md", "docs/*.md", "docs/kernels/*.md", "docs/bench/*.md", "shaders/README.md",
+         "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+_LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
+_OURS = re.compile(r"\bvkdml\.(?:faces|planning|runtime|spec)\.[\w.]*?(\w+)(?![\w.])")
+_OF_RUNTIME = re.compile(r"\bvkdml\.runtime\.[\w.]*?(\w+)(?![\w.])")
+
+
+def write(folder: Path) -> None:
+    paths = pages()
+    env = pdoc.render.env
+    pdoc.render.configure(docformat="google", show_source=False, template_directory=Path(__file__).parent)
+    env.globals["documents"] = [(site_path(path), title(path)) for path in paths]
+    env.globals["public"] = {f"{thing.__module__}.{thing.__qualname__}" for _, thing in things() if inspect.isclass(thing)}
+    _leave_out_what_is_internal()
+    rendered = {path: env.filters["to_html"]((ROOT / path).read_text()) for path in paths}
+    env.globals["readme"] = Markup(_with_links(FIRST, rendered[FIRST], folder))
+    pdoc.pdoc(*MODULES, output_directory=folder)  # with README.md as index.html
+    for path in paths[1:]:
+        target = folder / site_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        up = "../" * path.count("/")
+        content = Markup(_with_links(path, rendered[path], folder))
+        target.write_text(env.get_template("document.html.jinja2").render(
+            content=content, up=up, name=title(path), all_modules=MODULES))
+
+
+def pages() -> list[str]:
+    """The documents' paths, in the order of the sidebar."""
+    found = [FIRST, *(str(path.relative_to(ROOT)) for pattern in PAGES for path in sorted(ROOT.glob(pattern)))]
+    return list(dict.fromkeys(found))
+
+
+def site_path(path: str) -> str:
+    return "index.html" if path == FIRST else str(Path(path).with_suffix(".html"))
+
+
+def title(path: str) -> str:
+    return (ROOT / path).read_text().partition("\n")[0].lstrip("# ")
+
+
+def _with_links(path: str, page: str, folder: Path) -> str:
+    """A page whose links lead to the other pages, and to copies of what else it names: pictures and sources."""
+    def linked(match: re.Match[str]) -> str:
+        named = os.path.normpath(Path(path).parent / match[2])
+        if (ROOT / named).is_dir():
+            named += "/README.md"
+        if named.endswith(".md"):
+            if not (ROOT / named).is_file():
+                return ""
+            named = site_path(named)
+        elif (ROOT / named).is_file():
+            (folder / named).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / named, folder / named)
+        return f'{match[1]}="{os.path.relpath(named, Path(path).parent)}{match[3] or ""}"'
+
+    return _LINK.sub(linked, page)
+
+
+def things() -> Iterator[tuple[str, Any]]:
+    """All that the modules offer, by name."""
+    for name in MODULES:
+        module = importlib.import_module(name)
+        yield from ((public, getattr(module, public)) for public in getattr(module, "__all__", ()))
+
+
+def _leave_out_what_is_internal() -> None:
+    """What takes objects of the runtime that users do not have, constructors of what other calls make, and the rooms' names."""
+    classes = [thing for _, thing in things() if inspect.isclass(thing)]
+    names = {cls.__name__ for cls in classes}
+    for cls in classes:
+        for name, method in vars(cls).items():
+            hints = typing.get_type_hints(method).values() if inspect.isfunction(method) else ()
+            taken = {found[1] for hint in hints for found in _OF_RUNTIME.finditer(inspect.formatannotation(hint))}
+            if not taken <= names or (name == "__init__" and "Made by" in (cls.__doc__ or "")):
+                method.__doc__ = "@private"
+    shown: Callable[[Any], str] = inspect.formatannotation
+    for module in (inspect, pdoc.doc):
+        module.formatannotation = lambda annotation, *others: _OURS.sub(r"\1", shown(annotation, *others))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "api"
+    write(place)
+    print(f"the documentation is in {place / 'index.html'}")
