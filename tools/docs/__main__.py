@@ -98,7 +98,8 @@ def _leave_out_what_is_internal() -> None:
             if not taken <= names or (name == "__init__" and "Made by" in (cls.__doc__ or "")):
                 method.__doc__ = "@private"
     shown: Callable[[Any], str] = inspect.formatannotation
-    for module in (inspect, pdoc.doc):
+    modules: tuple[Any, ...] = (inspect, pdoc.doc)
+    for module in modules:
         module.formatannotation = lambda annotation, *others: _OURS.sub(r"\1", shown(annotation, *others))
 
 
