@@ -95,7 +95,7 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
         for process in processes:
             process.close()
     written.write(chosen.output)
-    if not chosen.cases:
+    if not chosen.cases or chosen.growth or chosen.ceilings:
         draw(written, chosen.output)
     print(written.json() if chosen.json else written.markdown())
     print(f"Written to {chosen.output}", file=sys.stderr)

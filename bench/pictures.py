@@ -32,6 +32,9 @@ DPI = 120
 
 
 def draw(report: Report, folder: Path) -> None:
+    """Those that there are results for; none without vkdml's own."""
+    if not any(row["worker"] == OURS and "ms" in row for row in report.results):
+        return
     cases = {case.name: case for case in [*CASES, *(case for growing in GROWTH.values() for case in growing)]}
     shown = [name for name in THROUGHPUT if any(row["case"] == name and "ms" in row for row in report.results)]
     if shown:
@@ -149,10 +152,11 @@ def label_places(points: Sequence[Point], gap: float) -> list[tuple[tuple[float,
 def ordered(workers: Sequence[Row]) -> list[Row]:
     """Those that compute the same in the same type: with Vulkan first, others beside the vkdml that they are compared with."""
     platforms = [VULKAN, CPU, CUDA]
-    names = [worker["name"] for worker in workers]
+    places = {worker["name"]: place for place, worker in enumerate(workers)}
     shown = [worker for worker in workers if worker["platform"]]
     return sorted(shown, key=lambda worker: (
-        platforms.index(worker["platform"]), names.index(worker["name"] if is_ours(worker["name"]) else worker["baseline"]),
+        platforms.index(worker["platform"]),
+        places.get(worker["name"] if is_ours(worker["name"]) else worker["baseline"], len(places)),
         not is_ours(worker["name"])))
 
 

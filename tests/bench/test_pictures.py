@@ -35,6 +35,12 @@ def test_all_are_drawn(report, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"throughput.png", "roofline.png", *(f"growth-{name}.png" for name in "TBH")}
 
 
+def test_without_results_of_ours_there_is_nothing_to_show(report, tmp_path):
+    others = [row for row in report.results if row["worker"] != OURS]
+    pictures.draw(Report(WORKERS[3:], [], [*others, {"case": "any", "worker": OURS, "error": "crashed"}], report.ceilings), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_with_vulkan_comes_first_and_each_beside_what_it_is_compared_with():
     assert [worker["name"] for worker in pictures.ordered(WORKERS)] == [OURS, "iree", "vkdml-other1", "webgpu", "some-cpu"]
 

@@ -28,14 +28,12 @@ _SILENCE = 1200.0  # seconds without the start or end of a test after which the 
 _MACHINE = """
 import json, platform
 from dataclasses import asdict
-from importlib import metadata
-import vkdml
+import numpy, onnx, onnxruntime, vkdml
 from vkdml.runtime.device import kp_description
 from vkdml.runtime.vulkan import enumerate_devices, loader
-packages = {name: metadata.version(name) for name in ("numpy", "onnx", "onnxruntime")}
+packages = {package.__name__: package.__version__ for package in (vkdml, numpy, onnx, onnxruntime)}
 print(json.dumps({"devices": [asdict(info) for info in enumerate_devices()], "software": {
-    "vkdml": vkdml.__version__, "kp": kp_description(), **loader(), "Python": platform.python_version(), **packages,
-    "system": platform.platform()}}))
+    **packages, "kp": kp_description(), **loader(), "Python": platform.python_version(), "system": platform.platform()}}))
 """
 
 
