@@ -27,14 +27,17 @@ from .planning.needs import OperatorMemory
 from .planning.options import Options
 from .runtime.binding import BindingTable
 from .runtime.buffers import Buffer
-from .runtime.compiled import CompiledOperator, Operator, OperatorInitializer
+from .runtime.compiled import CompiledOperator, Operator
+from .runtime.graph import CompiledGraph
+from .runtime.initializer import OperatorInitializer
 from .runtime.operator import Device
 from .runtime.recorder import CommandRecorder
-from .spec import binding_descs, c_names, descs, features, plain_descs
+from .spec import binding_descs, c_names, descs, features, graph_descs, plain_descs
 from .spec.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
 from .spec.c_names import DMLCalcBufferTensorSize
 from .spec.descs import *  # noqa: F403
 from .spec.features import *  # noqa: F403
+from .spec.graph_descs import *  # noqa: F403
 from .spec.plain_descs import *  # noqa: F403
 
 __version__ = _version("vkdml")
@@ -46,6 +49,7 @@ __all__ = [
     "BindingTable",
     "Buffer",
     "CommandRecorder",
+    "CompiledGraph",
     "CompiledOperator",
     "DMLCalcBufferTensorSize",
     "Device",
@@ -69,7 +73,7 @@ __all__ = [
     "rnn",
     "selftest",
 ]
-__all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__
+__all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__ + graph_descs.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from ..errors import InvalidArgumentError
 from ..planning.needs import ALIGNMENT
 from .buffers import Bound
-from .compiled import CompiledOperator, Dispatchable, OperatorInitializer, check_type
+from .compiled import CompiledOperator, check_type
+from .graph import CompiledGraph
+from .initializer import Compiled, Dispatchable, OperatorInitializer
 from .naming import Named
 from .resources import of_array, resolve, resolve_resource
 
@@ -18,7 +20,7 @@ class OperatorBindings:
     bound: the tensors' memory, by field. persistent: the caller's resource for packed weights.
     """
 
-    def __init__(self, compiled: CompiledOperator, initializing: bool) -> None:
+    def __init__(self, compiled: Compiled, initializing: bool) -> None:
         self.compiled = compiled
         self._initializing = initializing
         self.bound: dict[str, Bound] = {}
@@ -75,7 +77,7 @@ class BindingTable(Named):
 
     def reset(self, dispatchable: Dispatchable) -> None:
         """Start anew with nothing bound, for this dispatchable (IDMLBindingTable::Reset)."""
-        check_type("create_binding_table", "dispatchable", dispatchable, (CompiledOperator, OperatorInitializer))
+        check_type("create_binding_table", "dispatchable", dispatchable, (CompiledOperator, CompiledGraph, OperatorInitializer))
         self.dispatchable = dispatchable
         initializing = isinstance(dispatchable, OperatorInitializer)
         operators = dispatchable.operators if isinstance(dispatchable, OperatorInitializer) else [dispatchable]

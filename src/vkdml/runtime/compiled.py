@@ -1,9 +1,9 @@
-"""Operators checked, planned for a device, and recorded there: DirectML's operator, compiled operator and initializer."""
+"""Operators checked, planned for a device, and recorded there: DirectML's operator and compiled operator."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from .commands import Commands
 from .device import Gpu
 from .fallback import Attempts
 from .fork import OfOneProcess
-from .naming import Named, NamedOperator
+from .naming import NamedOperator
 from .packed import PackedWeights
 from .recording import record_dispatches, record_execution, storage_buffers
 from .store import Lease
@@ -70,6 +70,18 @@ class _Chosen:
     attempts: Attempts
     packed: PackedWeights
     workspace_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Recordable:
+    """An operator with all that it is recorded with. bound: memory of its tensors, by field. temporary, persistent: resources
+    of a caller's, instead of the package's own.
+    """
+
+    compiled: CompiledOperator
+    bound: Mapping[str, Bound]
+    temporary: Bound | None
+    persistent: Bound | None
 
 
 class CompiledOperator(NamedOperator, OfOneProcess):
@@ -216,6 +228,10 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         """The inputs that are packed."""
         return [field for field in self.problem.weights if self.problem.has(field)]
 
+    def nodes(self, bound: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Recordable]:
+        """What is to be recorded: as a graph of itself alone."""
+        return [Recordable(self, bound, temporary, persistent)]
+
     def packed_within(self, persistent: Bound | None) -> PackedWeights:
         """Those in a caller's persistent resource, or the package's own."""
         if persistent is None:
@@ -241,7 +257,7 @@ class CompiledOperator(NamedOperator, OfOneProcess):
     def record(self, commands: Commands, bound: Mapping[str, Bound], temporary: Bound | None = None,
                persistent: Bound | None = None) -> Mapping[str, Bound]:
         """An execution. bound: memory for each tensor but weights that were packed by the initializer, by field. temporary,
-        persistent: resources of a caller's, instead of the package's own. Returns the scratch memory, by the plan's names.
+        persistent: as of a Recordable. Returns the scratch memory, by the plan's names.
 
         Raises InvalidArgumentError where the device has no room for its buffers, or the temporary resource not enough.
         """
@@ -308,40 +324,3 @@ def choose_within(gpu: Gpu, operators: Iterable[CompiledOperator], sizes: Callab
             operator.choose(workspace_bytes)
         if gpu.memory.has_room(sizes()):
             return
-
-
-class OperatorInitializer(Named):
-    """Packs the weights of compiled operators that were described as OWNED_BY_DML, and else does nothing
-    (IDMLOperatorInitializer). Made by Device.create_operator_initializer.
-
-    operators: what it initializes. takes_arrays: whether it was given a list of them.
-    """
-
-    def __init__(self, compiled: CompiledOperator | Sequence[CompiledOperator]) -> None:
-        self._set("create_operator_initializer", compiled)
-
-    def reset(self, compiled: CompiledOperator | Sequence[CompiledOperator]) -> None:
-        """For other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
-        self._set("reset", compiled)
-
-    def _set(self, call: str, compiled: CompiledOperator | Sequence[CompiledOperator]) -> None:
-        self.takes_arrays = isinstance(compiled, list | tuple)
-        operators: Any = compiled if self.takes_arrays else [compiled]
-        for operator in operators:
-            check_type(call, "compiled", operator, CompiledOperator)
-        if len({operator.gpu for operator in operators}) != 1:
-            raise InvalidArgumentError(call, "compiled", f"{len(operators)} operators", "one at least, all of one device")
-        self.operators: list[CompiledOperator] = list(operators)
-
-    @property
-    def _facts(self) -> str:
-        return "of " + ", ".join(map(str, self.operators))
-
-    def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """What an initialization binds and takes, as that of a CompiledOperator. What it packs is the operators' persistent
-        resources.
-        """
-        return DML_BINDING_PROPERTIES(sum(operator.initializer_descriptors for operator in self.operators), 0, 0)
-
-
-Dispatchable = CompiledOperator | OperatorInitializer

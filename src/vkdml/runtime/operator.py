@@ -20,18 +20,22 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, Options
-from ..spec import cells, features, operators
+from ..spec import cells, features, graphs
+from ..spec import operators as operator_checks
 from ..spec import problem as problems
 from ..spec.checks import unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.features import DML_FEATURE
+from ..spec.graph_descs import DML_GRAPH_DESC
 from . import vulkan
 from .binding import BindingTable
 from .buffers import Buffer
-from .compiled import CompiledOperator, Dispatchable, Operator, OperatorInitializer, check_type
+from .compiled import CompiledOperator, Operator, check_type
 from .device import open_device, select_again, select_device
 from .float64 import check_float64
 from .fork import Lock
+from .graph import CompiledGraph
+from .initializer import Compiled, Dispatchable, OperatorInitializer
 from .naming import Named
 from .recorder import CommandRecorder
 from .self_test import Outcome, check_driver, expect_right, outcomes
@@ -175,7 +179,7 @@ class Device(Named):
         """
         inner = unwrap_operator(desc)
         if clip is None:
-            return Operator(operators.from_desc(inner))
+            return Operator(operator_checks.from_desc(inner))
         if type(inner) not in cells.BY_DESC:
             raise InvalidArgumentError(type(inner).__name__, "clip", clip, "None: only a recurrent operator has it")
         return Operator(problems.from_desc(inner, clip))
@@ -203,7 +207,24 @@ class Device(Named):
         check_driver(self._gpu, operator.problem)  # after what the device cannot have is refused
         return compiled
 
-    def create_operator_initializer(self, compiled: CompiledOperator | Sequence[CompiledOperator]) -> OperatorInitializer:
+    def compile_graph(self, desc: DML_GRAPH_DESC, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
+                      options: Options = Options()) -> CompiledGraph:
+        """Compile operators that pass tensors to each other (IDMLDevice1::CompileGraph). flags, options: as of
+        compile_operator, for all.
+
+        Inputs with weights may be OWNED_BY_DML, for all operators that they go to. Raises InvalidArgumentError naming the
+        node or the edge, before anything is allocated, and what compile_operator raises.
+        """
+        nodes = graphs.nodes_of(desc)
+        for i, node in enumerate(nodes):
+            check_type(graphs.NAME, f"Nodes[{i}].Operator", node.Operator, Operator)
+        graph = graphs.check_graph(desc, [node.Operator.problem for node in nodes])
+        compiled = [self.compile_operator(node.Operator, flags, options) for node in nodes]
+        for operator, node in zip(compiled, nodes):
+            operator.set_name(node.Name or node.Operator.name)
+        return CompiledGraph(graph, compiled)
+
+    def create_operator_initializer(self, compiled: Compiled | Sequence[Compiled]) -> OperatorInitializer:
         """An initializer of one operator, or of a list of them (IDMLDevice::CreateOperatorInitializer).
 
         Of one operator its binding table takes inputs as that of an execution does; of a list, a DML_BUFFER_ARRAY_BINDING for

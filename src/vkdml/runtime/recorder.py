@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from functools import partial
 
 from ..errors import InvalidArgumentError
 from .binding import BindingTable, OperatorBindings
 from .buffers import Buffer
 from .checked import record_checked, record_initialization_checked
 from .commands import Commands
-from .compiled import Dispatchable, OperatorInitializer, check_type
+from .compiled import Recordable, check_type
 from .device import Gpu
 from .fork import OfOneProcess
+from .initializer import Dispatchable, OperatorInitializer
 from .naming import Named
 from .packed import PackedWeights
 from .resources import check_overlaps
@@ -70,29 +70,34 @@ class CommandRecorder(Named, OfOneProcess):
         check_type("record_dispatch", "table", table, BindingTable)
         for part in table.parts:
             self._check_part(dispatchable, table, part)
+        nodes = [node for part in table.parts for node in part.compiled.nodes(part.bound, table.temporary, part.persistent)]
         if isinstance(dispatchable, OperatorInitializer):
-            for part in table.parts:
-                self._record_initialization(part)
+            for node in nodes:
+                self._record_initialization(node)
             return
-        (part,) = table.parts
-        for packed in dispatchable.initialized(part.persistent):
-            if not packed.is_initialized and packed not in self._initialized:
-                raise InvalidArgumentError(
-                    dispatchable.problem.operator, "record_dispatch", "an operator that is not initialized",
-                    "its initializer recorded first, with the persistent resource if one is bound")
-        for commands in self._recordings:
-            is_checked = commands is self._checked and dispatchable.is_verified
-            self._has_checks |= is_checked
-            record = partial(record_checked, commands, dispatchable) if is_checked else partial(dispatchable.record, commands)
-            record(part.bound, table.temporary, part.persistent)
+        needed = [packed for node in nodes for packed in node.compiled.initialized(node.persistent)]
+        if not all(packed.is_initialized or packed in self._initialized for packed in needed):
+            raise InvalidArgumentError(
+                dispatchable.problem.operator, "record_dispatch", "an operator that is not initialized",
+                "its initializer recorded first, with the persistent resource if one is bound")
+        for node in nodes:
+            self._record(node)
 
-    def _record_initialization(self, part: OperatorBindings) -> None:
+    def _record(self, node: Recordable) -> None:
         for commands in self._recordings:
-            if part.compiled.is_verified:
-                record_initialization_checked(commands, part.compiled, part.bound, part.persistent)
+            if commands is self._checked and node.compiled.is_verified:
+                self._has_checks = True
+                record_checked(commands, node)
             else:
-                part.compiled.record_initialization(commands, part.bound, part.persistent)
-        self._initialized += part.compiled.initialized(part.persistent)
+                node.compiled.record(commands, node.bound, node.temporary, node.persistent)
+
+    def _record_initialization(self, node: Recordable) -> None:
+        for commands in self._recordings:
+            if node.compiled.is_verified:
+                record_initialization_checked(commands, node)
+            else:
+                node.compiled.record_initialization(commands, node.bound, node.persistent)
+        self._initialized += node.compiled.initialized(node.persistent)
 
     def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
         problem, gpu = part.compiled.problem, part.compiled.gpu

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.compiled import Dispatchable
+from ...runtime.initializer import Dispatchable
 from ...runtime.operator import Device, Operator
 from ...runtime.recorder import CommandRecorder
 from ...spec import operators

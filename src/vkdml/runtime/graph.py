@@ -1,0 +1,94 @@
+"""Graphs of operators, compiled: DirectML's IDMLDevice1::CompileGraph.
+
+A graph is recorded node by node, each as if it were recorded alone; what goes from one to another stays on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..planning.needs import laid_out
+from ..spec.descs import DML_BINDING_PROPERTIES
+from ..spec.graphs import Graph
+from .buffers import Bound, Buffer, Range, parts
+from .compiled import CompiledOperator, Recordable
+from .fork import OfOneProcess
+from .naming import NamedOperator
+
+_SCRATCH = "scratch memory of the nodes"  # they run one after the other
+
+
+class CompiledGraph(NamedOperator, OfOneProcess):
+    """A graph whose nodes are compiled for a device. It is bound and recorded as a CompiledOperator: its inputs are those of
+    the graph. Made by Device.compile_graph.
+    """
+
+    def __init__(self, graph: Graph, compiled: Sequence[CompiledOperator]) -> None:
+        self.problem = graph.problem
+        self.gpu = compiled[0].gpu
+        self._graph = graph
+        self._compiled = compiled
+        self._intermediate: Mapping[str, Bound] | None = None
+
+    @property
+    def input_fields(self) -> tuple[str, ...]:
+        """The graph's inputs in binding order."""
+        return self.problem.inputs
+
+    @property
+    def output_fields(self) -> tuple[str, ...]:
+        """The graph's outputs in binding order."""
+        return self.problem.outputs
+
+    @property
+    def _facts(self) -> str:
+        return f"{super()._facts} of {len(self._compiled)} operators on {self.gpu.info.name}"
+
+    def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
+        """What executions bind and take (IDMLDispatchable::GetBindingProperties): temporary, what goes between the nodes, and
+        scratch memory of one after the other; persistent, the packed weights of all.
+        """
+        descriptors = sum(compiled.get_binding_properties().RequiredDescriptorCount for compiled in self._compiled)
+        return DML_BINDING_PROPERTIES(descriptors, laid_out(self._temporary)[1], laid_out(self._persistent)[1])
+
+    @property
+    def initializer_descriptors(self) -> int:
+        """That an initializer of it binds."""
+        return sum(compiled.initializer_descriptors for compiled in self._compiled)
+
+    @property
+    def _temporary(self) -> dict[str, int]:
+        scratch = max(compiled.get_binding_properties().TemporaryResourceSize for compiled in self._compiled)
+        return {**self._graph.intermediate, _SCRATCH: scratch}
+
+    @property
+    def _persistent(self) -> dict[str, int]:
+        """Bytes by node."""
+        return {str(node): compiled.get_binding_properties().PersistentResourceSize
+                for node, compiled in enumerate(self._compiled)}
+
+    def nodes(self, bound: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Recordable]:
+        """What is to be recorded, in order."""
+        memory = {**bound, **(parts(temporary, self._temporary) if temporary else self._made())}
+        packed = parts(persistent, self._persistent) if persistent else {}
+        return [Recordable(
+            self._compiled[node],
+            {field: memory[name] for field, name in self._graph.names[node].items() if name in memory},
+            _part(memory.get(_SCRATCH), self._compiled[node].get_binding_properties().TemporaryResourceSize),
+            _part(packed.get(str(node)), self._persistent[str(node)])) for node in self._graph.order]
+
+    def _made(self) -> Mapping[str, Bound]:
+        """What goes between the nodes, in buffers of the package's own."""
+        with self.gpu.lock:
+            if self._intermediate is None:
+                is_read = any(compiled.is_verified for compiled in self._compiled)
+                sizes = self._graph.intermediate
+                self.gpu.memory.make_room(self.problem.operator, {
+                    name: self.gpu.bytes_of(size, is_read) for name, size in sizes.items()})
+                self._intermediate = {name: Buffer(self.gpu, size, is_read) for name, size in sizes.items()}
+            return self._intermediate
+
+
+def _part(resource: Bound | None, size: int) -> Bound | None:
+    """As much of a resource as one node needs; None: it needs nothing, or has the package's own."""
+    return Range(resource.buffer, resource.offset, size) if resource and size else None
