@@ -73,7 +73,8 @@ def test_each_kind_of_user_has_an_example():
         ("docs/faces/numpy.md", "A sequence that comes in pieces"): ["python"],
         ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "A single node"): ["python"],
         ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
-        ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/pydirectml.md", "A whole model"): ["python"], ("docs/faces/torch.md", "A module"): ["python"]}
+        ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/pydirectml.md", "A whole model"): ["python"], ("docs/faces/torch.md", "A module"): ["python"],
+        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"]}
 
 
 def test_every_block_that_can_run_is_an_example():

@@ -5,6 +5,7 @@ import io
 import itertools
 import pickle
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, B, H, I, T, check, flat, states
-from vkdml.faces.torch import modules
+from vkdml.faces.torch import modules, operators
 
 pytestmark = pytest.mark.device
 
@@ -144,7 +145,7 @@ def test_changed_parameters_are_seen(change):
 
 
 def test_networks_are_bounded(monkeypatch):
-    monkeypatch.setattr(modules, "_STACKS_KEPT", 4)
+    monkeypatch.setattr(operators, "_STACKS_KEPT", 4)
     twin = vt.convert(nn.RNN(1, 1).eval())
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
@@ -196,6 +197,9 @@ class Mine(nn.GRU):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
     (lambda: vt.convert(3), "convert: module: found int"),
+    (lambda: vt.unconvert(3), "unconvert: module: found int"),
+    (lambda: vt.convert(nn.GRU(I, H), training="cpu"), "convert: training: found 'cpu'; expected \"refuse\" or \"torch\""),
+    (lambda: torch.jit.script(nn.Sequential(vt.convert(nn.GRU(I, H).eval()))), "GRU: torch.jit.script: found a converted module"),
     (lambda: vt.convert(nn.Sequential(torch.jit.script(nn.GRU(I, H)))), "convert: 0: found a scripted or traced module"),
     (lambda: vt.convert(nn.GRU(I, H).eval())(np.zeros((T, B, I))), "GRU: input: found ndarray; expected a Tensor or a PackedSequence"),
     (lambda: vt.convert(nn.GRUCell(I, H).eval())(None), "GRUCell: input: found NoneType; expected a Tensor"),
@@ -248,38 +252,95 @@ def test_wrong_shapes_and_states_leave_a_twin_usable(arguments, message):
 
 
 @pytest.mark.parametrize("grad_of", ["parameters", "input"])
-def test_autograd_is_refused(grad_of):
-    twin = vt.convert(nn.GRU(I, H).eval()).requires_grad_(grad_of == "parameters")
+def test_results_have_no_gradient(grad_of):
+    module = nn.GRU(I, H).eval().requires_grad_(grad_of == "parameters")
+    twin = vt.convert(module)
     x = torch.randn(T, B, I, requires_grad=grad_of == "input")
-    with torch.enable_grad(), pytest.raises(vkdml.InvalidArgumentError, match="autograd: found enabled; expected torch.inference_mode"):
-        twin(x)
-    twin.requires_grad_(False)
-    with torch.inference_mode():
-        twin(x)
     with torch.enable_grad():
-        twin(x.detach())
+        y = twin(x)[0]
+        torch.testing.assert_close(y, module(x)[0], atol=1e-5, rtol=1e-5)
+        with pytest.raises(vkdml.InvalidArgumentError, match="vkdml.torch: backward: found a converted module .* are for inference"):
+            y.sum().backward()
+    assert not twin.requires_grad_(False)(x)[0].requires_grad
+    with torch.inference_mode():
+        assert not twin(x)[0].requires_grad
 
 
-def test_tracing_is_refused():
-    """The device's work would not be in what is traced."""
-    twin = vt.convert(nn.Sequential(nn.Linear(I, I), nn.GRU(I, H)).eval())
-    with pytest.raises(vkdml.InvalidArgumentError, match="GRU: torch.jit.trace: found tracing; expected none: trace or export"):
-        torch.jit.trace(twin, torch.randn(T, B, I))
+def trained(module):
+    """Gradients, and the parameters after a step."""
+    torch.manual_seed(1)
+    with torch.enable_grad():
+        module.train()(torch.ones(T, B, I))[0].sum().backward()
+        torch.optim.SGD(module.parameters(), 0.1).step()
+    return [tensor for parameter in module.parameters() for tensor in (parameter.grad, parameter.detach())]
 
 
-def test_compiled_models():
-    """torch.compile leaves twins as they are."""
-    module = nn.Sequential(nn.GRU(I, H)).eval()
-    compiled = torch.compile(vt.convert(module), backend="eager")
+def test_one_module_trains_and_infers():
+    module = nn.LSTM(I, H, 2, dropout=0.5)
+    twin = vt.convert(module, training="torch")
     x = torch.randn(T, B, I)
-    torch.testing.assert_close(compiled(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+    twin.eval()(x)
+    torch.testing.assert_close(trained(twin), trained(module), atol=0, rtol=0)
+    torch.testing.assert_close(twin.eval()(x), module.eval()(x), atol=1e-5, rtol=1e-5)
+    with pytest.raises(vkdml.InvalidArgumentError, match="LSTM: training: found True"):
+        vt.convert(twin.train())(x)
 
 
-def test_parametrized_weights():
-    twin = vt.convert(nn.GRU(I, H, bias=False).eval())
-    for name in ("weight_ih_l0", "weight_hh_l0"):
-        nn.utils.parametrizations.weight_norm(twin, name)
-    module = nn.GRU(I, H, bias=False).eval()
-    module.weight_ih_l0[...], module.weight_hh_l0[...] = twin.weight_ih_l0, twin.weight_hh_l0
+def test_unconvert():
+    model = nn.Sequential(nn.GRUCell(I, H), nn.LSTMCell(H, H)).eval()
+    attributes, parameters = [set(vars(cell)) for cell in model], list(map(id, model.parameters()))
+    twin = vt.convert(model, inplace=True)
+    twin[0](torch.randn(B, I))
+    assert vt.unconvert(twin) is model
+    assert [type(cell) for cell in model] == [nn.GRUCell, nn.LSTMCell]
+    assert ([set(vars(cell)) for cell in model], list(map(id, model.parameters()))) == (attributes, parameters)
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_an_empty_batch(kind):
+    module = SEQUENCES[kind](I, H, 2, bidirectional=True)
+    check(module, torch.randn(T, 0, I))
+    check(module, torch.randn(T, 0, I), states(module, 0))
+    check(nn.GRUCell(I, H), torch.randn(0, I))
+
+
+def parametrized(module):
+    for name in ("weight_ih", "weight_hh") if isinstance(module, nn.RNNCellBase) else ("weight_ih_l0", "weight_hh_l1"):
+        nn.utils.parametrizations.weight_norm(module, name)
+        getattr(module.parametrizations, name).original0.mul_(0.5)
+    return module.eval()
+
+
+@pytest.mark.parametrize("module", [nn.GRU(I, H, 2), nn.LSTMCell(I, H)], ids=["GRU", "LSTMCell"])
+def test_parametrized_weights(module):
+    """Before and after they are converted, and with the parametrizations removed."""
+    x, module = torch.randn(B, I), parametrized(copy.deepcopy(module))
+    twin = check(module, x)
+    assert type(twin).__name__ == type(module).__name__ == "Parametrized" + twin._module
+    expected = flat(module(x))
+    torch.testing.assert_close(flat(vt.unconvert(copy.deepcopy(twin))(x)), expected, atol=0, rtol=0)
+    for name in list(twin.parametrizations):
+        nn.utils.parametrize.remove_parametrizations(twin, name)
+    assert type(twin) is getattr(vt, twin._module)
+    torch.testing.assert_close(flat(twin(x)), expected, atol=1e-5, rtol=1e-5)
+    module = vt.unconvert(copy.deepcopy(twin))
+    torch.testing.assert_close(flat(parametrized(twin)(x)), flat(parametrized(module)(x)), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [nn.utils.weight_norm, nn.utils.spectral_norm])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_weights_that_a_hook_computes(normalize):
+    module = normalize(nn.GRU(I, H), "weight_hh_l0").eval()
     x = torch.randn(T, B, I)
-    torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+    expected = module(x)
+    twin = vt.convert(module, inplace=True)
+    for _ in range(2):
+        torch.testing.assert_close(twin(x), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_each_line_of_the_table_has_its_test():
+    root = Path(__file__).parents[3]
+    named = set(re.findall(r"`(test_\w+)`", (root / "docs/faces/torch.md").read_text()))
+    defined = set(re.findall(r"^def (test_\w+)", "".join(path.read_text() for path in Path(__file__).parent.glob("*.py")), re.M))
+    assert named
+    assert named <= defined

@@ -13,6 +13,7 @@ try:
 except ImportError:
     raise MissingPackageError("vkdml.torch needs the package torch: pip install 'vkdml[torch]'") from None
 
-from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert, warm_up
+from .conversion import convert, unconvert, warm_up
+from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
-__all__ = ["convert", "warm_up", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)
+__all__ = ["convert", "unconvert", "warm_up", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import InvalidArgumentError
 from ...runtime.network import Network, Node
@@ -70,36 +70,54 @@ class Shape:
     lengths: bool
 
 
+class Form(NamedTuple):
+    """What a recurrent module says of itself. module: its class, for errors."""
+
+    module: str
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bidirectional: bool
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+
 class Layer:
-    """The parameters of one layer. suffixes: the ends of their names, one for each direction. inputs: how many it takes.
+    """The parameters of one layer.
 
     DirectML's LSTM has no projection P (proj_size). So the operator runs with the unprojected state m and the recurrent weights
     R P, and its results are multiplied by P afterwards: h = P m.
     """
 
-    def __init__(self, kind: Kind, module: nn.Module, suffixes: Sequence[str], inputs: int) -> None:
-        self._suffixes = suffixes
+    def __init__(self, kind: Kind, form: Form, parameters: Sequence[Mapping[str, Tensor]], inputs: int | None) -> None:
+        """parameters: of each direction, by their names. inputs: how many it takes; None for those that another layer makes."""
         self.kind = kind
-        self.directions = len(suffixes)
-        self.projected = int(getattr(module, "proj_size", 0))
-        self.has_bias = bool(module.bias)
-        rows, h = len(kind.gates) * module.hidden_size, module.hidden_size
-        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, inputs), "weight_hh": (rows, self.projected or h)}
-        shapes |= dict.fromkeys(("bias_ih", "bias_hh"), (rows,)) if module.bias else {}
-        shapes |= {"weight_hr": (self.projected, h)} if self.projected else {}
-        self._shapes = shapes
-        self.parameters = [[getattr(module, name + suffix) for suffix in suffixes] for name in shapes]
+        self.directions = form.directions
+        self._named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
+        self.parameters = [list(of_directions) for of_directions in zip(*(direction.values() for direction in parameters))]
+        self.has_bias = len(self.parameters) > 3
+        self.projected = self.parameters[-1][0].shape[0] if len(self.parameters) % 2 else 0
+        self._form = form
+        self._inputs = inputs or self.directions * (self.projected or form.hidden_size)
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        for name, tensors in zip(self._shapes, self.parameters):
-            yield from ((name + suffix, tensor) for suffix, tensor in zip(self._suffixes, tensors))
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Of layers that run alike."""
+        return self.kind.activations, *(tensor.shape for _, tensor in self._named)
 
-    def check_shapes(self, module: str) -> None:
-        """Refuse parameters that somebody has replaced by others. module: its name in errors."""
-        for (name, shape), tensors in zip(self._shapes.items(), self.parameters):
-            for suffix, tensor in zip(self._suffixes, tensors):
-                if tensor.shape != shape:
-                    raise InvalidArgumentError(module, name + suffix, f"the shape {tuple(tensor.shape)}", str(shape))
+    def named_parameters(self) -> Iterable[tuple[str, Tensor]]:
+        return self._named
+
+    def check_shapes(self) -> None:
+        """Refuse parameters that somebody has replaced by others."""
+        h = self._form.hidden_size
+        rows = len(self.kind.gates) * h
+        shapes = [(rows, self._inputs), (rows, self.projected or h)] + [(rows,)] * 2 * self.has_bias + [(self.projected, h)]
+        for (name, tensor), shape in zip(self._named, (shape for shape in shapes for _ in range(self.directions))):
+            if tensor.shape != shape:
+                raise InvalidArgumentError(self._form.module, name, f"the shape {tuple(tensor.shape)}", str(shape))
 
     @property
     def width(self) -> int:
@@ -130,6 +148,17 @@ class Layer:
             return []
         matrices = [to_numpy(tensor).astype(np.float64) for tensor in self.parameters[-1]]
         return [(matrix.T, np.linalg.pinv(matrix).T) for matrix in matrices]
+
+
+def layers_of(mode: str, form: Form, weights: Sequence[Tensor]) -> list[Layer]:
+    """Layers from all weights of a module, in PyTorch's order."""
+    ends = ["", "_reverse"][:form.directions]
+    count = len(weights) // (form.num_layers * form.directions)
+    names = ["weight_ih", "weight_hh", *["bias_ih", "bias_hh"][:count // 4 * 2], *["weight_hr"][:count % 2]]
+    left = iter(weights)
+    return [Layer(KINDS[mode], form, [{name + ("" if form.module.endswith("Cell") else f"_l{k}{end}"): next(left)
+                                       for name in names} for end in ends], None if k else form.input_size)
+            for k in range(form.num_layers)]
 
 
 def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
@@ -239,18 +268,20 @@ class Parameters:
         self.arrays: dict[str, np.ndarray] = {}
         self.projections: list[list[tuple[np.ndarray, np.ndarray]]] = []
         self._seen: list[Tensor] = []
+        self._directions: list[int] = []
 
     def update(self, layers: Sequence[Layer]) -> None:
         """Makes new arrays if a parameter has changed in any way. The arrays are constants."""
         parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
-        if self._seen and all(map(_are_the_same, parameters, self._seen)):
+        directions = [layer.directions for layer in layers]
+        if directions == self._directions and all(map(_are_the_same, parameters, self._seen)):
             return
         self.arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
         if layers[0].projected:
             self.arrays["zeros"] = np.zeros((layers[0].width, layers[0].width), self.arrays["P0"].dtype)
         self.arrays = {key: constant(array) for key, array in self.arrays.items()}
         self.projections = [layer.projections() for layer in layers]
-        self._seen = [tensor.clone() for tensor in parameters]
+        self._seen, self._directions = [tensor.clone() for tensor in parameters], directions
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:

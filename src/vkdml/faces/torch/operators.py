@@ -1,0 +1,209 @@
+"""PyTorch operators that run a recurrent module's layers on a Vulkan device: torch.ops.vkdml.gru, lstm, rnn_tanh and rnn_relu.
+
+All twins call them, so they are what stands in a graph that is traced, exported or compiled from a twin. Their arguments:
+
+    input: [T, B, I]; with batch_sizes the data of a PackedSequence, [sum of its lengths, I].
+    hx: none, h, or h and c, [layers * directions, B, size] each.
+    weights: those of all layers, in PyTorch's order.
+    batch_sizes: of a PackedSequence, whose rows are sorted by length.
+    module: the module's class, for errors.
+    input_size, hidden_size, num_layers, bidirectional: as the module's.
+    device: the index of the Vulkan device.
+
+They return y, [T, B, directions * size], or the data of a PackedSequence, and the last h, and c of an LSTM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from ...errors import InvalidArgumentError
+from ...runtime.fork import Lock
+from ...runtime.operator import Device
+from ...runtime.recent import Recent
+from ...runtime.weights import WeightKeeper
+from ...spec.element_types import ElementType
+from ..sessions import open_device
+from .stacks import ELEMENTS, KINDS, Form, Layer, Parameters, Shape, Stack, layers_of, to_numpy, to_torch
+
+_STACKS_KEPT = 64  # networks of a module, for the shapes that were called last: each is a recording of commands
+
+States = tuple[Tensor, ...]
+
+
+class Compiled:
+    """What calls with the same weights have compiled and packed."""
+
+    def __init__(self, index: int, device: Device | int | str | None) -> None:
+        """device: the one to use where operators say `index`."""
+        self.index, self._device = index, device
+        self._parameters = Parameters()
+        self._keeper = WeightKeeper()
+        self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
+        self._lock = Lock()
+
+    @contextmanager
+    def prepared(self, module: str, layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Stack, Parameters]]:
+        """What a call of this shape runs. Meanwhile other threads wait."""
+        device = open_device(module, self._device)
+        with self._lock:
+            self._parameters.update(layers)
+            key = (shape, device, *(layer.key for layer in layers))
+            yield self.stacks.get(key, lambda: Stack(layers, shape, device, self._keeper)), self._parameters
+
+
+_compiled = WeakTensorKeyDictionary()  # by the first of the weights
+_lock = Lock()
+
+
+def compiled_for(weights: Sequence[Tensor], index: int) -> Compiled:
+    """What belongs to these weights on a device."""
+    with _lock:
+        found = _compiled.get(weights[0])
+    if found is None or found.index != index:
+        found = Compiled(index, index)
+        use_for(weights, found)
+    return found
+
+
+@torch.compiler.disable
+def use_for(weights: Sequence[Tensor], compiled: Compiled) -> None:
+    """From now on this belongs to these weights: they were computed for a call, or have a Device."""
+    with _lock:
+        _compiled[weights[0]] = compiled
+
+
+def check_tensors(module: str, tensors: Mapping[str, Tensor], layers: Sequence[Layer]) -> ElementType:
+    """The element type that all tensors and the layers' parameters share.
+
+    Refuses others than dense ones on the CPU, and parameters of other shapes than the module's.
+    """
+    parameters = {key: tensor for layer in layers for key, tensor in layer.named_parameters()}
+    dtype = next(iter(parameters.values())).dtype
+    for argument, tensor in {**tensors, **parameters}.items():
+        if tensor.layout is not torch.strided:
+            raise InvalidArgumentError(module, argument, f"a Tensor, {tensor.layout}", "a dense Tensor")
+        if tensor.device.type != "cpu":
+            raise InvalidArgumentError(module, argument, f"a tensor on {tensor.device}", "one on the CPU")
+        if tensor.dtype is not dtype:
+            raise InvalidArgumentError(module, argument, tensor.dtype, f"{dtype}, as the parameters")
+    element = ELEMENTS.get(dtype)
+    if element is None:
+        raise InvalidArgumentError(module, "parameters", dtype, "one of " + ", ".join(map(str, ELEMENTS)))
+    for layer in layers:
+        layer.check_shapes()
+    return element
+
+
+@torch.compiler.disable
+def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
+         ) -> States:
+    form, device = Form(*rest[:-1]), rest[-1]
+    layers = layers_of(mode, form, weights)
+    tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(hx)}
+    element = check_tensors(form.module, tensors, layers)
+    if input.shape[-1] != form.input_size or len(input) == 0:
+        raise InvalidArgumentError(form.module, "input", f"the shape {tuple(input.shape)}",
+                                   f"at least one time step, and {form.input_size} as the last size")
+    rows = input.shape[1] if batch_sizes is None else int(batch_sizes[0])
+    shapes = _state_shapes(mode, form, weights, rows)
+    for index, (state, expected) in enumerate(zip(hx, shapes)):
+        if state.shape != expected:
+            raise InvalidArgumentError(form.module, f"hx[{index}]", f"the shape {tuple(state.shape)}", str(expected))
+    if rows == 0:
+        return _empty(input, form, shapes)
+    lengths = None
+    if batch_sizes is not None:
+        input, lengths = pad_packed_sequence(PackedSequence(input, batch_sizes))
+    shape = Shape(len(input), rows, form.input_size, form.hidden_size, element, bool(hx), lengths is not None)
+    with compiled_for(weights, device).prepared(form.module, layers, shape) as (stack, parameters):
+        y, last = stack.run(form.module, parameters, to_numpy(input), [to_numpy(state) for state in hx],
+                            None if lengths is None else lengths.numpy())
+    y = to_torch(y)
+    return y if lengths is None else pack_padded_sequence(y, lengths).data, *map(to_torch, last)
+
+
+def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
+          ) -> States:
+    """What a call returns, as PyTorch's compilers see it."""
+    form = Form(*rest[:-1])
+    if any(tensor.device != input.device for tensor in (*hx, *weights)):
+        check_tensors(form.module, {"input": input}, layers_of(mode, form, weights))
+    rows = input.shape[1]
+    if batch_sizes is not None:  # whose values are not known here
+        rows = hx[0].shape[1] if hx else torch.library.get_ctx().new_dynamic_size()
+    return _empty(input, form, _state_shapes(mode, form, weights, rows))
+
+
+def _state_shapes(mode: str, form: Form, weights: Sequence[Tensor], rows: int) -> list[tuple[int, int, int]]:
+    """Of h, and of an LSTM's c, which proj_size does not make smaller."""
+    sizes = [weights[1].shape[1], *[form.hidden_size] * (mode == "LSTM")]
+    return [(form.num_layers * form.directions, rows, size) for size in sizes]
+
+
+def _empty(input: Tensor, form: Form, shapes: Sequence[tuple[int, int, int]]) -> States:
+    """Tensors like the results, of any contents. shapes: those of the states."""
+    y = input.new_empty(*input.shape[:-1], form.directions * shapes[0][2])
+    return y, *(input.new_empty(shape) for shape in shapes)
+
+
+def _no_gradient(ctx: Any, *gradients: Any) -> Any:
+    raise InvalidArgumentError("vkdml.torch", "backward", "a converted module in what is differentiated",
+                               "none: twins are for inference; convert(..., training=\"torch\") and .train() to train")
+
+
+def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> States:
+    """Computes in autocast's type, and returns the types that PyTorch's module returns there."""
+    dtype = torch.get_autocast_dtype("cpu")
+    form, device = Form(*rest[1:-1]), rest[-1]
+    cast = [_lowered(tensor, dtype) for tensor in weights]
+    if not torch.compiler.is_compiling():
+        use_for(cast, compiled_for(weights, device))
+    with torch.autocast("cpu", enabled=False):
+        results = OPERATORS[mode](_lowered(input, dtype), [_lowered(state, dtype) for state in hx], cast, *rest)
+    carried = torch.promote_types(dtype, (hx or [input])[-1].dtype)
+    return tuple(result.to(carried) if is_carried else result
+                 for result, is_carried in zip(results, _carried(mode, form, weights)))
+
+
+def _lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """As autocast casts: what is floating point, but not float64."""
+    return tensor if tensor.dtype is torch.float64 or not tensor.is_floating_point() else tensor.to(dtype)
+
+
+def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ...]:
+    """For each result, whether it has the initial state's type under PyTorch's autocast: not all modules are alike."""
+    if mode == "GRU":
+        return True, True
+    if mode != "LSTM":
+        return False, False
+    is_cell, is_projected = form.module == "LSTMCell", weights[1].shape[1] != form.hidden_size
+    return is_cell, is_cell, is_cell or is_projected
+
+
+_library = torch.library.Library("vkdml", "DEF")
+
+
+def _define(mode: str) -> Callable[..., States]:
+    """The operator of one of PyTorch's modes."""
+    name, results = mode.lower(), ["Tensor"] * (3 if mode == "LSTM" else 2)
+    _library.define(f"{name}(Tensor input, Tensor[] hx, Tensor[] weights, Tensor? batch_sizes, str module, int input_size, "
+                    f"int hidden_size, int num_layers, bool bidirectional, int device) -> ({', '.join(results)})",
+                    tags=torch.Tag.pt2_compliant_tag)
+    _library.impl(name, partial(_run, mode), "CompositeExplicitAutograd")
+    _library.impl(name, partial(_autocast, mode), "AutocastCPU")
+    torch.library.register_fake(f"vkdml::{name}", partial(_fake, mode), lib=_library)
+    torch.library.register_autograd(f"vkdml::{name}", _no_gradient, lib=_library)
+    operator: Callable[..., States] = getattr(torch.ops.vkdml, name)
+    return operator
+
+
+OPERATORS = {mode: _define(mode) for mode in KINDS}

@@ -1,0 +1,208 @@
+"""The operators that stand in graphs of twins: what is traced, exported and compiled, and autocast."""
+
+import io
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
+
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import vkdml
+import vkdml.torch as vt
+from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, flat, states
+
+pytestmark = pytest.mark.device
+
+CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
+
+
+class Model(nn.Module):
+    def __init__(self, kind="GRU", **settings):
+        super().__init__()
+        self.rnn = SEQUENCES[kind](I, H, 2, bidirectional=True, **settings)
+        self.head = nn.Linear(2 * H, 2)
+
+    def forward(self, x):
+        y, last = self.rnn(x)
+        return self.head(y), *flat(last)
+
+
+class Packs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(I, H, batch_first=True)
+
+    def forward(self, x, lengths):
+        y, (h, c) = self.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+        return pad_packed_sequence(y, batch_first=True)[0], h, c
+
+
+def saved(save, load, graph):
+    file = io.BytesIO()
+    save(graph, file)
+    file.seek(0)
+    return load(file)
+
+
+def same(got, expected, atol=1e-5):
+    torch.testing.assert_close(flat(got), flat(expected), atol=atol, rtol=atol)
+
+
+def operators(graph):
+    return [str(node.target) for node in graph.nodes if "vkdml" in str(node.target)]
+
+
+@pytest.mark.family("exports alike", first=1)
+@pytest.mark.parametrize(("kind", "grad", "strict"), list(itertools.product(SEQUENCES, (True, False), (False, True))))
+def test_torch_export(kind, grad, strict):
+    """With dynamic shapes, after it was saved and loaded; where gradients are recorded, too."""
+    model = Model(kind).eval()
+    steps, rows = torch.export.Dim("T"), torch.export.Dim("B")
+    with torch.set_grad_enabled(grad):
+        program = torch.export.export(vt.convert(model), (torch.randn(T, B, I),), dynamic_shapes=({0: steps, 1: rows},), strict=strict)
+        loaded = saved(torch.export.save, torch.export.load, program).module()
+        assert operators(program.graph) == [f"vkdml.{'rnn_tanh' if kind == 'RNN' else kind.lower()}.default"]
+        for t, b in ((T, B), (7, 2)):
+            x = torch.randn(t, b, I)
+            same(program.module()(x), model(x))
+            same(loaded(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_torch_jit_trace():
+    model, packs = Model("LSTM", batch_first=True).eval(), Packs().eval()
+    traced = torch.jit.trace(vt.convert(model), torch.randn(B, T, I))
+    loaded = saved(torch.jit.save, torch.jit.load, traced)
+    for b, t in ((B, T), (2, 7), (0, 3)):
+        x = torch.randn(b, t, I)
+        same(traced(x), model(x))
+        same(loaded(x), model(x))
+    traced = torch.jit.trace(vt.convert(packs), (torch.randn(B, T, I), torch.tensor([5, 2, 3])))
+    x, lengths = torch.randn(2, 6, I), torch.tensor([3, 6])
+    same(traced(x, lengths), packs(x, lengths))
+
+
+def test_a_loaded_graph_packs_its_weights_once(monkeypatch):
+    """They are its own, in memory that lives as long as it."""
+    from vkdml.faces.torch import stacks
+    loaded = saved(torch.jit.save, torch.jit.load, torch.jit.trace(vt.convert(nn.GRU(I, H).eval()), torch.randn(T, B, I)))
+    loaded(torch.randn(T, B, I))
+    monkeypatch.setattr(stacks.Layer, "arrays", lambda self: pytest.fail("packed again"))
+    loaded(torch.randn(T, B, I))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning", "ignore::UserWarning")
+@pytest.mark.family("kinds alike", first=1)
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_onnx_models_that_are_traced(kind):
+    """They hold ONNX's operators, which then run on the device by vkdml.onnx."""
+    onnx = pytest.importorskip("onnx")
+    from vkdml.onnx import InferenceSession
+    file, model = io.BytesIO(), Model(kind).eval()
+    axes = {"x": {0: "T", 1: "B"}}
+    torch.onnx.export(vt.convert(model), (torch.randn(T, B, I),), file, input_names=["x"], dynamic_axes=axes, dynamo=False)
+    nodes = [node.op_type for node in onnx.load_from_string(file.getvalue()).graph.node]
+    assert nodes.count(kind) == 2
+    x = torch.randn(7, 2, I)
+    same([torch.from_numpy(y) for y in InferenceSession(file.getvalue()).run(None, {"x": x.numpy()})], model(x))
+
+
+def test_fx_graphs():
+    module = nn.RNN(I, H, nonlinearity="relu").eval()
+    graph = torch.fx.experimental.proxy_tensor.make_fx(vt.convert(module))(torch.randn(T, B, I))
+    assert operators(graph.graph) == ["vkdml.rnn_relu.default"]
+    x = torch.randn(T, B, I)
+    same(graph(x), module(x))
+
+
+def test_torch_compile_leaves_twins_as_they_are():
+    """Where it need not make one graph."""
+    model = Model().eval()
+    compiled = torch.compile(vt.convert(model), backend="eager")
+    x = torch.randn(T, B, I)
+    same(compiled(x), model(x))
+
+
+@pytest.mark.family("backends", first=1)
+@pytest.mark.parametrize("backend", ["aot_eager", "eager", "inductor"])
+def test_torch_compile_makes_one_graph(backend):
+    """Where it may look into recurrent modules at all."""
+    torch._dynamo.reset()
+    model = Model().eval()
+    with torch._dynamo.config.patch(allow_rnn=True):
+        compiled = torch.compile(vt.convert(model), backend=backend, fullgraph=True, dynamic=True)
+        for t, b in ((T, B), (7, 2)):
+            x = torch.randn(t, b, I)
+            same(compiled(x), model(x))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["gru", "lstm", "rnn_tanh", "rnn_relu"])
+def test_operators_are_what_they_say(mode):
+    """PyTorch's own checks of schemas, fake implementations and dispatch."""
+    module = (nn.LSTM if mode == "lstm" else nn.GRU if mode == "gru" else nn.RNN)(I, H, 2).requires_grad_(False)
+    operator = getattr(torch.ops.vkdml, mode).default
+    for hx in ([], list(flat(states(module)))):
+        torch.library.opcheck(operator, (torch.randn(T, B, I), hx, list(module.parameters()), None, "GRU", I, H, 2, False, 0))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_wrong_input_of_a_graph_is_refused():
+    module = nn.GRU(I, H).eval()
+    traced = torch.jit.trace(vt.convert(module), torch.randn(T, B, I))
+    for x, message in ((torch.randn(T, B, I).double(), "GRU: input: found torch.float64"),
+                       (torch.randn(0, B, I), r"GRU: input: found the shape \(0, 3, 7\); expected at least one time step, and 7 as the last size"),
+                       (torch.randn(T, B, I + 1), r"GRU: input: found the shape \(5, 3, 8\); expected at least one time step, and 7 as")):
+        with pytest.raises(RuntimeError, match=message):
+            traced(x)
+    x = torch.randn(T, B, I)
+    same(traced(x), module(x))
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"GRU: hx\[0\]: found the shape \(1, 2, 6\); expected \(1, 3, 6\)"):
+        torch.ops.vkdml.gru(x, [torch.randn(1, 2, H)], list(module.parameters()), None, "GRU", I, H, 1, False, 0)
+
+
+def test_modules_may_share_weights():
+    """As layers, and as directions of one."""
+    layers, directions = nn.GRU(H, H, 2).eval(), nn.GRU(H, H, bidirectional=True).eval()
+    weights = list(layers.parameters())
+    for mine, shared in zip(directions.parameters(), weights):
+        mine.copy_(shared)
+    x = torch.randn(T, B, H)
+    for module in (layers, directions, layers):
+        same(torch.ops.vkdml.gru(x, [], weights, None, "GRU", H, H, module.num_layers, module.bidirectional, 0), module(x))
+
+
+def autocasts(modules, dtypes):
+    return [(kind, settings, dtype) for dtype in dtypes for kind in modules
+            for settings in ({}, {"proj_size": 4}) if not settings or kind == "LSTM"]
+
+
+@pytest.mark.family("types of inputs", first=7)
+@pytest.mark.parametrize(("kind", "settings", "dtype"), autocasts([*SEQUENCES, *CELLS], [torch.float32, torch.bfloat16]))
+def test_autocast(kind, settings, dtype):
+    """The types are PyTorch's: not all modules return autocast's own."""
+    if kind in CELLS:
+        module, shape = CELLS[kind](I, H).eval(), (B, I)
+    else:
+        module, shape = SEQUENCES[kind](I, H, 2, bidirectional=True, **settings).eval(), (T, B, I)
+    twin, x = vt.convert(module), torch.randn(shape, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        same(twin(x), module(x), TOLERANCES[torch.bfloat16])
+    if dtype is torch.float32:
+        same(twin(x), module(x))
+
+
+def test_float64_goes_through_autocast():
+    module = nn.GRU(I, H).double().eval()
+    twin, x = vt.convert(module), torch.randn(T, B, I).double()
+    with torch.autocast("cpu"):
+        same(twin(x), module(x), TOLERANCES[torch.float64])
+
+
+def test_a_device_that_is_not_there():
+    weights = list(nn.GRU(I, H).parameters())
+    with pytest.raises(vkdml.VkdmlError, match="99"):
+        torch.ops.vkdml.gru(torch.randn(T, B, I), [], weights, None, "GRU", I, H, 1, False, 99)
