@@ -5,6 +5,7 @@ import json
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from tests.faces.onnx.support import GRU, H, I, model, weights
 from tests.faces.onnx.test_programs import IF
@@ -59,7 +60,13 @@ def test_sizes_of_a_run(capsys, folder):
     given = [part for name in ("x", "W", "R", "B") for part in ("--input", f"{name}={name}.npy")]
     (found,) = told(capsys, "fed.onnx", *given)["operators"]["GRU node"]
     assert [found[name] for name in "TBIH"] == [6, 2, I, H]
+    proto = onnx.load("if.onnx")  # whose weights may be fed
+    for name, array in weights().items():
+        proto.graph.input.append(helper.make_tensor_value_info(name, 1, array.shape))
+    onnx.save(proto, "overridable.onnx")
     given = ["--input", "x=x.npy", "--input", "c=true.npy"]
+    found = told(capsys, "overridable.onnx", *given, "--input", "W=W.npy")["operators"]
+    assert sorted(len(rows) for rows in found.values()) == [0, 1]
     found = told(capsys, "if.onnx", *given)["operators"]
     assert sorted(len(rows) for rows in found.values()) == [0, 1]
     assert "GRU node: it was not run" in explain(capsys, "if.onnx", *given)

@@ -72,6 +72,19 @@ def test_maps(capsys, folder):
     assert [list(row) for row in saved] == [["1", "2", "3"]] * 2
 
 
+def test_an_input_with_an_initializer_may_be_given(capsys, folder):
+    proto = onnx.load("gru.onnx")
+    proto.graph.input.append(helper.make_tensor_value_info("B", 1, [1, 24]))
+    onnx.save(proto, "default.onnx")
+    np.save("B.npy", np.ones((1, 24), np.float32))
+    results = []
+    for given in ([], ["--input", "B=B.npy"]):
+        arguments = ["default.onnx", "--input", "x=x.npy", *given, "--output-dir", "out", "--compare", "onnxruntime"]
+        assert run(capsys, *arguments)[0] == 0
+        results.append(np.load("out/y.npy"))
+    assert not np.array_equal(*results)
+
+
 def test_times(capsys, folder):
     arguments = ["gru.onnx", "--input", "x=x.npy", "--iterations", "5", "--warmup", "0", "--compare", "onnxruntime"]
     code, out, _ = run(capsys, *arguments, "--json")

@@ -77,7 +77,7 @@ def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[
 
     session = InferenceSession(chosen.what, device=device, allow_outside=chosen.allow_outside)
     if chosen.input:
-        session.run(None, feed(chosen.input, session.get_inputs(), chosen.refuse))
+        session.run(None, feed(chosen.input, session, chosen.refuse))
         return session.assignment(), session.problems_so_far()
     problems = session.problems(chosen.T, chosen.B)
     return session.assignment(), {name: [problem] if problem else [] for name, problem in problems.items()}

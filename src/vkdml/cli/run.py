@@ -47,7 +47,7 @@ def run(chosen: argparse.Namespace) -> int:
         session = InferenceSession(chosen.model, device=device, allow_outside=chosen.allow_outside)
         load = time.perf_counter() - begin
         bar.update()
-        given = feed(chosen.input, session.get_inputs(), chosen.refuse)
+        given = feed(chosen.input, session, chosen.refuse)
         values, times["vkdml"] = _timed(lambda: session.run(None, given), chosen)
         names = [output.name for output in session.get_outputs()]
         bar.update()

@@ -52,16 +52,21 @@ def _given(text: str) -> Given:
         raise argparse.ArgumentTypeError(f"{path} is no {suffix} file: {error}") from None
 
 
-def feed(given: Sequence[Given], inputs: Sequence[Any], refuse: Callable[[str], Any]) -> dict[str, Any]:
-    """What a session's inputs are fed. inputs: as get_inputs has them. refuse: is told what is wrong, and does not return."""
-    declared = {value.name: value for value in inputs}
+def feed(given: Sequence[Given], session: Any, refuse: Callable[[str], Any]) -> dict[str, Any]:
+    """What an InferenceSession is fed. Optional inputs and those that have an initializer may be left out.
+
+    refuse: is told what is wrong, and does not return.
+    """
+    inputs = session.get_inputs()
+    declared = {value.name: value for value in (*inputs, *session.get_overridable_initializers())}
     by_name = {value.name: value for value in given}
-    needed = {name: value for name, value in declared.items() if not value.type.startswith("optional")}
-    if not needed.keys() <= by_name.keys() <= declared.keys() or len(given) != len(by_name):
-        wanted = "; ".join(f"{name} {value.type} {value.shape}" for name, value in declared.items()) or "none"
+    needed = {value.name for value in inputs if not value.type.startswith("optional")}
+    if not needed <= by_name.keys() <= declared.keys() or len(given) != len(by_name):
+        wanted = "; ".join(f"{value.name} {value.type} {value.shape}" for value in inputs) or "none"
         names = ", ".join(value.name for value in given) or "none"
         refuse(f"--input: given {names}; the model needs each of these once: {wanted}")
-    return dict.fromkeys(declared) | {name: _fitting(value, declared[name].type, refuse) for name, value in by_name.items()}
+    left_out = {value.name: None for value in inputs}
+    return left_out | {name: _fitting(value, declared[name].type, refuse) for name, value in by_name.items()}
 
 
 def _fitting(given: Given, kind: str, refuse: Callable[[str], Any]) -> Any:

@@ -76,6 +76,11 @@ class Loaded:
         self.assignment = Assignment(opened.info.name, tuple(self.program.assigned))
         self.ort.write_optimized(source)
 
+    def programs(self) -> list[Program]:
+        """Those that were made so far."""
+        with self._lock:
+            return [self.program, *(program for program, _ in self._overridden.values())]
+
     def for_feed(self, input_feed: Any) -> tuple[Program, Inputs]:
         """The program that takes what is fed: inputs, and initializers that are inputs as well."""
         if self._model is None or not isinstance(input_feed, Mapping):

@@ -28,6 +28,7 @@ from .feeds import NodeArg, expect_names, own
 from .io_binding import IOBinding
 from .loaded import Loaded, ModelMetadata
 from .ort_sessions import PROVIDER, Arguments, of_onnxruntime
+from .programs import Program
 from .steps import RecurrentStep, RunOptions, ort_value
 from .streams import SessionStream
 
@@ -279,19 +280,15 @@ class InferenceSession:
         None for a node whose weights are fed or computed from what is fed. Raises InvalidArgumentError as warm_up does.
         """
         shapes_to_warm_up("InferenceSession", 1 if T is None else T, 1 if B is None else B)
-        return {name: step.problem(T, B) for name, step in self._recurrent()}
+        return {name: step.problem(T, B) for name, step in _recurrent(self._loaded.program)}
 
     def problems_so_far(self) -> dict[str, list[Problem]]:
         """What the recurrent nodes computed in the runs so far, each of the last few sizes once; by what errors call them."""
-        return {name: step.node.problems() for name, step in self._recurrent()}
-
-    def _recurrent(self) -> Iterator[tuple[str, RecurrentStep]]:
-        """The recurrent steps, by names of which each is there once."""
-        names = Counter[str]()
-        for step in self._loaded.program.recurrent():
-            name = step.node.operator
-            names[name] += 1
-            yield f"{name} ({names[name]})" if names[name] > 1 else name, step
+        found: dict[str, list[Problem]] = {}
+        for program in self._loaded.programs():
+            for name, step in _recurrent(program):
+                found.setdefault(name, []).extend(step.node.problems())
+        return found
 
     def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:
         """Runs of which each begins with what the one before ended with, as for sound that comes in pieces.
@@ -337,6 +334,15 @@ class InferenceSession:
             return [own(results[name], fed) for name in names]
 
         return run
+
+
+def _recurrent(program: Program) -> Iterator[tuple[str, RecurrentStep]]:
+    """The recurrent steps, by names of which each is there once."""
+    names = Counter[str]()
+    for step in program.recurrent():
+        name = step.node.operator
+        names[name] += 1
+        yield f"{name} ({names[name]})" if names[name] > 1 else name, step
 
 
 def _check_run_options(call: str, run_options: object) -> None:
