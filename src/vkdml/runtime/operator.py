@@ -161,7 +161,7 @@ class Device(Named):
     def selftest(self) -> list[Outcome]:
         """Run each kernel that the device may be given, for each cell in each type, and check it by the float64 reference.
 
-        It compiles all of them, which takes a CPU driver half a minute where nothing was kept from before.
+        It compiles all of them, which takes a CPU driver 20 seconds where nothing was kept from before.
         Raises VerificationError, which names the device, its driver, and what is wrong with which kernels.
         """
         return expect_right(self._gpu, self.selftest_outcomes())

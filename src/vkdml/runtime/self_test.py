@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ from ..spec.plain_descs import (
 )
 from ..spec.problem import Problem, from_desc
 from ..spec.verification import differences
+from . import kernels
 from .choices import Choices
 from .device import Gpu, OnceForEachGpu
 from .recording import storage_buffers
@@ -125,7 +126,9 @@ def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[s
 
 
 def _plans(gpu: Gpu, problem: Problem | PlainProblem) -> Iterator[Plan]:
-    """As few as have all kernels, of those that the device has enough bindings for."""
+    """As few as have all kernels, of those that the device has enough bindings for; of these the ones with the fewest
+    pipelines, as compiling takes nearly all of the time. A loop that multiplies the input itself takes longer than two kernels.
+    """
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, gpu.info)
         return
@@ -134,11 +137,18 @@ def _plans(gpu: Gpu, problem: Problem | PlainProblem) -> Iterator[Plan]:
             for tiling in reversed(planner.tilings())}
     plans = [plan_of(planner, tiling) for tiling in best.values()]
     plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= gpu.info.max_storage_buffers]
-    left = {kernel for plan in plans for kernel in _kernels(plan)}
+    left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
     while left:
-        plan = max(plans, key=lambda plan: len(left.intersection(_kernels(plan))))
+        plan = max(plans, key=lambda plan: (len(left.intersection(_kernels(plan))), -len(_pipelines(plan) - made),
+                                            len(_kernels(plan))))
         left.difference_update(_kernels(plan))
+        made |= _pipelines(plan)
         yield plan
+
+
+def _pipelines(plan: Plan) -> set[Hashable]:
+    return {(dispatch.kernel, kernels.load(dispatch.kernel).values(dispatch.constants))
+            for dispatch in plan.initialize + plan.execute}
 
 
 def _kernels(plan: Plan) -> tuple[str, ...]:
