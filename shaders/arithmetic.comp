@@ -31,8 +31,7 @@ layout(binding = 2) buffer Output { uint results[]; };
 
 void main()
 {
-    uint stride = gl_NumWorkGroups.x * WORKGROUP;
-    for (uint element = gl_GlobalInvocationID.x; element < tensors.elements; element += stride) {
+    EACH_ELEMENT(element) {
         uint rest = element, a_place = 0, b_place = 0, target = 0;
         EACH_INNER_DIMENSION(DIMENSION)
         STEP(7, rest)

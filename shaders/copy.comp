@@ -21,8 +21,7 @@ layout(binding = 1) buffer Output { uint results[]; };
 
 void main()
 {
-    uint stride = gl_NumWorkGroups.x * WORKGROUP;
-    for (uint element = gl_GlobalInvocationID.x; element < tensors.elements; element += stride) {
+    EACH_ELEMENT(element) {
         uint rest = element, source = tensors.input_start, target = tensors.output_start;
         EACH_INNER_DIMENSION(DIMENSION)
         source += rest * tensors.input_stride_7;

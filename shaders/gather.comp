@@ -41,8 +41,7 @@ uint place_of(uint low, uint high)
 
 void main()
 {
-    uint stride = gl_NumWorkGroups.x * WORKGROUP;
-    for (uint element = gl_GlobalInvocationID.x; element < tensors.elements; element += stride) {
+    EACH_ELEMENT(element) {
         uint rest = element, source = 0, place = 0, target = 0;
         EACH_INNER_DIMENSION(DIMENSION)
         STEP(7, rest)

@@ -61,7 +61,7 @@ def test_one_element_too_many_is_seen(device, mistaken):
 
 
 PLAIN_MISTAKES = {
-    "copied one too many": ("copy", "copy.comp", "element < tensors.elements", "element <= tensors.elements", "written behind a buffer"),
+    "copied one too far": ("copy", "common/items.glsl", "target[2 * (to) + 1]", "target[2 * (to) + 2]", "written behind a buffer"),
     "the neighbour's bytes": ("copy", "common/items.glsl", "~(ITEM_MASK << shift)", "0u", "between the output's elements"),
     "an index not bounded": ("gather", "gather.comp", "min(low, last)", "low", "Arrays are not equal"),
     "a wrong dimension": ("gather", "gather.comp", "tensors.of_indices >> n", "tensors.of_indices >> (n + 1)", "Difference"),

@@ -45,6 +45,11 @@ def test_workgroups_are_no_more_than_the_device_runs():
     assert dispatch.groups == (3, 1, 1)
 
 
+def test_invocations_are_a_number_that_the_shader_can_hold():
+    (dispatch,) = plan(make_problem(2**29), replace(CPU, max_workgroup_count=2**31 - 1, max_storage_buffer_range=2**32 - 1)).execute
+    assert dispatch.groups == (65535, 1, 1)
+
+
 @pytest.mark.parametrize(("input_strides", "output_strides", "expected"), [
     ((150, 50, 1), (150, 50, 1), dimensions(outermost=(300, 1, 1))),
     ((1, 2, 6), (150, 50, 1), dimensions((50, 6, 1), (3, 2, 50), outermost=(2, 1, 150))),

@@ -35,7 +35,7 @@ from .tiling import (
     Tiling,
 )
 
-_WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
+WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
 # Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
 _LEAST_PACKED, _MOST_PACKERS = 8, 2**14
@@ -210,7 +210,7 @@ def _projection_tiles(projection: ProjectionTiling, steps: int) -> int:
     """Where lengths may leave the last ones nothing to do, so many that CPU kernels can spread those (cpu/spread.glsl)."""
     tiles, is_ragged = projection.tiles(steps), projection.problem.has("SequenceLengthsTensor")
     spread = power_of_two(tiles) if is_ragged and projection.kernel != GPU else tiles
-    return spread if spread <= _WORKGROUPS_EVERYWHERE else tiles
+    return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
 
 
 def _loop(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int, bool], Dispatch]:

@@ -12,7 +12,7 @@ from ..spec.elementwise import ElementwiseProblem
 from ..spec.plain import MOST_DIMENSIONS, OUTPUT
 from ..spec.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import UNUSED, Dispatch, activation_constants, given, in_room
+from .dispatches import UNUSED, WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, given, in_room
 
 WORKGROUP = 64
 
@@ -40,8 +40,8 @@ def of_arithmetic(problem: ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatc
 
 
 def groups_of(elements: int, info: DeviceInfo) -> tuple[int, int, int]:
-    """Workgroups for so many elements, which loop where the device cannot run as many."""
-    return min(ceil_div(elements, WORKGROUP), info.max_workgroup_count), 1, 1
+    """Workgroups for so many elements, which loop over the rest."""
+    return min(ceil_div(elements, WORKGROUP), info.max_workgroup_count, WORKGROUPS_EVERYWHERE), 1, 1
 
 
 def dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> tuple[int, dict[str, int]]:
