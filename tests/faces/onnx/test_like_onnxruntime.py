@@ -2,10 +2,12 @@
 
 import gc
 import json
+import re
 import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -20,6 +22,7 @@ from tests.faces.onnx.support import I, model, weights
 pytestmark = pytest.mark.device
 
 MODULES = [onnxruntime, vkdml.onnx]
+DOCUMENT = Path(__file__).parents[3] / "docs/faces/onnx.md"
 SMALL = "g (float[T,B,3] x) => (float[T,D,B,4] z) { a = Tanh(x) y = RNN <hidden_size=4> (a, W, R, B) z = Neg(y) }"
 X = np.ones((2, 1, I), np.float32)
 
@@ -51,6 +54,17 @@ def test_names_that_scripts_import():
     assert not hasattr(vkdml.onnx, "__path__")  # it is no package
     with pytest.raises(AttributeError, match="nothing_like_it"):
         vkdml.onnx.nothing_like_it  # noqa: B018
+
+
+def test_members_of_a_session(small):
+    session, documented = vkdml.onnx.InferenceSession(small), DOCUMENT.read_text()
+    for name in dir(onnxruntime.InferenceSession):
+        if not name.startswith("_"):
+            assert callable(getattr(session, name)), name
+            assert f"`{name}`" in documented, name
+    assert set(re.findall(r"`(test_\w+)`", documented)) <= set(globals())
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"expected assignment\(\)"):
+        session.get_provider_graph_assignment_info()
 
 
 def test_a_script_unchanged_but_for_the_import(ort, small, expected):

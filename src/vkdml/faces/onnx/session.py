@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import NoneType
-from typing import Any
+from typing import Any, NoReturn
 
 import onnxruntime
 from onnx import ModelProto
@@ -153,6 +153,10 @@ class InferenceSession:
         """Write one file of what all nodes took, and return its name; "" where the options do not enable profiling."""
         profile = self._loaded.ort.profile
         return profile.end() if profile else ""
+
+    def get_provider_graph_assignment_info(self) -> NoReturn:
+        """Refused: onnxruntime's objects cannot tell of nodes that it does not run. `assignment` says it of all."""
+        raise InvalidArgumentError("InferenceSession", "get_provider_graph_assignment_info", "a call", "assignment()")
 
     def __getattr__(self, name: str) -> Any:
         """What is onnxruntime's alone to say or to make, for all parts of the model."""
