@@ -68,6 +68,7 @@ def test_each_kind_of_user_has_an_example():
         ("README.md", "DxDispatch"): ["json", "sh"], ("README.md", "DirectML's descriptors"): ["python"],
         ("docs/correctness.md", "Checking calls"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
+        ("docs/faces/directml.md", "Many tensors in one buffer"): ["python"], ("docs/faces/directml.md", "A graph"): ["python"],
         ("docs/faces/dxdispatch.md", "An RNN"): ["json", "sh"], ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
         ("docs/faces/numpy.md", "A layer that holds its weights"): ["python"],
         ("docs/faces/numpy.md", "A sequence that comes in pieces"): ["python"],

@@ -109,8 +109,9 @@ class Device(Named):
     def check_feature_support(self, feature: DML_FEATURE, query: Any) -> Any:
         """Answer a DML_FEATURE_QUERY_* structure with a DML_FEATURE_DATA_* one (IDMLDevice::CheckFeatureSupport).
 
-        FEATURE_LEVELS: the highest of those that are asked for, up to the last one of which all that it says of the operators
-        here is here. TENSOR_DATA_TYPE_SUPPORT: whether any operator here takes tensors of a type.
+        FEATURE_LEVELS: the highest of those that are asked for, up to 5_0, the last one of which all that it says of recurrent
+        operators, and of the activations that are here, is here. TENSOR_DATA_TYPE_SUPPORT: whether any operator here takes
+        tensors of a type.
 
         Raises InvalidArgumentError for another feature or structure, and where no level that is asked for is supported.
         """
