@@ -60,4 +60,4 @@ class MissingPackageError(VkdmlError, ImportError):
 
 
 class NothingOnDeviceWarning(RuntimeWarning):
-    """No node of an ONNX model runs on the Vulkan device."""
+    """Nothing of an ONNX model or a PyTorch module runs on the Vulkan device."""

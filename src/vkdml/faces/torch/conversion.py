@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
-from ...errors import InvalidArgumentError, shown
+from ...errors import InvalidArgumentError, NothingOnDeviceWarning, shown
 from ...runtime.operator import Device
 from ..sessions import open_device
 from .modules import TWINS, Twin
@@ -41,6 +42,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         InvalidArgumentError: a module is scripted or traced, or of a subclass of a class that has a twin; the message names it.
             Calls of twins raise it in training mode, and for tensors of wrong shapes, types or devices.
         DriverError: no device, or the driver failed.
+
+    Warns with a NothingOnDeviceWarning where the module has no recurrent module.
     """
     _check_module("convert", module)
     if training not in ("refuse", "torch"):
@@ -59,6 +62,9 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         if isinstance(part, Twin):
             part.set_device(device)
             part._trains = training == "torch"
+    if not any(isinstance(part, Twin) for part in module.modules()):
+        warnings.warn(f"convert: nothing of {type(module).__name__} runs on the Vulkan device: it has no module of "
+                      + ", ".join(cls.__name__ for cls in TWINS), NothingOnDeviceWarning, stacklevel=2)
     return module
 
 
