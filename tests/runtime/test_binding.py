@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
+from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
 from vkdml.planning.needs import laid_out
 from vkdml.runtime import resources
 from vkdml.runtime.device import HAS_RANGES
@@ -14,6 +14,14 @@ from vkdml.spec import cells
 
 needs_ranges = pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/test_operator.py, so that pipelines are compiled once
+
+
+@pytest.fixture(params=["host memory", "device memory"])
+def memory(request, device, monkeypatch):
+    """CPU drivers work in the host's memory; all that is copied to and from a GPU's is tried on them too."""
+    if request.param == "host memory" and not device._gpu.host_memory:
+        pytest.skip("the device has memory of its own")
+    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
 
 
 def case_of(cell, seed=0):
@@ -67,7 +75,7 @@ def recorded(device, table, *others):
 
 @needs_ranges
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM])
-def test_all_tensors_in_one_buffer(device, cell):
+def test_all_tensors_in_one_buffer(device, memory, cell):
     """What is between them stays as it is, and weights stay packed when other parts change."""
     case = case_of(cell)
     heap = Heap(device, compiled_of(device, case), case)
@@ -115,7 +123,7 @@ def resource(device, size, offset=256):
 
 
 @needs_ranges
-def test_resources_of_the_callers(device, case):
+def test_resources_of_the_callers(device, memory, case):
     """Of the sizes that are told: nothing else is made, and nothing before them is touched."""
     compiled = compiled_of(device, case)
     properties = compiled.get_binding_properties()
@@ -135,6 +143,53 @@ def test_resources_of_the_callers(device, case):
     for part in (temporary, persistent):
         assert np.isnan(part.Buffer.download((64,))).all()
         assert not np.isnan(part.Buffer.download((1,), offset=256)).any()
+
+
+@needs_ranges
+def test_a_plan_that_may_give_up_has_its_word_beside_the_callers_resource(device, case):
+    """The host looks at it after each execution."""
+    compiled = device.compile_operator(device.create_operator(case.desc), options=v.Options(schedule="persistent"))
+    assert compiled.flagged
+    heap, properties = Heap(device, compiled, case), compiled.get_binding_properties()
+    table = bound_table(device, heap)
+    table.bind_temporary_resource(resource(device, properties.TemporaryResourceSize))
+    recorded(device, table).execute()
+    check(case, heap.results())
+
+
+@needs_ranges
+def test_a_resource_that_another_plan_does_not_fit(device, case):
+    compiled = compiled_of(device, case)
+    heap = Heap(device, compiled, case)
+    table = bound_table(device, heap)
+    table.bind_temporary_resource(resource(device, compiled.get_binding_properties().TemporaryResourceSize))
+    table.temporary = replace(table.temporary, size_in_bytes=table.temporary.size_in_bytes - 256)
+    with pytest.raises(v.InvalidArgumentError, match="a bound resource: found .* as get_binding_properties says now"):
+        recorded(device, table)
+
+
+@needs_ranges
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(30))
+def test_random_problems_in_one_buffer(device, seed):
+    """Of DirectML's types, with strides and everything optional. What lies between the tensors stays as it is."""
+    case = random_case(seed)
+    if not case.element.in_directml or case.clip is not None:
+        pytest.skip("not DirectML's")
+    case = replace(case, desc=replace(case.desc, **{
+        field: replace(getattr(case.desc, field), Flags=v.DML_TENSOR_FLAGS.NONE)
+        for field in case.problem.weights if case.problem.has(field)}))
+    compiled = compiled_of(device, case)
+    heap = Heap(device, compiled, case)
+    table = bound_table(device, heap)
+    properties = compiled.get_binding_properties()
+    table.bind_temporary_resource(resource(device, properties.TemporaryResourceSize))
+    table.bind_persistent_resource(resource(device, properties.PersistentResourceSize))
+    recorded(device, table).execute()
+    dtype = DTYPES[case.element.name]
+    check(case, {field: compiled.problem.tensor(field).view(heap.buffer.download(
+        (compiled.problem.tensor(field).size_of_elements,), dtype, heap.places[field])).copy()
+        for field in compiled.output_fields if field in heap.places})
 
 
 @needs_ranges
@@ -330,7 +385,7 @@ def test_an_initializers_repr_tells_its_operators(device):
 
 @needs_ranges
 @pytest.mark.parametrize("kind", ["bound", "owned"])
-def test_executions_in_parts_of_buffers_are_checked(case, kind):
+def test_executions_in_parts_of_buffers_are_checked(memory, case, kind):
     """Without the output sequence, which the check has the operator compute too."""
     checking = v.Device(verify=1)
     desc = replace(owned(case.desc) if kind == "owned" else case.desc, OutputSequenceTensor=None)

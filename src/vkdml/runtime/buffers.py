@@ -197,7 +197,13 @@ def _numbers(call: str, dtype: Any) -> np.dtype:
     return found
 
 
-def parts(within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
-    """Of a resource: for each of so many bytes, by name, its own."""
-    places, _ = laid_out(sizes)
+def parts(whose: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
+    """Of a resource: for each of so many bytes, by name, its own. whose: the operator's name in errors.
+
+    Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
+    """
+    places, size = laid_out(sizes)
+    if size > within.size_in_bytes:
+        raise InvalidArgumentError(whose, "a bound resource", f"{within.size_in_bytes} bytes",
+                                   f"{size}, as get_binding_properties says now")
     return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..planning import needs, words
 from ..planning.device_info import DeviceInfo
-from ..planning.needs import OperatorMemory, laid_out
+from ..planning.needs import OperatorMemory
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
@@ -277,13 +277,10 @@ class CompiledOperator(NamedOperator, OfOneProcess):
 
     def _made_within(self, temporary: Bound) -> Mapping[str, Bound]:
         """The scratch memory within a caller's, and buffers of the package's beside it."""
-        needed = laid_out(self._temporary)[1]
-        if needed > temporary.size_in_bytes:  # another plan was chosen since it was bound
-            raise InvalidArgumentError(self.problem.operator, "the temporary resource", f"{temporary.size_in_bytes} bytes",
-                                       f"{needed}, as get_binding_properties says now")
+        within = parts(self.problem.operator, temporary, self._temporary)
         read = {name: size for name, size in self._scratch_bytes.items() if self._is_read(name)}
         self.gpu.memory.make_room(self.problem.operator, read)
-        return {**parts(temporary, self._temporary), **{name: Buffer(self.gpu, self.plan.scratch[name]) for name in read}}
+        return {**within, **{name: Buffer(self.gpu, self.plan.scratch[name]) for name in read}}
 
     def _made(self) -> dict[str, Buffer]:
         """The scratch memory of the package's own."""

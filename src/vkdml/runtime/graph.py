@@ -69,8 +69,9 @@ class CompiledGraph(NamedOperator, OfOneProcess):
 
     def nodes(self, bound: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Recordable]:
         """What is to be recorded, in order."""
-        memory = {**bound, **(parts(temporary, self._temporary) if temporary else self._made())}
-        packed = parts(persistent, self._persistent) if persistent else {}
+        whose = self.problem.operator
+        memory = {**bound, **(parts(whose, temporary, self._temporary) if temporary else self._made())}
+        packed = parts(whose, persistent, self._persistent) if persistent else {}
         return [Recordable(
             self._compiled[node],
             {field: memory[name] for field, name in self._graph.names[node].items() if name in memory},

@@ -24,7 +24,7 @@ class PackedWeights:
         self.sizes = sizes
         self.owned: dict[str, np.ndarray] = {}
         self._within = within
-        self._buffers: Mapping[str, Bound] | None = parts(within, sizes) if within else None
+        self._buffers: Mapping[str, Bound] | None = parts(whose, within, sizes) if within else None
         self._is_initialized = not sizes
         self._stamps: tuple[int, ...] | None = None
         self._kept = self._resource_stamp
