@@ -1,4 +1,4 @@
-"""The command `vkdml`: devices, ONNX models, DxDispatch's models, plans, a self-test, benchmarks, conformance and a demo.
+"""The command `vkdml`, a module for each of its commands.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import VkdmlError
-from . import conformance, demo, devices, dispatch, explain, run, selftest
+from . import completion, conformance, demo, devices, dispatch, explain, run, selftest
 
 # Each has `add`, for its arguments, and `run`
 _COMMANDS = {
@@ -26,6 +26,7 @@ _COMMANDS = {
     "demo": (demo, "words to phonemes, with a trained model"),
     "conformance": (conformance, "test every Vulkan device and write a report"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
+    "completion": (completion, "print a script with which a shell completes this command's arguments"),
 }
 
 # Modules that are only in a source tree. They parse their own arguments.
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, (module, what) in _COMMANDS.items():
         command = commands.add_parser(name, help=what)
         module.add(command)
-        command.set_defaults(command=module.run)
+        command.set_defaults(command=module.run, parser=parser)
     for name, (_, what) in _ELSEWHERE.items():
         commands.add_parser(name, help=what)
     return parser
