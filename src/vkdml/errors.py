@@ -47,6 +47,9 @@ class DeviceLostError(DriverError):
     """
 
 
+COMPUTES_WRONGLY = "Update its driver or take another device (`vkdml devices`), and report what `vkdml selftest` says"
+
+
 class VerificationError(DriverError):
     """Results that are not those of the float64 reference: the driver or the device computes wrongly."""
 

@@ -125,7 +125,7 @@ def test_facts_are_consistent():
 
 @pytest.mark.parametrize(("function", "result", "error", "says"), [
     ("vkCreateInstance", -9, vkdml.DriverError, "no driver that it can load; install one"),
-    ("vkCreateInstance", -1, vkdml.OutOfMemoryError, "while listing devices: vkCreateInstance: VK_ERROR_OUT_OF_HOST_MEMORY"),
+    ("vkCreateInstance", -1, vkdml.OutOfMemoryError, "while listing devices: vkCreateInstance: VK_ERROR_OUT_OF_HOST_MEMORY. VK_LOADER_DEBUG=error"),
     ("vkEnumeratePhysicalDevices", -3, vkdml.DriverError, "vkEnumeratePhysicalDevices: VK_ERROR_INITIALIZATION_FAILED"),
     ("vkEnumeratePhysicalDevices", -1000, vkdml.DriverError, "vkEnumeratePhysicalDevices: -1000"),
 ])

@@ -204,7 +204,8 @@ class Gpu(fork.OfOneProcess):
         except RuntimeError as error:  # it has the work nevertheless, and would do it once there is a thread
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
-            raise DriverError(f"the system gave no thread for the device's executions: {error}") from error
+            raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
+                              "threads, or raise the limit (ulimit -u)") from error
 
     def create_submission(self) -> Submission:
         """With nothing recorded."""

@@ -52,6 +52,11 @@ def _end() -> None:
         driver.abandon()
 
 
+# What to do after a failure
+_SMALLER = "Call with fewer steps or rows, or let go of buffers and layers; `vkdml explain` says what an operator takes"
+_UNKNOWN = "Calls that follow may work; if it comes again, update the driver or take another device (`vkdml devices`)"
+
+
 class Driver:
     """Of one opened device.
 
@@ -141,7 +146,7 @@ class Driver:
         if _LOST in text:
             return self._lose(text)
         is_memory = isinstance(error, MemoryError) or any(name in text for name in _OUT_OF_MEMORY)
-        return OutOfMemoryError(text) if is_memory else DriverError(text)
+        return OutOfMemoryError(f"{text}. {_SMALLER}") if is_memory else DriverError(f"{text}. {_UNKNOWN}")
 
     def _lose(self, reason: str) -> DeviceLostError:
         """From here on nothing on this device can be used."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DriverError, InvalidArgumentError, VerificationError
+from ..errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
 from ..planning.candidates import Planner
 from ..planning.options import MEETINGS
 from ..planning.plain import plan as plan_plain
@@ -185,7 +185,7 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
     listed = list(found)
     wrong = [str(outcome) for outcome in listed if outcome.wrong]
     if wrong:
-        raise VerificationError(f"{gpu.info.with_driver} computes wrongly: " + "; ".join(wrong))
+        raise VerificationError(f"{gpu.info.with_driver} computes wrongly: {'; '.join(wrong)}. {COMPUTES_WRONGLY}")
     return listed
 
 

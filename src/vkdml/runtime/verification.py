@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, VerificationError
+from ..errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
 from ..planning.plan import Plan
 from ..spec.plain import PlainProblem
 from ..spec.problem import Problem
@@ -43,4 +43,4 @@ def verify(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: Mappin
             problem, Problem) else ""
         kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in plan.execute))
         raise VerificationError(f"{problem.operator} in {problem.element.name}{sizes}: {gpu.info.with_driver} computed wrongly "
-                                f"with {kernels}: " + "; ".join(map(str, wrong)))
+                                f"with {kernels}: {'; '.join(map(str, wrong))}. {COMPUTES_WRONGLY}")

@@ -89,7 +89,8 @@ def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo)
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
-        raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}")
+        raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "
+                    "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
 
 
 def _all(element: type[Any], function: Any, *arguments: Any) -> list[Any]:

@@ -256,7 +256,8 @@ class InferenceSession:
         try:
             threading.Thread(target=work, name="vkdml run_async").start()
         except RuntimeError as error:
-            raise OnnxRuntimeError(f"run_async: the system gave no thread: {error}") from error
+            raise OnnxRuntimeError(f"run_async: the system gave no thread: {error}; end some threads, or raise the "
+                                   "limit (ulimit -u)") from error
 
     def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1) -> None:
         """Pack weights and compile all that the recurrent nodes need for these lengths and batches: runs compile nothing then.

@@ -131,7 +131,8 @@ def _cpu_driver() -> int:
     for info in VulkanDevice.enumerate():
         if info.is_cpu:
             return info.index
-    raise DriverError("no Vulkan driver that runs on the CPU; on Debian: apt-get install mesa-vulkan-drivers")
+    raise DriverError("no Vulkan driver that runs on the CPU; on Debian and Ubuntu: apt-get install mesa-vulkan-drivers; other "
+                      "systems: docs/install.md")
 
 
 class GraphBuilder:
