@@ -366,3 +366,15 @@ def test_results_go_to_the_cpu():
     vector, device = onnxruntime_pybind11_state.OrtValueVector(), onnxruntime.OrtDevice.make("cuda", 0)._get_c_device()
     with pytest.raises(vkdml.InvalidArgumentError, match="fetch_devices: found another device; expected the CPU"):
         InferenceSession(model(SMALL, weights(1))).run_with_ortvaluevector(None, [], vector, ["z"], vector, [device])
+
+
+def test_options_that_change_after_loading(tmp_path, monkeypatch):
+    """Also where a run makes a program of its own."""
+    monkeypatch.chdir(tmp_path)
+    options = onnxruntime.SessionOptions()
+    proto = model("g (float[T,B,3] x, float[1,4,3] W) => (float[T,D,B,4] z) { a = Tanh(x) y = RNN <hidden_size=4> (a, W, R) z = Neg(y) }",
+                  weights(1))
+    session = InferenceSession(proto, options)
+    options.enable_profiling, options.optimized_model_filepath = True, "optimized.onnx"
+    assert not session.run(None, {"x": X, "W": np.zeros((1, 4, 3), np.float32)})[0].any()
+    assert not list(tmp_path.iterdir())

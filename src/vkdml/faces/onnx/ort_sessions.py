@@ -59,7 +59,7 @@ class Arguments:
         for name in others:
             if name not in _OTHERS:
                 raise _wrong(name, "an unknown argument", "one of " + ", ".join(_OTHERS))
-        if int(others.get("read_config_from_model", 0)):
+        if others.get("read_config_from_model", 0) not in (0, "0"):
             raise _wrong("read_config_from_model", others["read_config_from_model"], "0: sess_options say how to run the model")
         found = _named_providers(providers, provider_options)
         device = dict(found).get(PROVIDER, {})
@@ -140,8 +140,8 @@ class OrtSessions:
     def open(self, serialized: bytes) -> onnxruntime.InferenceSession:
         """Of a part of the model."""
         prefix = f"{self._options.profile_file_prefix}_part{next(self._numbers)}"
-        with switched(self._options, optimized_model_filepath="", profile_file_prefix=prefix,
-                      log_severity_level=self._severity):
+        with switched(self._options, optimized_model_filepath="", enable_profiling=self.profile is not None,
+                      profile_file_prefix=prefix, log_severity_level=self._severity):
             part = of_onnxruntime(onnxruntime.InferenceSession, serialized, self._options, self._providers, **self._others)
         self._parts.add(part)
         if self.profile:
