@@ -1,6 +1,6 @@
 // A product of matrices, alpha A B + beta C, and an activation of it (GEMM): float32 and float16, all sums in float32.
 // A workgroup computes a square tile of the output. Blocks of A's columns and B's rows go through shared memory, and an invocation
-// has PER_LANE rows and as many columns of the tile in registers. A sum is one chain of multiply-adds along K, whatever the tile.
+// has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K.
 // Strides count elements: a transposed matrix is one of other strides. Workgroups: tiles, from first_tile on.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -10,10 +10,9 @@
 const uint DIRECTIONS = 1, direction = 0;  // the activation is the f of a single direction
 #include "common/activations.glsl"
 layout(constant_id = 0) const uint WORKGROUP = 1;
-layout(constant_id = 1) const uint TILE = 1;      // rows and columns
-layout(constant_id = 2) const uint PER_LANE = 1;  // of them
-layout(constant_id = 3) const uint BLOCK = 1;     // of K
-layout(constant_id = 4) const uint HAS_C = 0;
+layout(constant_id = 1) const uint TILE = 4;   // rows and columns
+layout(constant_id = 2) const uint BLOCK = 1;  // of K
+layout(constant_id = 3) const uint HAS_C = 0;
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(push_constant) uniform Matrices {
     uint first_tile; uint row_tiles; uint column_tiles;
@@ -30,11 +29,11 @@ layout(binding = 1) buffer B { uint b_elements[]; };
 layout(binding = 2) buffer C { uint c_elements[]; };
 layout(binding = 3) buffer Output { uint results[]; };
 
-const uint LANES = TILE / PER_LANE, SUMS = PER_LANE * PER_LANE, TURNS = TILE * BLOCK / WORKGROUP;
-const uint PITCH = TILE + 1;  // so that a block's columns begin in different banks
-shared float a_tile[BLOCK * PITCH];  // [k][row]
-shared float b_tile[BLOCK * PITCH];  // [k][column]
-shared float products[TILE * TILE];
+const uint LANES = TILE / 4, TURNS = TILE * BLOCK / WORKGROUP;
+const uint PITCH = LANES + 1;  // so that what invocations store side by side is in different banks
+shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
+shared vec4 b_tile[BLOCK * PITCH];  // [k][4 columns]
+shared vec4 products[TILE * LANES];  // [row][4 columns]
 
 // What is outside of the matrices is 0; it is not loaded from there
 void load_block(uint a_start, uint b_start, uint first_row, uint first_column, uint first_k)
@@ -46,7 +45,7 @@ void load_block(uint a_start, uint b_start, uint first_row, uint first_column, u
         uint place = a_start + (first_row + row) * matrices.a_stride_row + (first_k + k) * matrices.a_stride_k;
         place = is_inside ? place : a_start;
         float x = LOAD_ELEMENT(a_elements, place);
-        a_tile[k * PITCH + row] = is_inside ? x : 0.0;
+        a_tile[k * PITCH + row / 4][row % 4] = is_inside ? x : 0.0;
     }
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
         uint item = turn * WORKGROUP + gl_LocalInvocationID.x;
@@ -55,21 +54,16 @@ void load_block(uint a_start, uint b_start, uint first_row, uint first_column, u
         uint place = b_start + (first_k + k) * matrices.b_stride_k + (first_column + column) * matrices.b_stride_column;
         place = is_inside ? place : b_start;
         float x = LOAD_ELEMENT(b_elements, place);
-        b_tile[k * PITCH + column] = is_inside ? x : 0.0;
+        b_tile[k * PITCH + column / 4][column % 4] = is_inside ? x : 0.0;
     }
 }
 
-void multiply_block(inout float sums[SUMS], uint row_lane, uint column_lane)
+// sums: a row's 4 columns each
+void multiply_block(inout vec4 sums[4], uint row_lane, uint column_lane)
 {
     [[unroll]] for (uint k = 0; k < BLOCK; ++k) {
-        float a[PER_LANE], b[PER_LANE];
-        [[unroll]] for (uint i = 0; i < PER_LANE; ++i) {
-            a[i] = a_tile[k * PITCH + i * LANES + row_lane];
-            b[i] = b_tile[k * PITCH + i * LANES + column_lane];
-        }
-        [[unroll]] for (uint i = 0; i < PER_LANE; ++i)
-            [[unroll]] for (uint j = 0; j < PER_LANE; ++j)
-                sums[i * PER_LANE + j] = fma(a[i], b[j], sums[i * PER_LANE + j]);
+        vec4 a = a_tile[k * PITCH + row_lane], b = b_tile[k * PITCH + column_lane];
+        [[unroll]] for (uint i = 0; i < 4; ++i) sums[i] = fma(vec4(a[i]), b, sums[i]);
     }
 }
 
@@ -85,23 +79,20 @@ void main()
     uint output_start = outer * matrices.output_stride_outer + batch * matrices.output_stride_batch;
 
     uint column_lane = gl_LocalInvocationID.x % LANES, row_lane = gl_LocalInvocationID.x / LANES;
-    float sums[SUMS];
-    [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = 0.0;
+    vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     [[dont_unroll]] for (uint first_k = 0; first_k < matrices.inner; first_k += BLOCK) {
         load_block(a_start, b_start, first_row, first_column, first_k);
         barrier();
         multiply_block(sums, row_lane, column_lane);
         barrier();
     }
-    [[unroll]] for (uint i = 0; i < PER_LANE; ++i)
-        [[unroll]] for (uint j = 0; j < PER_LANE; ++j)
-            products[(i * LANES + row_lane) * TILE + j * LANES + column_lane] = sums[i * PER_LANE + j];
+    [[unroll]] for (uint i = 0; i < 4; ++i) products[(row_lane * 4 + i) * LANES + column_lane] = sums[i];
     barrier();
     // A loop, so that the activation is there once
     [[dont_unroll]] for (uint item = gl_LocalInvocationID.x; item < TILE * TILE; item += WORKGROUP) {
         uint row = first_row + item / TILE, column = first_column + item % TILE;
         if (row < matrices.rows && column < matrices.columns) {
-            float y = uintBitsToFloat(matrices.alpha) * products[item];
+            float y = uintBitsToFloat(matrices.alpha) * products[item / 4][item % 4];
             if (HAS_C != 0) {
                 uint place = c_start + row * matrices.c_stride_row + column * matrices.c_stride_column;
                 float c = LOAD_ELEMENT(c_elements, place);

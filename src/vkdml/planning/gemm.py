@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ..errors import InvalidArgumentError
 from ..spec.gemm import GemmProblem
@@ -13,23 +12,10 @@ from .device_info import DeviceInfo
 from .dispatches import UNUSED, Dispatch, activation_constants, float_bits, given
 from .profiles import profile
 
+_TILE = 32  # rows and columns of the output that a workgroup computes, of which an invocation has 4 each
+_WORKGROUP = (_TILE // 4) ** 2
 _BLOCK = 16  # of K
 _MOST_PRODUCTS = 2**36  # multiply-adds of a submission: on slow GPUs some tenths of a second
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """side: its rows and columns. per_lane: how many of each an invocation has."""
-
-    side: int
-    per_lane: int
-
-    @property
-    def workgroup(self) -> int:
-        return (self.side // self.per_lane) ** 2
-
-
-_LARGE, _SMALL = _Tile(32, 4), _Tile(16, 2)
 
 
 def of_gemm(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
@@ -38,30 +24,21 @@ def of_gemm(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     Raises InvalidArgumentError for a K with more loop iterations than the device's driver runs.
     """
     *batches, rows, columns = (1, 1, *problem.tensor(OUTPUT).sizes)[-4:]
-    tile = _tile(math.prod(batches), rows, columns, info)
-    _check_iterations(problem, tile, info)
-    row_tiles, column_tiles = ceil_div(rows, tile.side), ceil_div(columns, tile.side)
+    _check_iterations(problem, info)
+    row_tiles, column_tiles = ceil_div(rows, _TILE), ceil_div(columns, _TILE)
     tiles = math.prod(batches) * row_tiles * column_tiles
-    constants = {"WORKGROUP": tile.workgroup, "ELEMENT": problem.element.shader_id, "TILE": tile.side,
-                 "PER_LANE": tile.per_lane, "BLOCK": _BLOCK, "HAS_C": int(problem.has("CTensor")),
-                 **activation_constants((problem.function or UNUSED,), 1)}
+    constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, "TILE": _TILE, "BLOCK": _BLOCK,
+                 "HAS_C": int(problem.has("CTensor")), **activation_constants((problem.function or UNUSED,), 1)}
     push = {"row_tiles": row_tiles, "column_tiles": column_tiles, "inner_batches": batches[1], "rows": rows, "columns": columns,
             "inner": problem.inner, "alpha": float_bits(problem.alpha), "beta": float_bits(problem.beta), **_strides(problem)}
     buffers = given(problem, "ATensor", "BTensor", "CTensor", OUTPUT)
-    at_once = max(1, min(info.max_workgroup_count, _MOST_PRODUCTS // (tile.side**2 * problem.inner)))
+    at_once = max(1, min(info.max_workgroup_count, _MOST_PRODUCTS // (_TILE**2 * problem.inner)))
     return tuple(Dispatch("gemm", constants, buffers, (OUTPUT,), (min(at_once, tiles - first), 1, 1),
                           {**push, "first_tile": first}, starts_submission=first > 0) for first in range(0, tiles, at_once))
 
 
-def _tile(batches: int, rows: int, columns: int, info: DeviceInfo) -> _Tile:
-    """The larger one where there are enough of them for the whole device."""
-    workers = info.cores if info.is_cpu else info.compute_units or profile(info).workers or 1
-    tiles = batches * (rows // _LARGE.side) * (columns // _LARGE.side)
-    return _LARGE if tiles >= workers else _SMALL
-
-
-def _check_iterations(problem: GemmProblem, tile: _Tile, info: DeviceInfo) -> None:
-    stores = tile.side**2 // tile.workgroup
+def _check_iterations(problem: GemmProblem, info: DeviceInfo) -> None:
+    stores = _TILE**2 // _WORKGROUP
     most = (profile(info).most_iterations - stores - 2) * _BLOCK
     if problem.inner > most:
         raise InvalidArgumentError(problem.operator, "ATensor.Sizes", f"K = {problem.inner}", f"at most {most} on {info.name}")
