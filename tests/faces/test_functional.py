@@ -194,6 +194,7 @@ class NoArray:
     ({"activations": ["Tanh", {}]}, "gru: "),
     ({"activations": [vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()] * 2, "activation_alpha": [1.0]}, "gru: activation_alpha"),
     ({"x": [[1, 2], [3]]}, "gru: X: found lists of different lengths"),
+    ({"x": np.ma.masked_array(np.zeros((2, 1, 3), np.float32), [[[False, False, True]]] * 2)}, "gru: X: found an array with masked elements"),
     ({"layout": 1.0}, "gru: layout: found 1.0"),
     ({"clip": 10**400}, "clip: found 1000"),
     ({"clip": 1 + 0j}, "clip: found"),

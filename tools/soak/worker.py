@@ -26,7 +26,7 @@ from tests.fuzz.search import search
 from tools.soak.faults import Faults
 from tools.soak.growth import MIB
 
-OPERATORS, CALLS, STRIKES, BEATS = 3, 50, 3, 3  # in a life; in a round: calls, faults, and calls whose time is taken
+OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # in a life; in a round: calls, faults, and calls whose time is taken
 # The most steps and rows, and how many of these and of arrays a life has: few, so that what is kept of them is soon there
 LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
