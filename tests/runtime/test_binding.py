@@ -237,6 +237,26 @@ def test_an_initializer_of_several_operators(device, bound):
         check(case, {field: read_output(compiled, field, buffer) for field, buffer in zip(compiled.output_fields, outputs)})
 
 
+def test_an_empty_list_unbinds(device, case):
+    compiled = compiled_of(device, case)
+    table = device.create_binding_table(compiled)
+    inputs = [device.upload(case.arrays[field]) for field in compiled.input_fields]
+    table.bind_inputs(inputs)
+    table.bind_outputs([device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields])
+    table.bind_inputs([])
+    with pytest.raises(v.InvalidArgumentError, match="record_dispatch: found no binding for InputTensor, WeightTensor, "):
+        recorded(device, table)
+    table.bind_inputs(inputs)
+    recorded(device, table)
+    owned_one = compiled_of(device, replace(case, desc=owned(case.desc)))
+    initializing = device.create_binding_table(device.create_operator_initializer([owned_one]))
+    initializing.bind_inputs([array_binding(owned_one, case.arrays, device)])
+    initializing.bind_inputs([])
+    initializing.bind_outputs([])
+    with pytest.raises(v.InvalidArgumentError, match="no binding for WeightTensor, RecurrenceTensor, BiasTensor"):
+        recorded(device, initializing)
+
+
 def test_an_initializer_can_be_reset(device):
     case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
     first, second = compiled_of(device, case), compiled_of(device, case)
@@ -303,7 +323,7 @@ def wrong_bindings(device, compiled, heap):
         (lambda: initializing.bind_inputs([array]), "bind_inputs: found 1 bindings .BindingCount None.; expected 6 or none"),
         (lambda: initializing.bind_inputs([[None] * 6]), "bind_inputs: found list; expected a DML_BUFFER_ARRAY_BINDING"),
         (lambda: initializing.bind_inputs([None, None]), "bind_inputs: found 2 bindings; expected 1: one for each operator"),
-        (lambda: initializing.bind_outputs([]), "bind_outputs: found 0 bindings; expected 1: one for each operator"),
+        (lambda: initializing.bind_outputs([None] * 2), "bind_outputs: found 2 bindings; expected 1: one for each operator"),
         (lambda: device.create_operator_initializer([]), "compiled: found 0 operators; expected one at least"),
         (lambda: initializer.reset([compiled, None]), "reset: compiled: found NoneType; expected CompiledOperator"),
     ]

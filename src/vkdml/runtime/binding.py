@@ -36,14 +36,15 @@ class OperatorBindings:
         return problem.has(field) and (field in problem.initialized) == self._initializing
 
     def bind(self, call: str, fields: Sequence[str], bindings: Sequence[object]) -> None:
-        """A binding for each field."""
+        """A binding for each field; of an empty list, nothing any more."""
         operator = self.compiled.problem.operator
-        if not isinstance(bindings, Sequence) or len(bindings) != len(fields):
+        if not isinstance(bindings, Sequence) or len(bindings) not in (0, len(fields)):
             found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__
             raise InvalidArgumentError(operator, call, found, f"{len(fields)}: {', '.join(fields)}")
         resolved = {field: self._resolved(operator, f"{call}: {field}", field, binding)
                     for field, binding in zip(fields, bindings)}
-        self.bound.update({field: memory for field, memory in resolved.items() if memory})
+        self.bound = {field: memory for field, memory in self.bound.items() if field not in fields}
+        self.bound |= {field: memory for field, memory in resolved.items() if memory}
 
     def _resolved(self, operator: str, what: str, field: str, binding: object) -> Bound | None:
         problem, gpu = self.compiled.problem, self.compiled.gpu
@@ -93,15 +94,16 @@ class BindingTable(Named):
         a list, a DML_BUFFER_ARRAY_BINDING of such bindings for each operator.
 
         A binding is None where the descriptor has no tensor, and where this dispatchable takes none: weights and bias in an
-        execution, all else in an initialization.
+        execution, all else in an initialization. An empty list unbinds all of them.
 
         Raises InvalidArgumentError for memory that is missing, not taken here, too small, misaligned or of another device.
         """
         if isinstance(self.dispatchable, OperatorInitializer) and self.dispatchable.takes_arrays:
             self._expect_one_each("bind_inputs", bindings)
-            for part, array in zip(self.parts, bindings):
-                fields = part.compiled.input_fields
-                part.bind("bind_inputs", fields, of_array(part.compiled.problem.operator, "bind_inputs", array, len(fields)))
+            for i, part in enumerate(self.parts):
+                fields, operator = part.compiled.input_fields, part.compiled.problem.operator
+                array = of_array(operator, "bind_inputs", bindings[i], len(fields)) if bindings else []
+                part.bind("bind_inputs", fields, array)
         else:
             self.parts[0].bind("bind_inputs", self.parts[0].compiled.input_fields, bindings)
 
@@ -109,11 +111,11 @@ class BindingTable(Named):
         """Bind the outputs, in the order of CompiledOperator.output_fields (IDMLBindingTable::BindOutputs). For an initializer,
         the persistent resource of each operator; None: the package makes it.
 
-        A binding is None where the descriptor has no tensor. Raises what bind_inputs raises.
+        A binding is None where the descriptor has no tensor. An empty list unbinds all. Raises what bind_inputs raises.
         """
         if isinstance(self.dispatchable, OperatorInitializer):
             self._expect_one_each("bind_outputs", bindings)
-            for part, binding in zip(self.parts, bindings):
+            for part, binding in zip(self.parts, bindings or [None] * len(self.parts)):
                 part.bind_persistent("bind_outputs", binding)
         else:
             self.parts[0].bind("bind_outputs", self.parts[0].compiled.output_fields, bindings)
@@ -144,6 +146,6 @@ class BindingTable(Named):
         self.parts[0].bind_persistent("bind_persistent_resource", binding)
 
     def _expect_one_each(self, call: str, bindings: Sequence[object]) -> None:
-        if not isinstance(bindings, list | tuple) or len(bindings) != len(self.parts):
+        if not isinstance(bindings, list | tuple) or len(bindings) not in (0, len(self.parts)):
             found = f"{len(bindings)} bindings" if isinstance(bindings, list | tuple) else type(bindings).__name__
             raise InvalidArgumentError("OperatorInitializer", call, found, f"{len(self.parts)}: one for each operator")

@@ -294,6 +294,7 @@ def kp_description() -> str:
     lacks = [consequence for has, consequence in (
         (HAS_BARRIERS, "one submission for each dispatch that depends on another"),
         (SHARES_PIPELINES, "one pipeline for each set of buffers, failures of the driver unnoticed"),
+        (HAS_RANGES, "whole buffers bound only"),
     ) if not has]
     installed = f"kp {metadata.version('kp')}"
-    return f"{installed} without vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed
+    return f"{installed} without all of vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed
