@@ -88,7 +88,7 @@ def _read(source: Source, allow_outside: bool) -> ModelProto:
     if isinstance(source, ModelProto):
         model, found = source, "a ModelProto"
     else:
-        model, found = ModelProto(), f"{len(source)} bytes" if isinstance(source, bytes) else shown(source)
+        model, found = ModelProto(), f"{len(source)} bytes" if isinstance(source, bytes) else shown(source, str)
         try:
             if not isinstance(source, bytes):
                 folder = Path(source).parent
