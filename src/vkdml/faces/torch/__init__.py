@@ -15,5 +15,6 @@ except ImportError:
 
 from .conversion import convert, unconvert, warm_up
 from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from .onnx_export import onnx_translations
 
-__all__ = ["convert", "unconvert", "warm_up", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)
+__all__ = ["convert", "unconvert", "warm_up", "onnx_translations", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)

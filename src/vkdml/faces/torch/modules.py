@@ -238,7 +238,7 @@ class _Single(Twin, nn.RNNCellBase):
         for (argument, shape), tensor in zip(expected.items(), (input, *states)):
             if tensor.shape != shape:
                 raise InvalidArgumentError(self._module, argument, f"the shape {tuple(tensor.shape)}", str(shape))
-        rows = 1 if input.dim() == 1 else len(input)
+        rows = 1 if input.dim() == 1 else input.shape[0]  # len() would be a constant in a graph
         _, last = self._run(input.reshape(1, rows, self.input_size),
                             tuple(state.reshape(1, rows, self.hidden_size) for state in states))
         last = tuple(state.reshape(*input.shape[:-1], self.hidden_size) for state in last)

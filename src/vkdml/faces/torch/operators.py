@@ -15,7 +15,7 @@ They return y, [T, B, directions * size], or the data of a PackedSequence, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -192,7 +192,7 @@ def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ..
 _library = torch.library.Library("vkdml", "DEF")
 
 
-def _define(mode: str) -> Callable[..., States]:
+def _define(mode: str) -> Any:
     """The operator of one of PyTorch's modes."""
     name, results = mode.lower(), ["Tensor"] * (3 if mode == "LSTM" else 2)
     _library.define(f"{name}(Tensor input, Tensor[] hx, Tensor[] weights, Tensor? batch_sizes, str module, int input_size, "
@@ -202,8 +202,7 @@ def _define(mode: str) -> Callable[..., States]:
     _library.impl(name, partial(_autocast, mode), "AutocastCPU")
     torch.library.register_fake(f"vkdml::{name}", partial(_fake, mode), lib=_library)
     torch.library.register_autograd(f"vkdml::{name}", _no_gradient, lib=_library)
-    operator: Callable[..., States] = getattr(torch.ops.vkdml, name)
-    return operator
+    return getattr(torch.ops.vkdml, name)
 
 
 OPERATORS = {mode: _define(mode) for mode in KINDS}
