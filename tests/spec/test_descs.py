@@ -49,3 +49,26 @@ ORDER = {
 def test_fields_by_position_have_the_headers_order(name):
     by_position = [field.name for field in fields(STRUCTURES[name]) if not field.kw_only]
     assert " ".join(by_position) == ORDER.get(name, "")
+
+
+# All fields of the plain operators' structures, and the numbers of their types
+HEADER = {
+    "ELEMENT_WISE_IDENTITY": "InputTensor OutputTensor ScaleBias",
+    "ELEMENT_WISE_ADD": "ATensor BTensor OutputTensor",
+    "ELEMENT_WISE_ADD1": "ATensor BTensor OutputTensor FusedActivation",
+    "ELEMENT_WISE_SUBTRACT": "ATensor BTensor OutputTensor",
+    "ELEMENT_WISE_MULTIPLY": "ATensor BTensor OutputTensor",
+    "GEMM": "ATensor BTensor CTensor OutputTensor TransA TransB Alpha Beta FusedActivation",
+    "JOIN": "InputCount InputTensors OutputTensor Axis",
+    "SLICE": "InputTensor OutputTensor DimensionCount Offsets Sizes Strides",
+    "SLICE1": "InputTensor OutputTensor DimensionCount InputWindowOffsets InputWindowSizes InputWindowStrides",
+    "GATHER": "InputTensor IndicesTensor OutputTensor Axis IndexDimensions",
+}
+NUMBERS = {"ELEMENT_WISE_IDENTITY": 1, "ELEMENT_WISE_ADD": 4, "ELEMENT_WISE_MULTIPLY": 24, "ELEMENT_WISE_SUBTRACT": 30, "GEMM": 54,
+           "SLICE": 60, "JOIN": 63, "GATHER": 67, "ELEMENT_WISE_ADD1": 89, "SLICE1": 111}
+
+
+@pytest.mark.parametrize("name", HEADER)
+def test_plain_operators_are_those_of_the_header(name):
+    assert " ".join(field.name for field in fields(STRUCTURES[f"DML_{name}_OPERATOR_DESC"])) == HEADER[name]
+    assert getattr(vkdml, f"DML_OPERATOR_{name}") == NUMBERS[name]

@@ -104,8 +104,8 @@ class DML_GEMM_OPERATOR_DESC:
 
     ATensor: TensorDesc
     BTensor: TensorDesc
-    OutputTensor: TensorDesc
     CTensor: TensorDesc | None = None
+    OutputTensor: TensorDesc
     TransA: DML_MATRIX_TRANSFORM = DML_MATRIX_TRANSFORM.NONE
     TransB: DML_MATRIX_TRANSFORM = DML_MATRIX_TRANSFORM.NONE
     Alpha: float = 1.0
@@ -121,10 +121,10 @@ class DML_JOIN_OPERATOR_DESC:
     dimensions.
     """
 
+    InputCount: int | None = field(default=None, compare=False)
     InputTensors: Sequence[TensorDesc]
     OutputTensor: TensorDesc
     Axis: int
-    InputCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "InputTensors", as_tuple(self.InputTensors))
@@ -139,10 +139,10 @@ class DML_SLICE_OPERATOR_DESC:
 
     InputTensor: TensorDesc
     OutputTensor: TensorDesc
+    DimensionCount: int | None = field(default=None, compare=False)
     Offsets: Sequence[int]
     Sizes: Sequence[int]
     Strides: Sequence[int]
-    DimensionCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("Offsets", "Sizes", "Strides"):
@@ -160,10 +160,10 @@ class DML_SLICE1_OPERATOR_DESC:
 
     InputTensor: TensorDesc
     OutputTensor: TensorDesc
+    DimensionCount: int | None = field(default=None, compare=False)
     InputWindowOffsets: Sequence[int]
     InputWindowSizes: Sequence[int]
     InputWindowStrides: SignedNumbers
-    DimensionCount: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("InputWindowOffsets", "InputWindowSizes", "InputWindowStrides"):
