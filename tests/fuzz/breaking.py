@@ -35,9 +35,13 @@ def _one_more(array: np.ndarray) -> np.ndarray:
     return _longer(array, -1)
 
 
+def _without_last(array: np.ndarray) -> np.ndarray:
+    return array[..., 0]
+
+
 _ANY_ARRAY: list[Wrong] = [
     lambda array: array[None],
-    lambda array: array[..., 0],
+    _without_last,
     _one_more,
     lambda array: array[..., :0],
     lambda array: array.astype(np.complex64),
@@ -89,6 +93,8 @@ def _value(wrong: Any) -> Wrong:
 WRONG: dict[str, list[Wrong]] = {
     "array": _ANY_ARRAY,
     "required array": [*_ANY_ARRAY, _value(None)],
+    # where T or B is I, a stream may take what has no last dimension for the B x I of one step
+    "stream's input": [*(wrong for wrong in _ANY_ARRAY if wrong is not _without_last), _value(None)],
     "weights": [*(wrong for wrong in _ANY_ARRAY if wrong is not _one_more), lambda array: _longer(array, -1, 2), _value(None),
                 lambda array: _longer(array, 0), lambda array: _longer(array, 1)],
     "lengths": [lambda array: array[None], lambda array: _longer(array, -1), lambda array: array + 1000, lambda array: array - 1000,

@@ -77,6 +77,7 @@ def _run_layer(call: Call, values: dict[str, Any]) -> list[Part]:
 def _stream_arguments(call: Call) -> dict[str, Argument]:
     arguments = _numpy_arguments(call)
     arguments.pop("sequence_lens", None)
+    arguments["x"] = replace(arguments["x"], kind="stream's input")
     states: Arrays = {name: arguments.pop(name).value for name in ("initial_h", "initial_c") if name in arguments}
     return arguments | {"batch": Argument(call.batch, "batch"), "state": Argument(_all_states(call, states), "state")}
 

@@ -21,7 +21,8 @@ def build(folder: Path) -> dict[str, str]:
     command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"]
     subprocess.run([*command, "-o", str(folder / _LIBRARY), str(_SOURCE)], check=True)
     (folder / "VkLayer_vkdml_faults.json").write_text(json.dumps(_MANIFEST))
-    return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": _NAME}
+    # Mesa's layer that sorts devices crashes itself where a device's extensions cannot be listed
+    return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": _NAME, "NODEVICE_SELECT": "1"}
 
 
 class Fault(NamedTuple):

@@ -29,7 +29,7 @@ class Tries:
     def __init__(self, folder: Path, patience: float = 100) -> None:
         """patience: seconds without an answer after which it hangs."""
         self._folder, self._patience = folder, patience
-        self._environment = {**os.environ, **build(folder), "NODEVICE_SELECT": "1"}
+        self._environment = {**os.environ, **build(folder)}
         self._process: subprocess.Popen[bytes] | None = None
 
     def faults(self, scenario: str) -> list[list[Fault]]:

@@ -142,6 +142,6 @@ def draw(lives: Sequence[Told], path: Path) -> None:
     for place in axes:
         place.grid(True, alpha=0.3)
         place.set_ylim(bottom=0)
-    axes[0].legend(title="life", fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), title="life", fontsize=7, loc="outside right upper")
     figure.savefig(path, dpi=110)
     plt.close(figure)
