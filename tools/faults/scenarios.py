@@ -80,6 +80,28 @@ def _activation() -> Run:
     return run
 
 
+def _graph() -> Run:
+    """DirectML's, of two operators."""
+    x = _random(_B, _H)
+    device = vkdml.Device()
+    relu = device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape)))
+    graph = device.compile_graph(vkdml.DML_GRAPH_DESC(
+        InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(relu)] * 2,
+        InputEdges=[vkdml.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)], OutputEdges=[vkdml.DML_OUTPUT_GRAPH_EDGE_DESC(1, 0, 0)],
+        IntermediateEdges=[vkdml.DML_INTERMEDIATE_GRAPH_EDGE_DESC(0, 0, 1, 0)]))
+    source, target = device.upload(x), device.create_buffer(x.nbytes)
+    table, recorder = device.create_binding_table(graph), device.create_command_recorder()
+    table.bind_inputs([source])
+    table.bind_outputs([target])
+    recorder.record_dispatch(graph, table)
+
+    def run() -> list[np.ndarray]:
+        recorder.execute()
+        return [target.download(x.shape)]
+
+    return run
+
+
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
     """DirectML's, with weights that an initializer packs and buffers that are uploaded and downloaded by themselves."""
     def make() -> Run:
@@ -188,6 +210,7 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     **SCHEDULES_OF_CELLS,
     "layer": _layer,
     "stream": _stream,
+    "graph": _graph,
     "life cycle": _life_cycle(is_asynchronous=False),
     "execute_async": _life_cycle(is_asynchronous=True),
     "onnx": _onnx,
@@ -197,4 +220,4 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
 }
 
 # Those that name a Device, which stays lost
-NAME_A_DEVICE = ("activation", "life cycle", "execute_async", "pydirectml")
+NAME_A_DEVICE = ("activation", "graph", "life cycle", "execute_async", "pydirectml")
