@@ -237,6 +237,18 @@ def test_an_initializer_of_several_operators(device, bound):
         check(case, {field: read_output(compiled, field, buffer) for field, buffer in zip(compiled.output_fields, outputs)})
 
 
+@needs_ranges
+def test_operators_that_are_initialized_into_the_same_memory(device):
+    case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
+    operators = [compiled_of(device, case) for _ in range(2)]
+    shared = resource(device, operators[0].get_binding_properties().PersistentResourceSize)
+    table = device.create_binding_table(device.create_operator_initializer(operators))
+    table.bind_inputs([array_binding(compiled, case.arrays, device) for compiled in operators])
+    table.bind_outputs([shared, shared])
+    with pytest.raises(v.InvalidArgumentError, match="the persistent resource: found memory of another operator's; expected memory of its own"):
+        recorded(device, table)
+
+
 def test_an_empty_list_unbinds(device, case):
     compiled = compiled_of(device, case)
     table = device.create_binding_table(compiled)

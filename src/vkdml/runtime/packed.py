@@ -23,7 +23,7 @@ class PackedWeights:
         self._whose = whose
         self.sizes = sizes
         self.owned: dict[str, np.ndarray] = {}
-        self._within = within
+        self.within = within
         self._buffers: Mapping[str, Bound] | None = parts(whose, within, sizes) if within else None
         self._is_initialized = not sizes
         self._stamps: tuple[int, ...] | None = None
@@ -31,7 +31,7 @@ class PackedWeights:
 
     @property
     def _resource_stamp(self) -> int | None:
-        return self._within.stamp if self._within else None
+        return self.within.stamp if self.within else None
 
     @property
     def is_initialized(self) -> bool:

@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 
 from ..errors import InvalidArgumentError
 from .binding import BindingTable, OperatorBindings
-from .buffers import Buffer
+from .buffers import Buffer, overlap
 from .checked import record_checked, record_initialization_checked
 from .commands import Commands
 from .compiled import Recordable, check_type
@@ -92,12 +92,18 @@ class CommandRecorder(Named, OfOneProcess):
                 node.compiled.record(commands, node.bound, node.temporary, node.persistent)
 
     def _record_initialization(self, node: Recordable) -> None:
+        initialized = node.compiled.initialized(node.persistent)
+        for packed in initialized:
+            for other in self._initialized:
+                if other is not packed and other.within and packed.within and overlap(other.within, packed.within):
+                    raise InvalidArgumentError(node.compiled.problem.operator, "the persistent resource",
+                                               "memory of another operator's", "memory of its own")
         for commands in self._recordings:
             if node.compiled.is_verified:
                 record_initialization_checked(commands, node)
             else:
                 node.compiled.record_initialization(commands, node.bound, node.persistent)
-        self._initialized += node.compiled.initialized(node.persistent)
+        self._initialized += initialized
 
     def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
         problem, gpu = part.compiled.problem, part.compiled.gpu
