@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.device, pytest.mark.thorough]
+pytestmark = pytest.mark.device
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +41,12 @@ def test_the_first_page_is_the_readme(site):
         assert f'href="{module}.html"' in pages["index.html"]
     assert 'href="../vkdml/torch.html"' in pages["vkdml/onnx.html"]
     assert 'href="../docs/faces/numpy.html"' in pages["vkdml/onnx.html"]
+
+
+@pytest.mark.parametrize(("module", "name"), [
+    ("vkdml", "DML_GRU_OPERATOR_DESC"), ("vkdml/onnx", "InferenceSession"), ("vkdml/pydirectml", "lstm"), ("vkdml/dxdispatch", "load")])
+def test_what_users_call_is_there(site, module, name):
+    assert f'id="{name}"' in site[0][f"{module}.html"]
 
 
 def test_convert_is_before_its_twins(site):
