@@ -16,6 +16,7 @@ from tests.fuzz.face import Part, device
 from tests.fuzz.faces import FACES
 from vkdml.errors import InvalidArgumentError, VkdmlError
 from vkdml.runtime.device import Submission
+from vkdml.spec.verification import differences
 
 
 def run(call: Call) -> bool:
@@ -53,10 +54,18 @@ def check_right(call: Call) -> bool:
 
 
 def judge(call: Call, parts: Sequence[Part]) -> bool:
-    """Raises AssertionError for a wrong number. Returns whether all could be judged."""
+    """Raises AssertionError for a wrong number. Returns whether all could be judged from end to end.
+
+    Each step is judged by itself, too, from the state that the device had before it, as Device(verify=...) does: where an error
+    grows too much for the one, and as a test that the other raises no false alarm.
+    """
     judged = [bounds.allowed(part.problem, part.arrays) for part in parts]
     for part, allowed in zip(parts, judged):
         bounds.check(call.operator.type, part.results, allowed)
+        memory = {field: np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                  for field, array in (part.arrays | part.results).items()}
+        wrong = differences(part.problem, memory)
+        assert not wrong, f"by itself a step is wrong: {wrong[0]}"
     return not any(allowed.is_blind for allowed in judged)
 
 

@@ -89,6 +89,16 @@ def test_a_wrong_number_is_found(device, monkeypatch):
     assert found.call.to_json() in str(found)
 
 
+def test_a_wrong_step_is_found_where_errors_grow(device):
+    """What comes of a chaotic recurrence says nothing, but each step does."""
+    call = Call("function", replace(SIMPLE, cell="RNN", hidden=33, activations=(("TANH",),), flag=False, clip=None, given=()), 40, 1, growth=8.0)
+    parts = FACES["function"].run(call, {name: argument.value for name, argument in FACES["function"].arguments(call).items()})
+    assert not running.judge(call, parts)
+    parts[0].results["OutputSequenceTensor"][35, 0, 0, 2] += 1e-3
+    with pytest.raises(AssertionError, match="a step is wrong: OutputSequenceTensor: .* the worst at .35, 0, 0, 2."):
+        running.judge(call, parts)
+
+
 @pytest.mark.parametrize(("wrong", "message"), [
     (TypeError("no length"), "no length"), (vkdml.InvalidArgumentError("gru", "", 3, "4"), "names no field"), (None, "was taken")])
 def test_a_wrong_error_is_found(device, monkeypatch, wrong, message):
