@@ -259,7 +259,7 @@ def test_results_have_no_gradient(grad_of):
     with torch.enable_grad():
         y = twin(x)[0]
         torch.testing.assert_close(y, module(x)[0], atol=1e-5, rtol=1e-5)
-        with pytest.raises(vkdml.InvalidArgumentError, match="vkdml.torch: backward: found a converted module .* are for inference"):
+        with pytest.raises(vkdml.InvalidArgumentError, match="vkdml.torch: backward: found a converted module .* for inference"):
             y.sum().backward()
     assert not twin.requires_grad_(False)(x)[0].requires_grad
     with torch.inference_mode():

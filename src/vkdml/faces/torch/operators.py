@@ -157,7 +157,8 @@ def _empty(input: Tensor, form: Form, shapes: Sequence[tuple[int, int, int]]) ->
 
 def _no_gradient(ctx: Any, *gradients: Any) -> Any:
     raise InvalidArgumentError("vkdml.torch", "backward", "a converted module in what is differentiated",
-                               "none: twins are for inference; convert(..., training=\"torch\") and .train() to train")
+                               "none: torch.no_grad() or requires_grad_(False) for inference; convert(..., "
+                               "training=\"torch\") and .train() to train")
 
 
 def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> States:
