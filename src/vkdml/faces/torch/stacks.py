@@ -294,6 +294,6 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
 
 
 def to_torch(array: np.ndarray) -> Tensor:
-    if array.dtype.name == "bfloat16":
+    if array.dtype.kind == "V":  # bfloat16: numpy has no kind for it, and takes microseconds to make a name
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)
