@@ -157,7 +157,8 @@ def test_as_few_pieces_as_the_recurrent_nodes_allow():
 
 
 def test_a_model_without_recurrent_nodes():
-    assert kinds(check(model("g (float[T,B,3] x) => (float[T,B,3] y) { y = Neg(x) }"))) == ["Piece"]
+    with pytest.warns(vkdml.NothingOnDeviceWarning):
+        assert kinds(check(model("g (float[T,B,3] x) => (float[T,B,3] y) { y = Neg(x) }"))) == ["Piece"]
 
 
 @pytest.mark.parametrize(("text", "message"), [

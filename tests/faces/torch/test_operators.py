@@ -86,6 +86,7 @@ def test_torch_jit_trace():
     same(traced(x, lengths), packs(x, lengths))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 def test_a_loaded_graph_packs_its_weights_once(monkeypatch):
     """They are its own, in memory that lives as long as it."""
     from vkdml.faces.torch import stacks
