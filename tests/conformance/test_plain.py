@@ -185,11 +185,14 @@ def test_slices(device, seed):
                  {"InputTensor": flat})
     np.testing.assert_array_equal(result, view[places])
     signs = [int(sign) for sign in rng.choice([-1, 1], len(sizes))]
+    fewer = tuple(int(rng.integers(1, count + 1)) for count in counts)  # the output need not have all
+    target = described_as(rng, fewer, data_type, is_input=False)
     desc = v.DML_SLICE1_OPERATOR_DESC(InputTensor=source, OutputTensor=target, InputWindowOffsets=offsets, InputWindowSizes=windows,
                                       InputWindowStrides=[step * sign for step, sign in zip(steps, signs)])
     windowed = view[tuple(slice(offset, offset + window) for offset, window in zip(offsets, windows))]
     np.testing.assert_array_equal(run(device, desc, {"InputTensor": flat}),
-                                  windowed[tuple(slice(None, None, step * sign) for step, sign in zip(steps, signs))])
+                                  windowed[tuple(slice(None, None, step * sign) for step, sign in zip(steps, signs))]
+                                  [tuple(map(slice, fewer))])
 
 
 @pytest.mark.family("each type, with random layouts", first=11)
@@ -330,6 +333,8 @@ INDICES = tensor(1, 2, data_type=D.UINT32)
     (SLICE(InputTensor=A, OutputTensor=A, Offsets=[0, 0], Sizes=[2, 2], Strides=[1, 1]), r"OutputTensor.Sizes: found \(2, 3\); expected \(2, 2\)"),
     (SLICE1(InputTensor=A, OutputTensor=A, InputWindowOffsets=[0, 0], InputWindowSizes=[2, 3], InputWindowStrides=[0, 1]),
      r"InputWindowStrides\[0\]: found 0; expected a number other than 0"),
+    (SLICE1(InputTensor=A, OutputTensor=A, InputWindowOffsets=[0, 0], InputWindowSizes=[2, 3], InputWindowStrides=[1, 2]),
+     r"OutputTensor.Sizes: found \(2, 3\); expected at most \(2, 2\), the window's"),
     (SLICE1(InputTensor=A, OutputTensor=A, InputWindowOffsets=[1, 0], InputWindowSizes=[2, 3], InputWindowStrides=[1, 1]),
      r"InputWindowSizes\[0\]: found 2 from 1 on; expected a window within the 2 elements"),
     (GATHER(InputTensor=A, IndicesTensor=A, OutputTensor=A, Axis=0, IndexDimensions=1), "IndicesTensor.DataType: found FLOAT32"),

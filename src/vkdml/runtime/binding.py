@@ -137,7 +137,7 @@ class BindingTable(Named):
         DML_PERSISTENT_BUFFER_ALIGNMENT.
 
         It is the operator's from then on: where anybody else has written to it, an execution packs the weights again, and one
-        of OWNED_BY_DML weights is not recorded. Raises what bind_temporary_resource raises, and for an initializer, whose
+        of OWNED_BY_DML weights is refused. Raises what bind_temporary_resource raises, and for an initializer, whose
         outputs persistent resources are.
         """
         if isinstance(self.dispatchable, OperatorInitializer) and binding is not None:

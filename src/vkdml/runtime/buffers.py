@@ -63,7 +63,8 @@ class Buffer(OfOneProcess):
         """Of a part of it."""
         if self._is_exposed:
             return None
-        return max((stamp for (begin, end), stamp in self._stamps.items() if begin < offset + size and offset < end), default=0)
+        stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
+        return max((stamp for (begin, end), stamp in stamps.items() if begin < offset + size and offset < end), default=0)
 
     def mark_written(self, offset: int = 0, size: int | None = None) -> None:
         """To be called after a change of what the device has: of all of it, or of a part."""

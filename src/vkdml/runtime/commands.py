@@ -35,6 +35,7 @@ class _Operation:
 @dataclass(frozen=True)
 class _Call:
     work: Callable[[], None]
+    writes: frozenset[Bound] = _NONE
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class _Packing:
     sources: Sequence[Bound]
     operations: Sequence[_Operation]
     is_fresh: bool
+
+    @property
+    def writes(self) -> frozenset[Bound]:
+        return frozenset(part for operation in self.operations for part in operation.writes)
 
     def stamps(self) -> tuple[int, ...] | None:
         """Of the sources, when it is executed; None: unknown."""
@@ -66,6 +71,7 @@ class Commands:
         self._packings: list[_Packing] = []
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
+        self._overwritten: set[PackedWeights] | None = None  # those of which others write to the caller's resource
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -73,8 +79,17 @@ class Commands:
 
     def writes(self, bound: Bound) -> bool:
         """Whether a dispatch that was recorded so far does."""
-        dispatches = [operation for operation in self._operations() if operation.copies is None]
+        dispatches = [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
         return any(overlap(part, bound) for dispatch in dispatches for part in dispatch.writes)
+
+    @property
+    def length(self) -> int:
+        """How many steps were recorded so far."""
+        return len(self._steps)
+
+    def changes(self, bound: Bound, since: int) -> bool:
+        """Whether a dispatch or an upload does that was recorded behind so many steps."""
+        return any(overlap(part, bound) for step in self._steps[since:] for part in step.writes)
 
     def upload(self, buffer: Buffer) -> None:
         if not self._gpu.host_memory:
@@ -89,9 +104,9 @@ class Commands:
         self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
                              starts_submission=starts_submission))
 
-    def call(self, work: Callable[[], None]) -> None:
-        """Call `work` at this place of each execution, after what was recorded before it has ended."""
-        self._add(_Call(work))
+    def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
+        """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
+        self._add(_Call(work, writes))
 
     def pack(self, packed: PackedWeights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights, at each execution for which they are not packed yet.
@@ -101,7 +116,7 @@ class Commands:
         inner = Commands(self._gpu)
         record(inner)
         operations = list(inner._operations())
-        written = {part for operation in self._operations() for part in operation.writes}
+        written = {part for step in self._steps for part in step.writes}
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(packed, sources, operations, is_fresh))
         self._add(self._packings[-1])
@@ -110,6 +125,7 @@ class Commands:
         fork.check()
         self._steps.append(step)
         self._built.clear()
+        self._overwritten = None
 
     def _operations(self) -> Iterator[_Operation]:
         for step in self._steps:
@@ -140,11 +156,18 @@ class Commands:
         """Which packings are needed now, and what is packed after them."""
         after: dict[PackedWeights, tuple[int, ...] | None] = {}
         due = []
+        if self._overwritten is None:
+            self._overwritten = {packing.packed for packing in self._packings if self._is_overwritten(packing.packed)}
         for packing in self._packings:
-            wanted = packing.stamps()
+            wanted = None if packing.packed in self._overwritten else packing.stamps()
             due.append(wanted is None or wanted != after.get(packing.packed, packing.packed.stamps))
             after[packing.packed] = wanted
         return tuple(due), after
+
+    def _is_overwritten(self, packed: PackedWeights) -> bool:
+        """Whether something else that is recorded here writes to the caller's resource that they are in."""
+        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.packed is packed)]
+        return packed.within is not None and any(overlap(part, packed.within) for step in others for part in step.writes)
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
         """Submissions and calls, in order."""

@@ -47,7 +47,8 @@ class PackedWeights:
         """Of the memory that they were packed from at an execution; None where nobody knows, or somebody has written to the
         caller's resource since.
         """
-        return self._stamps if self._kept == self._resource_stamp else None
+        is_exposed = self.within is not None and self._resource_stamp is None
+        return self._stamps if self._kept == self._resource_stamp and not is_exposed else None
 
     @stamps.setter
     def stamps(self, stamps: tuple[int, ...] | None) -> None:

@@ -32,7 +32,8 @@ class CommandRecorder(Named, OfOneProcess):
     def __init__(self, gpu: Gpu, share: Share) -> None:
         self._gpu = gpu
         self._commands = Commands(gpu)
-        self._initialized: list[PackedWeights] = []
+        self._initialized: dict[PackedWeights, int] = {}  # and how many steps were recorded then
+        self._needed: dict[PackedWeights, str] = {}  # initialized elsewhere, with the operator's name
         self._share = share
         self._checked = Commands(gpu) if share.share else None  # the same, with checks
         self._has_checks = False
@@ -76,10 +77,14 @@ class CommandRecorder(Named, OfOneProcess):
                 self._record_initialization(node)
             return
         needed = [packed for node in nodes for packed in node.compiled.initialized(node.persistent)]
-        if not all(packed.is_initialized or packed in self._initialized for packed in needed):
-            raise InvalidArgumentError(
-                dispatchable.problem.operator, "record_dispatch", "an operator that is not initialized",
-                "its initializer recorded first, with the persistent resource if one is bound")
+        operator = dispatchable.problem.operator
+        for packed in needed:
+            if packed not in self._initialized:
+                _check_initialized(packed, operator, "record_dispatch")
+                self._needed[packed] = operator
+            if self._is_overwritten(packed):
+                raise InvalidArgumentError(operator, "the persistent resource", "memory that something recorded before writes",
+                                           "what the initializer left there")
         for node in nodes:
             self._record(node)
 
@@ -103,7 +108,11 @@ class CommandRecorder(Named, OfOneProcess):
                 record_initialization_checked(commands, node)
             else:
                 node.compiled.record_initialization(commands, node.bound, node.persistent)
-        self._initialized += initialized
+        self._initialized |= dict.fromkeys(initialized, self._commands.length)
+
+    def _is_overwritten(self, packed: PackedWeights) -> bool:
+        """Whether something that was recorded since they were initialized here, or at all, writes to the caller's resource."""
+        return packed.within is not None and self._commands.changes(packed.within, self._initialized.get(packed, 0))
 
     def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
         problem, gpu = part.compiled.problem, part.compiled.gpu
@@ -118,6 +127,9 @@ class CommandRecorder(Named, OfOneProcess):
                                        "all of them bound")
         resources = {"the temporary resource": table.temporary, "the persistent resource": part.persistent}
         check_overlaps(problem, part.bound, {name: memory for name, memory in resources.items() if memory})
+        for other in table.parts:
+            if other.persistent:
+                check_overlaps(problem, part.bound, {"the persistent resource of another operator": other.persistent})
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -127,17 +139,19 @@ class CommandRecorder(Named, OfOneProcess):
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
 
-        Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, before
-        any work; DriverError when the driver fails; and VerificationError, once an operator's outputs are written, where the
-        execution is checked and they are wrong.
+        Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, and
+        where somebody else has written to what an initializer packed, before any work; DriverError when the driver fails; and
+        VerificationError, once an operator's outputs are written, where the execution is checked and they are wrong.
         """
         with self._gpu.lock:
+            for packed, operator in self._needed.items():
+                _check_initialized(packed, operator, "execute")
             for packed in self._initialized:
                 packed.is_initialized = False  # stays so if the driver fails
             is_checked = self._has_checks and self._share.has_next()
             (self._checked if is_checked and self._checked else self._commands).execute()
             for packed in self._initialized:
-                packed.is_initialized = True
+                packed.is_initialized = not self._is_overwritten(packed)
 
     def execute_async(self) -> Execution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
@@ -153,6 +167,12 @@ class CommandRecorder(Named, OfOneProcess):
         if buffer.gpu is not self._gpu:
             raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
                                        f"one of the recorder's device, {self._gpu.info.name}")
+
+
+def _check_initialized(packed: PackedWeights, operator: str, call: str) -> None:
+    if not packed.is_initialized:
+        raise InvalidArgumentError(operator, call, "an operator that is not initialized",
+                                   "its initializer recorded first, with the persistent resource if one is bound")
 
 
 class Execution:

@@ -27,9 +27,10 @@ def record_execution(gpu: Gpu, commands: Commands, plan: Plan, buffers: Mapping[
         record_dispatches(gpu, commands, plan.execute, buffers, lease)
         return
     name, word = plan.gave_up
+    writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
     commands.call(Fallback(
         gpu, lambda commands: record_dispatches(gpu, commands, plan.execute, buffers, lease), (buffers[name].buffer, word),
-        lambda commands: record_dispatches(gpu, commands, plan.fallback, buffers, lease), attempts).execute)
+        lambda commands: record_dispatches(gpu, commands, plan.fallback, buffers, lease), attempts).execute, writes)
 
 
 def record_dispatches(gpu: Gpu, commands: Commands, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound],

@@ -85,13 +85,16 @@ def slice1_of(desc: Any) -> CopyProblem:
     tensors = check_any_type(name, {"InputTensor": desc.InputTensor, OUTPUT: desc.OutputTensor})
     source = tensors["InputTensor"].sizes
     _dimension_count(name, desc, len(source))
-    starts, sizes, steps = window_of(name, source, {
+    starts, most, steps = window_of(name, source, {
         field: getattr(desc, field) for field in ("InputWindowOffsets", "InputWindowSizes", "InputWindowStrides")})
+    sizes = tensors[OUTPUT].sizes
+    if any(size > allowed for size, allowed in zip(sizes, most)):
+        raise InvalidArgumentError(name, "OutputTensor.Sizes", sizes, f"at most {most}, the window's")
     return _sliced(name, tensors, starts, sizes, steps)
 
 
 def window_of(name: str, source: tuple[int, ...], window: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """What SLICE1 takes of an input of these sizes: starts, sizes and steps. window: its three fields, by name.
+    """What SLICE1 takes of an input of these sizes: starts, sizes at most, and steps. window: its three fields, by name.
 
     Raises InvalidArgumentError.
     """

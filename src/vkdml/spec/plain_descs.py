@@ -154,8 +154,8 @@ class DML_SLICE1_OPERATOR_DESC:
     """Of each dimension of the input a window, of which every stride-th element is taken (DML_OPERATOR_SLICE1).
 
     A window is InputWindowSizes elements from InputWindowOffsets on. A negative stride begins at its last element and goes
-    back. The output's sizes are (window - 1) / |stride| + 1, rounded down. Both tensors have the same type, any, and 1 to 8
-    dimensions.
+    back. The output's sizes are at most (window - 1) / |stride| + 1, rounded down. Both tensors have the same type, any, and
+    1 to 8 dimensions.
     """
 
     InputTensor: TensorDesc

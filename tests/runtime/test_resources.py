@@ -1,0 +1,183 @@
+"""Persistent resources that something else is written to, by mistake or not: no execution takes that for packed weights."""
+
+import numpy as np
+import pytest
+
+import vkdml as v
+from tests.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
+from vkdml.runtime.device import HAS_RANGES
+from vkdml.spec import cells, reference
+from vkdml.spec.problem import from_desc
+
+pytestmark = pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
+SIZES = (5, 3, 6, 9)  # those of tests/runtime/test_operator.py, so that pipelines are compiled once
+
+
+class Bound:
+    """A GRU with a table, and its initializer with one. No resource is bound."""
+
+    def __init__(self, device, seed=0, is_owned=False):
+        desc = make_desc(cells.GRU, *SIZES)
+        self.case = Case(owned(desc) if is_owned else desc, None, random_arrays(desc, np.random.default_rng(seed)))
+        self.compiled = device.compile_operator(device.create_operator(self.case.desc))
+        self.problem = self.compiled.problem
+        self.outputs = {field: device.create_buffer(self.problem.tensor(field).size_in_bytes) for field in self.compiled.output_fields}
+        self.table = device.create_binding_table(self.compiled)
+        self.table.bind_inputs(self.inputs(device, is_initializing=False))
+        self.table.bind_outputs(list(self.outputs.values()))
+        self.initializer = device.create_operator_initializer([self.compiled])
+        self.initializing = device.create_binding_table(self.initializer)
+        self.initializing.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=self.inputs(device, is_initializing=True))])
+
+    def inputs(self, device, is_initializing):
+        return [device.upload(self.case.arrays[field]) if (field in self.problem.initialized) == is_initializing else None
+                for field in self.compiled.input_fields]
+
+    def make_resource(self, device):
+        return device.create_buffer(self.compiled.get_binding_properties().PersistentResourceSize)
+
+    def check(self):
+        check(self.case, {field: read_output(self.compiled, field, buffer) for field, buffer in self.outputs.items()})
+
+
+def recorded(device, *tables):
+    recorder = device.create_command_recorder()
+    for table in tables:
+        recorder.record_dispatch(table.dispatchable, table)
+    return recorder
+
+
+def writing(device, buffer):
+    """A table of a dispatch that fills a buffer with ones."""
+    described = tensor(buffer.size_in_bytes // 4)
+    one = device.compile_operator(device.create_operator(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(described, described, 0, 1)))
+    table = device.create_binding_table(one)
+    table.bind_inputs([device.create_buffer(buffer.size_in_bytes)])
+    table.bind_outputs([buffer])
+    return table
+
+
+def test_two_operators_with_one_persistent_resource_in_one_recorder(device):
+    first, second = Bound(device), Bound(device, seed=1)
+    shared = first.make_resource(device)
+    first.table.bind_persistent_resource(shared)
+    second.table.bind_persistent_resource(shared)
+    recorder = recorded(device, first.table, second.table)
+    for _ in range(3):
+        recorder.execute()
+        first.check()
+        second.check()
+
+
+def test_another_operator_works_in_the_persistent_resource(device):
+    first, second = Bound(device), Bound(device, seed=1)
+    sizes = first.compiled.get_binding_properties()
+    shared = device.create_buffer(max(sizes.PersistentResourceSize, sizes.TemporaryResourceSize))
+    first.table.bind_persistent_resource(shared)
+    second.table.bind_temporary_resource(shared)
+    recorder = recorded(device, first.table, second.table)
+    for _ in range(3):
+        recorder.execute()
+        first.check()
+
+
+def test_a_persistent_resource_that_the_host_writes_unseen(device):
+    operator = Bound(device)
+    shared = operator.make_resource(device)
+    operator.table.bind_persistent_resource(shared)
+    recorder = recorded(device, operator.table)
+    memory = shared.host()
+    for _ in range(2):
+        recorder.execute()
+        operator.check()
+        memory[:] = 1
+
+
+@pytest.fixture
+def initialized(device):
+    """An operator whose weights an initializer has packed in a resource."""
+    operator = Bound(device, is_owned=True)
+    operator.resource = operator.make_resource(device)
+    operator.initializing.bind_outputs([operator.resource])
+    operator.table.bind_persistent_resource(operator.resource)
+    recorded(device, operator.initializing).execute()
+    return operator
+
+
+def test_what_was_initialized_is_overwritten_between_executions(device, initialized):
+    recorder = recorded(device, initialized.table)
+    recorder.execute()
+    initialized.check()
+    initialized.resource.upload(np.ones(4, np.float32))
+    with pytest.raises(v.InvalidArgumentError, match="execute: found an operator that is not initialized"):
+        recorder.execute()
+    recorded(device, initialized.initializing).execute()
+    recorder.execute()
+    initialized.check()
+
+
+def test_what_was_initialized_is_overwritten_in_the_same_recorder(device, initialized):
+    other = writing(device, initialized.resource)
+    for before in ([other], [initialized.initializing, other]):
+        with pytest.raises(v.InvalidArgumentError, match="the persistent resource: found memory that something recorded before writes"):
+            recorded(device, *before, initialized.table)
+    recorder = recorded(device, initialized.initializing, initialized.table, other)
+    for _ in range(2):
+        recorder.execute()
+        initialized.check()
+    with pytest.raises(v.InvalidArgumentError, match="record_dispatch: found an operator that is not initialized"):
+        recorded(device, initialized.table)
+    recorded(device, other, initialized.initializing, initialized.table).execute()
+    initialized.check()
+
+
+def test_an_initializer_of_several_packs_into_anothers_weights(device):
+    operators = [Bound(device, is_owned=True) for _ in range(2)]
+    resources = [operator.make_resource(device) for operator in operators]
+    table = device.create_binding_table(device.create_operator_initializer([operator.compiled for operator in operators]))
+    bindings = [operator.inputs(device, is_initializing=True) for operator in operators]
+    bindings[1][1] = resources[0]
+    table.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=inputs) for inputs in bindings])
+    table.bind_outputs(resources)
+    with pytest.raises(v.InvalidArgumentError, match="persistent resource of another operator: found the buffer of WeightTensor too"):
+        recorded(device, table)
+
+
+def test_weights_that_a_plan_which_may_give_up_computes(device):
+    """It runs as a call, which is known to write them."""
+    left_out = dict.fromkeys(("OutputSingleTensor", "SequenceLengthsTensor", "HiddenInitTensor", "BiasTensor"))
+    descs = [gru_desc(24, 1, 6, 8, **left_out), gru_desc(3, 2, 8, 8, **left_out)]
+    arrays = [random_arrays(desc, np.random.default_rng(0)) for desc in descs]
+    operators = [device.compile_operator(device.create_operator(desc), options=options)
+                 for desc, options in zip(descs, (v.Options(schedule="persistent"), v.Options()))]
+    assert operators[0].flagged
+    bound = [{field: device.upload(array) for field, array in given.items()} for given in arrays]
+    bound[1]["WeightTensor"], y = device.create_buffer(24 * 8 * 4), device.create_buffer(3 * 2 * 8 * 4)
+    tables = [device.create_binding_table(operator) for operator in operators]
+    for table, buffers, output in zip(tables, bound, (bound[1]["WeightTensor"], y)):
+        table.bind_inputs([buffers.get(field) for field in table.dispatchable.input_fields])
+        table.bind_outputs([output, None])
+    both, second = recorded(device, *tables), recorded(device, tables[1])
+    for seed in range(2):
+        changed = random_arrays(descs[0], np.random.default_rng(seed))["InputTensor"]
+        bound[0]["InputTensor"].upload(changed)
+        h = reference.run(from_desc(descs[0]), arrays[0] | {"InputTensor": changed})["OutputSequenceTensor"]
+        case = Case(descs[1], None, arrays[1] | {"WeightTensor": h.reshape(1, 1, 24, 8).astype(np.float32)})
+        for recorder in (both, second):
+            recorder.execute()
+            check(case, {"OutputSequenceTensor": y.download((3, 1, 2, 8))})
+
+
+def test_stamps_while_another_thread_writes(device):
+    """To another part of the buffer, when the parts are compared."""
+    buffer = device.create_buffer(1024)
+
+    class Place(int):
+        def __lt__(self, other):
+            buffer.mark_written(0, 4)
+            return int(self) < other
+
+    buffer.mark_written(Place(512), 4)
+    before = buffer.stamp_of(256, 4)
+    assert before < buffer.stamp_of(512, 4) < buffer.stamp_of(0, 4)
+    assert buffer.stamp_of(256, 4) == before
