@@ -228,6 +228,34 @@ def test_vectors_of_ort_values(ort, small, expected):
         np.testing.assert_allclose([value.numpy() for value in fetches], [expected], atol=1e-6)
 
 
+def test_arrays_outlive_their_ort_values(ort, small, expected):
+    """They show an OrtValue's memory, which must not be that of an array that is gone."""
+    session = ort.InferenceSession(small)
+    feed = {"x": ort.OrtValue.ortvalue_from_numpy(X)}
+    array = session.run_with_ort_values(None, feed)[0].numpy()
+    others = [session.run(None, {"x": 0 * X}) for _ in range(5)]  # which would use the memory again
+    np.testing.assert_allclose(array, expected, atol=1e-6)
+    del session
+    gc.collect()
+    np.testing.assert_allclose(array, expected, atol=1e-6)
+    assert len(others) == 5
+
+
+def test_results_of_a_binding(ort, small, expected):
+    session = ort.InferenceSession(small)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("z")
+    session.run_with_iobinding(binding)
+    binding.copy_outputs_to_cpu()[0][...] = 7
+    np.testing.assert_allclose(binding.copy_outputs_to_cpu()[0], expected, atol=1e-6)
+    binding.clear_binding_outputs()
+    assert len(binding.get_outputs()) == 0
+    binding.bind_ortvalue_output("z", ort.OrtValue.ortvalue_from_shape_and_type(expected.shape, np.float64))
+    with pytest.raises((RuntimeError, ValueError), match="double"):
+        session.run_with_iobinding(binding)
+
+
 # Options of a session
 
 def test_free_dimensions_get_their_sizes(ort):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Protocol
 
@@ -14,7 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...errors import InvalidArgumentError
 from .feeds import NodeArg, expect_names
-from .steps import ort_value
+from .steps import ort_value, write
 
 _CPU = "cpu"
 
@@ -60,13 +62,13 @@ class IOBinding:
 
     def bind_ortvalue_output(self, name: str, ortvalue: onnxruntime.OrtValue) -> None:
         """A result that an OrtValue gets."""
-        self._bind_output("bind_ortvalue_output", name, ortvalue.update_inplace)
+        self._bind_output("bind_ortvalue_output", name, partial(write, "run_with_iobinding", name, ortvalue))
 
     def clear_binding_inputs(self) -> None:
         self._inputs = {}
 
     def clear_binding_outputs(self) -> None:
-        self._outputs = {}
+        self._outputs, self._results = {}, []
 
     def synchronize_inputs(self) -> None:
         """Nothing: the CPU's memory is there."""
@@ -75,8 +77,8 @@ class IOBinding:
         """Nothing: a run returns when its results are there."""
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The results of the last run, in the order in which the outputs were bound."""
-        return list(self._results)
+        """Copies of the results of the last run, in the order in which the outputs were bound."""
+        return copy.deepcopy(self._results)
 
     def get_outputs(self) -> list[onnxruntime.OrtValue]:
         """The same as OrtValues."""
@@ -94,9 +96,9 @@ class IOBinding:
         if not self._outputs:
             raise InvalidArgumentError("run_with_iobinding", "iobinding", "no outputs", "one or more, by bind_output")
         self._results = run(list(self._outputs), {name: value() for name, value in self._inputs.items()})
-        for result, write in zip(self._results, self._outputs.values()):
-            if write is not None:
-                write(result)
+        for result, write_result in zip(self._results, self._outputs.values()):
+            if write_result is not None:
+                write_result(result)
 
     def _bind_input(self, call: str, name: str, value: Callable[[], Any]) -> None:
         expect_names(call, [name], self._inputs_known)

@@ -27,9 +27,9 @@ from .assignment import DEVICE, Assignment
 from .feeds import NodeArg, expect_names, own
 from .io_binding import IOBinding
 from .loaded import Loaded, ModelMetadata
-from .ort_sessions import PROVIDER, Arguments, of_onnxruntime
+from .ort_sessions import PROVIDER, Arguments
 from .programs import Program
-from .steps import RecurrentStep, RunOptions, ort_value
+from .steps import RecurrentStep, RunOptions, ort_value, write
 from .streams import SessionStream
 
 # Members that are onnxruntime's; a version of it has more of them than another
@@ -219,13 +219,13 @@ class InferenceSession:
         if any(device.device_type() != OrtDevice.cpu() for device in fetch_devices):
             raise InvalidArgumentError("run_with_ortvaluevector", "fetch_devices", "another device", "the CPU alone")
         feed = dict(zip(feed_names, map(onnxruntime.OrtValue, feeds)))
-        results = self.run_with_ort_values(fetch_names, feed, run_options)
+        results = self.run(fetch_names, feed, run_options)
         if len(fetches) not in (0, len(results)):
             raise InvalidArgumentError("run_with_ortvaluevector", "fetches", len(fetches), f"none or {len(results)} of them")
-        for result, fetched in zip(results, map(onnxruntime.OrtValue, fetches)):
-            of_onnxruntime(fetched.update_inplace, result.numpy())
+        for place, (result, fetched) in enumerate(zip(results, map(onnxruntime.OrtValue, fetches))):
+            write("run_with_ortvaluevector", f"fetches[{place}]", fetched, result)
         for result in results[len(fetches):]:
-            fetches.push_back(result._get_c_value())
+            fetches.push_back(ort_value(result)._get_c_value())
 
     def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
                   callback: Callable[[list[Any], Any, str], None], user_data: Any, run_options: RunOptions = None) -> None:
@@ -245,12 +245,14 @@ class InferenceSession:
             raise InvalidArgumentError("run_async", "callback", type(callback).__name__, "a function")
         _check_run_options("run_async", run_options)
         run = self._prepared(output_names, input_feed, run_options)
+        values = list(input_feed.values())  # OrtValues: the run sees their memory
 
         def work() -> None:
             try:
                 results, error = run(), ""
             except Exception as raised:  # nobody else would hear of it
                 results, error = [], str(raised) or type(raised).__name__
+            values.clear()
             callback(results, user_data, error)
 
         try:

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
-from ...errors import OnnxRuntimeError
+from ...errors import InvalidArgumentError, OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec.cells import STATES
@@ -108,14 +108,39 @@ class Piece:
 
 
 def _feed(value: Any) -> Any:
-    return ort_value(value) if str(getattr(value, "dtype", "")) == "bfloat16" else value
+    return ort_value(value) if _is_bfloat16(value) else value
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "bfloat16"
 
 
 def ort_value(value: Any) -> onnxruntime.OrtValue:
-    """Of an array. Raises OnnxRuntimeError for what has none, such as a sequence."""
-    if str(getattr(value, "dtype", "")) == "bfloat16":
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), TensorProto.BFLOAT16)
-    return of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, value)
+    """Of an array, with memory of its own: what its numpy() returns can outlive the OrtValue, but not an array beneath it.
+
+    Raises OnnxRuntimeError for what has none, such as a sequence.
+    """
+    if _is_bfloat16(value):
+        seen = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), TensorProto.BFLOAT16)
+    else:
+        seen = of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, value)
+    owning = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, seen.element_type())
+    update(owning, value)
+    return owning
+
+
+def update(target: onnxruntime.OrtValue, array: np.ndarray) -> None:
+    """Write an array to an OrtValue of its shape and type."""
+    target.update_inplace(array.view(np.uint16) if _is_bfloat16(array) else array)
+
+
+def write(call: str, name: str, target: onnxruntime.OrtValue, result: Any) -> None:
+    """Write a result to an OrtValue. Raises InvalidArgumentError for one of another shape or type."""
+    made = ort_value(result)
+    if (target.data_type(), target.shape()) != (made.data_type(), made.shape()):
+        raise InvalidArgumentError(call, name, f"bound as {target.data_type()} {target.shape()}",
+                                   f"{made.data_type()} {made.shape()}, the result's")
+    update(target, result)
 
 
 class RecurrentStep:
