@@ -139,8 +139,14 @@ def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, err
             return call
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Failing())
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(error, match=says):
         vulkan.enumerate_devices()
+    if result == -9:
+        monkeypatch.setenv("VK_ICD_FILENAMES", "/no/such.json")
+        with pytest.raises(error, match=r"can load \(it looks only where VK_ICD_FILENAMES=/no/such.json says\); install one"):
+            vulkan.enumerate_devices()
 
 
 def with_manifest(folder, manifest, code):

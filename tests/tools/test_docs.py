@@ -43,6 +43,11 @@ def test_the_first_page_is_the_readme(site):
     assert 'href="../docs/faces/numpy.html"' in pages["vkdml/onnx.html"]
 
 
+def test_pictures_are_no_wider_than_the_page(site):
+    assert re.search(r"\.pdoc img\s*\{\s*max-width:\s*100%", site[0]["docs/performance.html"])
+    assert "<img" in site[0]["docs/performance.html"]
+
+
 @pytest.mark.parametrize(("module", "name"), [
     ("vkdml", "DML_GRU_OPERATOR_DESC"), ("vkdml/onnx", "InferenceSession"), ("vkdml/pydirectml", "lstm"), ("vkdml/dxdispatch", "load")])
 def test_what_users_call_is_there(site, module, name):

@@ -21,7 +21,7 @@ from . import completion, conformance, demo, devices, dispatch, explain, run, se
 _COMMANDS = {
     "devices": (devices, "list the Vulkan devices and their limits"),
     "run": (run, "run an ONNX model, its recurrent nodes on a Vulkan device"),
-    "dispatch": (dispatch, "run a DxDispatch model of recurrent and activation operators"),
+    "dispatch": (dispatch, "run a DxDispatch model of recurrent operators and those around them"),
     "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
     "demo": (demo, "words to phonemes, with a trained model"),
     "conformance": (conformance, "test every Vulkan device and write a report"),

@@ -6,6 +6,7 @@ No device is opened here: runtime/device.py does that.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterable
 from ctypes import byref, c_char_p, c_uint32, c_void_p
 from typing import Any
@@ -36,8 +37,15 @@ _NEWEST_VERSION = (1, 3)  # whose structures are asked for, of devices that have
 _MOST_BUFFER_BYTES = 2**32 - 4  # kp holds a buffer's size in a uint32, in which larger ones would wrap without an error
 _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
+_NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # the loader's variables
 _ENUMERATE_PORTABILITY = 1  # VkInstanceCreateFlagBits
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4  # VkMemoryPropertyFlagBits
+
+
+def _asked_for() -> str:
+    """Which drivers the environment has the loader look at; empty: all that are installed."""
+    asked = [f"{name}={os.environ[name]}" for name in _NAMES_DRIVERS if os.environ.get(name)]
+    return f" (it looks only where {', '.join(asked)} says)" if asked else ""
 
 
 def enumerate_devices() -> list[DeviceInfo]:
@@ -50,7 +58,7 @@ def enumerate_devices() -> list[DeviceInfo]:
     instance = c_void_p()
     result = vk.vkCreateInstance(byref(create), None, byref(instance))
     if result == _NO_DRIVER:
-        raise DriverError(f"the Vulkan loader found no driver that it can load; install one, {remedy}")
+        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, {remedy}")
     _check("vkCreateInstance", result)
     try:
         handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)

@@ -331,7 +331,8 @@ def test_wrong_bindings(wrong, message):
     ({"providers": [("VkdmlExecutionProvider", {"id": 1})]}, "options of VkdmlExecutionProvider: found .*; expected device alone"),
     ({"providers": [("VkdmlExecutionProvider", {"device": "no such"})]}, "no such"),
     ({"read_config_from_model": 1}, "read_config_from_model: found 1; expected 0"),
-    ({"enable_fallbak": 1}, "enable_fallbak: found an unknown argument; expected one of disabled_optimizers"),
+    ({"enable_fallbak": 1}, "enable_fallbak: found an unknown argument; expected one of sess_options, "),
+    ({"devise": "Radeon"}, "devise: found an unknown argument; expected one of .*, device, .*disabled_optimizers"),
 ])
 def test_wrong_arguments(arguments, message):
     with pytest.raises((vkdml.InvalidArgumentError, vkdml.DriverError), match=message):

@@ -19,6 +19,7 @@ from ...runtime.fork import Lock
 from .profile import Profile
 
 PROVIDER = "VkdmlExecutionProvider"
+_NAMED = ("sess_options", "providers", "provider_options", "device", "options", "allow_outside")  # a session's own
 _OTHERS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 _OF_FRONT = {"optimized_model_filepath": "", "intra_op_num_threads": 1, "inter_op_num_threads": 1}  # it runs nothing
 
@@ -58,7 +59,7 @@ class Arguments:
             raise _wrong("sess_options", type(sess_options).__name__, "a SessionOptions or None")
         for name in others:
             if name not in _OTHERS:
-                raise _wrong(name, "an unknown argument", "one of " + ", ".join(_OTHERS))
+                raise _wrong(name, "an unknown argument", "one of " + ", ".join(_NAMED + _OTHERS))
         if others.get("read_config_from_model", 0) not in (0, "0"):
             raise _wrong("read_config_from_model", others["read_config_from_model"], "0: sess_options say how to run the model")
         found = _named_providers(providers, provider_options)
