@@ -69,7 +69,9 @@ class Buffer(OfOneProcess):
     def mark_written(self, offset: int = 0, size: int | None = None) -> None:
         """To be called after a change of what the device has: of all of it, or of a part."""
         part = (offset, self.size_in_bytes if size is None else offset + size)
-        if part == (0, self.size_in_bytes) or len(self._stamps) == _MOST_STAMPS:
+        if len(self._stamps) >= _MOST_STAMPS:
+            self._stamps = _joined(self._stamps, self.size_in_bytes)
+        if part == (0, self.size_in_bytes) or len(self._stamps) >= _MOST_STAMPS:
             part, self._stamps = (0, self.size_in_bytes), {}
         self._stamps[part] = next(_serials)
 
@@ -148,6 +150,18 @@ class Buffer(OfOneProcess):
 
 _MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
 _MOST_STAMPS = 1000
+
+
+def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int, int], int]:
+    """One stamp for parts without a gap between them, such as the rows of a tensor, but for that of the whole buffer."""
+    whole = (0, size)
+    joined: list[tuple[int, int, int]] = []
+    for (begin, end), stamp in sorted((part, stamp) for part, stamp in stamps.items() if part != whole):
+        if joined and begin <= joined[-1][1]:
+            before, until, newest = joined.pop()
+            begin, end, stamp = before, max(end, until), max(stamp, newest)
+        joined.append((begin, end, stamp))
+    return {whole: stamps.get(whole, 0), **{(begin, end): stamp for begin, end, stamp in joined}}
 
 
 @dataclass(frozen=True)
