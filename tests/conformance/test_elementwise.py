@@ -95,7 +95,7 @@ def test_in_place_needs_one_layout(device):
     table = device.create_binding_table(compiled)
     table.bind_inputs([buffer])
     table.bind_outputs([buffer])
-    with pytest.raises(vkdml.InvalidArgumentError, match="OutputTensor: found the buffer of InputTensor too"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="OutputTensor: found memory of InputTensor too"):
         device.create_command_recorder().record_dispatch(compiled, table)
 
 

@@ -358,7 +358,7 @@ def test_only_elementwise_in_place(device, desc):
     table = device.create_binding_table(compiled)
     table.bind_inputs(buffers)
     table.bind_outputs([buffers[0]])
-    with pytest.raises(v.InvalidArgumentError, match=f"OutputTensor: found the buffer of {compiled.input_fields[0]} too"):
+    with pytest.raises(v.InvalidArgumentError, match=f"OutputTensor: found memory of {compiled.input_fields[0]} too"):
         device.create_command_recorder().record_dispatch(compiled, table)
 
 

@@ -116,6 +116,7 @@ def test_layers_with_the_same_weights_share_them(device):
     ({"w": make(3 * H, I)}, r"GRU: W: found \(18, 4\); expected \(1, 18, 4\)"),
     ({"w": np.zeros((1, 3 * H, 0), np.float32)}, r"GRU: W: found \(1, 18, 0\)"),
     ({"w": np.zeros((1, 3 * H, I), np.int32)}, "GRU: W: found int32; expected one of float32"),
+    ({"w": I, "r": H}, "GRU: W: found 4, no array; expected one of float32"),  # sizes, as PyTorch's layers take
     ({"r": make(3 * H, H)}, r"GRU: R: found the shape \(18, 6\); expected \[D, 3\*H, H\]"),
     ({"r": np.zeros((1, 3 * H, H))}, "GRU: R: found float64; expected float32, the type of W, or one that converts to it exactly"),
     ({"b": make(1, 3 * H)}, r"GRU: B: found \(1, 18\); expected \(1, 36\)"),

@@ -374,19 +374,19 @@ def test_what_is_written_has_memory_of_its_own(device, case, what):
     if what == "an output and an input":
         at = heap.places["OutputSequenceTensor"] + 256
         table.bind_inputs([v.DML_BUFFER_BINDING(heap.buffer, at), *inputs[1:]])
-        found = "OutputSequenceTensor: found the buffer of InputTensor too"
+        found = "OutputSequenceTensor: found memory of InputTensor too"
     elif what == "an output and the temporary resource":
         table.bind_outputs([v.DML_BUFFER_BINDING(room, 256), *outputs[1:]])
         table.bind_temporary_resource(room)
-        found = "OutputSequenceTensor: found the buffer of the temporary resource too"
+        found = "OutputSequenceTensor: found memory of the temporary resource too"
     elif what == "the resources":
         table.bind_temporary_resource(room)
         table.bind_persistent_resource(v.DML_BUFFER_BINDING(room, 256))
-        found = "the temporary resource: found the buffer of the persistent resource too"
+        found = "the temporary resource: found memory of the persistent resource too"
     else:
         table.bind_inputs([v.DML_BUFFER_BINDING(room, 256), *inputs[1:]])
         table.bind_persistent_resource(room)
-        found = "the persistent resource: found the buffer of InputTensor too"
+        found = "the persistent resource: found memory of InputTensor too"
     with pytest.raises(v.InvalidArgumentError, match=found):
         recorded(device, table)
 

@@ -212,7 +212,7 @@ def wrong_bindings(device, ready):
         (lambda: device.create_command_recorder().record_dispatch(compiled, fresh), "no binding for InputTensor, WeightTensor"),
         (lambda: device.create_command_recorder().record_dispatch(uninitialized, table), "table of another"),
         (lambda: device.create_command_recorder().record_dispatch(uninitialized, bound), "not initialized"),
-        (lambda: device.create_command_recorder().record_dispatch(compiled, alias), "OutputSingleTensor: found the buffer of Recurrence"),
+        (lambda: device.create_command_recorder().record_dispatch(compiled, alias), "OutputSingleTensor: found memory of Recurrence"),
         (lambda: device.create_buffer(6), "size_in_bytes: found 6; expected a multiple of 4"),
         (lambda: device.create_buffer(2**32), "size_in_bytes: found 4294967296; expected a multiple of 4"),
         (lambda: small.write(np.zeros(2, np.float32)), "array: found 8 bytes"),

@@ -139,7 +139,7 @@ def test_an_initializer_of_several_packs_into_anothers_weights(device):
     bindings[1][1] = resources[0]
     table.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=inputs) for inputs in bindings])
     table.bind_outputs(resources)
-    with pytest.raises(v.InvalidArgumentError, match="persistent resource of another operator: found the buffer of WeightTensor too"):
+    with pytest.raises(v.InvalidArgumentError, match="persistent resource of another operator: found memory of WeightTensor too"):
         recorded(device, table)
 
 

@@ -103,4 +103,4 @@ def check_overlaps(problem: CheckedOperator, bound: Mapping[str, Bound], resourc
             if field != written and overlap(part, parts[written]) and not (
                     field in problem.in_place.get(written, ()) and part.offset == parts[written].offset
                     and problem.tensor(field).strides == problem.tensor(written).strides):
-                raise InvalidArgumentError(problem.operator, written, f"the buffer of {field} too", "a buffer of its own")
+                raise InvalidArgumentError(problem.operator, written, f"memory of {field} too", "memory of its own")

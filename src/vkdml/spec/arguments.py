@@ -60,7 +60,7 @@ def typed_array(name: str, cell: Cell, field: str, value: Any) -> tuple[np.ndarr
     assert array is not None
     element = element_types.of(array.dtype)
     if element is None:
-        raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
+        raise InvalidArgumentError(name, cell.arguments[field], array.dtype if array.ndim else f"{shown(value)}, no array",
                                    "one of " + ", ".join(row.name for row in element_types.ALL))
     return array, element
 

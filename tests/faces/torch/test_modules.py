@@ -234,7 +234,7 @@ def test_parameters_of_other_shapes_are_refused(name, shape):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ((torch.zeros(T, B, I + 1),), "LSTM: input or hx: found .*must be equal to input_size.*; expected shapes that PyTorch accepts"),
+    ((torch.zeros(T, B, I + 1),), "LSTM: input or hx: found .*must be equal to input_size.*; expected what PyTorch accepts"),
     ((torch.zeros(T, B, I).double(),), "LSTM: input or hx: found .*dtype"),
     ((torch.zeros(T, B, I), (torch.zeros(1, B, H), torch.zeros(1, B + 1, H))), r"LSTM: input or hx: found Expected hidden\[1\] size"),
     ((torch.zeros(T, B, I), torch.zeros(1, B, H)), "LSTM: hx: found Tensor; expected 2 Tensors"),

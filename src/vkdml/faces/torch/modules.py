@@ -179,7 +179,7 @@ class _Sequence(Twin, nn.RNNBase):
             else:
                 self.check_input(input, batch_sizes)
         except (RuntimeError, ValueError) as error:
-            raise InvalidArgumentError(self._module, "input or hx", str(error), "shapes that PyTorch accepts") from None
+            raise InvalidArgumentError(self._module, "input or hx", str(error), "what PyTorch accepts") from None
 
     def _mode(self) -> str:
         return str(self.mode)
