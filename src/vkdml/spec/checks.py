@@ -127,10 +127,10 @@ def unwrap_operator(desc: Any) -> Any:
 def integers(operator: str, field: str, values: Any, least: int, end: int = 2**32) -> tuple[int, ...]:
     """The values as a tuple. Raises InvalidArgumentError unless all are whole numbers from `least` to `end` - 1."""
     try:
-        checked = tuple(op.index(value) for value in values)
+        checked = tuple(map(op.index, values))
     except TypeError:
         checked = (-1,)
-    if not all(least <= value < end for value in checked):
+    if checked and not least <= min(checked) <= max(checked) < end:
         allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
         raise InvalidArgumentError(operator, field, shown(values), allowed)
     return checked

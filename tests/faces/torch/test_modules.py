@@ -144,6 +144,23 @@ def test_changed_parameters_are_seen(change):
     torch.testing.assert_close(twin(x)[0], expected(x)[0], atol=1e-5, rtol=1e-5)
 
 
+def test_parameters_may_be_swapped():
+    """Which PyTorch refuses where somebody has a weak reference to one."""
+    twin, cell = vt.convert(nn.GRUCell(I, H).eval()), nn.GRUCell(I, H).double()
+    twin.warm_up(B=B)
+    twin(torch.randn(B, I))
+    with torch.autocast("cpu"):
+        twin(torch.randn(B, I))
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        twin.double()
+        twin.load_state_dict(cell.state_dict())
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    x = torch.randn(B, I, dtype=torch.float64)
+    torch.testing.assert_close(twin(x), cell(x), atol=1e-10, rtol=1e-10)
+
+
 def test_networks_are_bounded(monkeypatch):
     monkeypatch.setattr(operators, "_STACKS_KEPT", 4)
     twin = vt.convert(nn.RNN(1, 1).eval())

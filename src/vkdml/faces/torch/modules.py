@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ...errors import InvalidArgumentError
 from ...runtime.operator import Device
 from ..sessions import open_device, shapes_to_warm_up
-from .operators import OPERATORS, Compiled, States, check_tensors, use_for
+from .operators import OPERATORS, Compiled, States, call_with, check_tensors
 from .stacks import Form, Shape, layers_of
 
 
@@ -77,17 +77,19 @@ class Twin(nn.Module):
         element = check_tensors(self._module, {}, layers)
         for t, b in shapes:
             shape = Shape(t, b, self.input_size, self.hidden_size, element, hx, packed)
-            with self._compiled_for(weights).prepared(self._module, layers, shape) as (stack, parameters):
+            with self._kept().prepared(self._module, layers, shape) as (stack, parameters):
                 stack.prepare(parameters)
 
-    @torch.compiler.disable
-    def _compiled_for(self, weights: list[Tensor]) -> Compiled:
+    def _kept(self) -> Compiled:
         """What the calls of this twin have in common, with any weights."""
         compiled = _compiled.get(self)
         if compiled is None:
             compiled = _compiled.setdefault(self, Compiled(self._index, self._device))
-        use_for(weights, compiled)
         return compiled
+
+    @torch.compiler.disable
+    def _call(self, *arguments: Any) -> States:
+        return call_with(self._kept(), self._mode(), *arguments)
 
     def set_device(self, device: Device | int | str | None) -> None:
         """device: a Device, or an argument of Device()."""
@@ -107,11 +109,8 @@ class Twin(nn.Module):
 
     def _run(self, input: Tensor, states: States, batch_sizes: Tensor | None = None) -> tuple[Tensor, States]:
         """input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
-        weights = self._weights()
-        if not torch.compiler.is_compiling():
-            self._compiled_for(weights)
-        run = OPERATORS[self._mode()]
-        y, *last = run(input, list(states), weights, batch_sizes, *self._form(), self._index)
+        call = OPERATORS[self._mode()] if torch.compiler.is_compiling() else self._call
+        y, *last = call(input, list(states), self._weights(), batch_sizes, *self._form(), self._index)
         return y, tuple(last)
 
     def _check_training(self) -> None:

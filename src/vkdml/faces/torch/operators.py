@@ -15,6 +15,7 @@ They return y, [T, B, directions * size], or the data of a PackedSequence, and t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -60,25 +61,30 @@ class Compiled:
             yield self.stacks.get(key, lambda: Stack(layers, shape, device, self._keeper)), self._parameters
 
 
-_compiled = WeakTensorKeyDictionary()  # by the first of the weights
+_compiled = WeakTensorKeyDictionary()  # by the first of the weights, where no twin calls
 _lock = Lock()
+_calling = threading.local()  # compiled: what the operator that this thread calls uses
 
 
 def compiled_for(weights: Sequence[Tensor], index: int) -> Compiled:
-    """What belongs to these weights on a device."""
-    with _lock:
-        found = _compiled.get(weights[0])
-    if found is None or found.index != index:
-        found = Compiled(index, index)
-        use_for(weights, found)
+    """What this call uses, or else belongs to these weights on a device."""
+    found: Compiled | None = getattr(_calling, "compiled", None)
+    if found is None:
+        with _lock:
+            found = _compiled.get(weights[0])
+            if found is None or found.index != index:
+                found = _compiled[weights[0]] = Compiled(index, index)
     return found
 
 
-@torch.compiler.disable
-def use_for(weights: Sequence[Tensor], compiled: Compiled) -> None:
-    """From now on this belongs to these weights: they were computed for a call, or have a Device."""
-    with _lock:
-        _compiled[weights[0]] = compiled
+def call_with(compiled: Compiled, mode: str, *arguments: Any) -> States:
+    """Call an operator, which uses this. A weak reference to a parameter would keep PyTorch from swapping it for another."""
+    before = getattr(_calling, "compiled", None)
+    _calling.compiled = compiled
+    try:
+        return OPERATORS[mode](*arguments)
+    finally:
+        _calling.compiled = before
 
 
 def check_tensors(module: str, tensors: Mapping[str, Tensor], layers: Sequence[Layer]) -> ElementType:
@@ -86,12 +92,12 @@ def check_tensors(module: str, tensors: Mapping[str, Tensor], layers: Sequence[L
 
     Refuses others than dense ones on the CPU, and parameters of other shapes than the module's.
     """
-    parameters = {key: tensor for layer in layers for key, tensor in layer.named_parameters()}
-    dtype = next(iter(parameters.values())).dtype
-    for argument, tensor in {**tensors, **parameters}.items():
+    parameters = [named for layer in layers for named in layer.named_parameters()]
+    dtype = parameters[0][1].dtype
+    for argument, tensor in (*tensors.items(), *parameters):
         if tensor.layout is not torch.strided:
             raise InvalidArgumentError(module, argument, f"a Tensor, {tensor.layout}", "a dense Tensor")
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             raise InvalidArgumentError(module, argument, f"a tensor on {tensor.device}", "one on the CPU")
         if tensor.dtype is not dtype:
             raise InvalidArgumentError(module, argument, tensor.dtype, f"{dtype}, as the parameters")
@@ -165,11 +171,12 @@ def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[
     """Computes in autocast's type, and returns the types that PyTorch's module returns there."""
     dtype = torch.get_autocast_dtype("cpu")
     form, device = Form(*rest[1:-1]), rest[-1]
-    cast = [_lowered(tensor, dtype) for tensor in weights]
-    if not torch.compiler.is_compiling():
-        use_for(cast, compiled_for(weights, device))
+    lowered = (_lowered(input, dtype), *([_lowered(tensor, dtype) for tensor in tensors] for tensors in (hx, weights)), *rest)
     with torch.autocast("cpu", enabled=False):
-        results = OPERATORS[mode](_lowered(input, dtype), [_lowered(state, dtype) for state in hx], cast, *rest)
+        if torch.compiler.is_compiling():
+            results = OPERATORS[mode](*lowered)
+        else:
+            results = call_with(compiled_for(weights, device), mode, *lowered)
     carried = torch.promote_types(dtype, (hx or [input])[-1].dtype)
     return tuple(result.to(carried) if is_carried else result
                  for result, is_carried in zip(results, _carried(mode, form, weights)))
