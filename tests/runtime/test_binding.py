@@ -333,6 +333,7 @@ def wrong_bindings(device, compiled, heap):
         (lambda: table.bind_temporary_resource(np.zeros(3)), "bind_temporary_resource: found ndarray"),
         (lambda: initializing.bind_persistent_resource(buffer), "bind_persistent_resource: found Buffer; expected None"),
         (lambda: initializing.bind_inputs([array]), "bind_inputs: found 1 bindings .BindingCount None.; expected 6 or none"),
+        (lambda: initializing.bind_inputs([replace(array, BindingCount=np.zeros(2))]), "bind_inputs: found 1 bindings"),
         (lambda: initializing.bind_inputs([[None] * 6]), "bind_inputs: found list; expected a DML_BUFFER_ARRAY_BINDING"),
         (lambda: initializing.bind_inputs([None, None]), "bind_inputs: found 2 bindings; expected 1: one for each operator"),
         (lambda: initializing.bind_outputs([None] * 2), "bind_outputs: found 2 bindings; expected 1: one for each operator"),

@@ -154,6 +154,7 @@ def wrong_graphs(device):
     operators = nodes(device, relu(), relu())
     right = {"InputCount": 1, "OutputCount": 1, "Nodes": operators, "InputEdges": [Into(0, 0, 0)],
              "IntermediateEdges": [Between(0, 0, 1, 0)], "OutputEdges": [Out(1, 0, 0)]}
+    named = [replace(node, Name=np.zeros(2)) for node in operators]
     half = tensor(T, 1, B, H, data_type=v.DML_TENSOR_DATA_TYPE.FLOAT16)
     short = tensor(T, 1, B, H - 1)
     other = lambda described: nodes(device, v.DML_ACTIVATION_RELU_OPERATOR_DESC(described, described), relu())  # noqa: E731
@@ -164,6 +165,7 @@ def wrong_graphs(device):
         ({"Nodes": [relu()]}, r"Nodes\[0\]: found DML_ACTIVATION_RELU_OPERATOR_DESC; expected DML_OPERATOR_GRAPH_NODE_DESC"),
         ({"Nodes": [v.DML_OPERATOR_GRAPH_NODE_DESC(relu())]}, r"Nodes\[0\].Operator: found DML_ACTIVATION_RELU_OPERATOR_DESC; expected Operator"),
         ({"Nodes": [v.DML_GRAPH_NODE_DESC(v.DML_GRAPH_NODE_TYPE.CONSTANT, operators[0])]}, r"Nodes\[0\].Type: found"),
+        ({"NodeCount": np.zeros(2)}, "NodeCount: found .*; expected 2"), ({"Nodes": named}, "name: found ndarray; expected str"),
         ({"NodeCount": 3}, "NodeCount: found 3; expected 2"), ({"InputEdgeCount": 0}, "InputEdgeCount: found 0; expected 1"),
         ({"InputEdges": []}, r"Nodes\[0\]: found no edge for InputTensor; expected one"),
         ({"InputEdges": [Into(1, 0, 0)]}, r"InputEdges\[0\].GraphInputIndex: found 1; expected less than 1"),

@@ -1,5 +1,6 @@
 """What CheckFeatureSupport answers."""
 
+import numpy as np
 import pytest
 
 import vkdml as v
@@ -53,6 +54,7 @@ def test_types_are_supported_that_an_operator_takes(name):
     (LEVELS, levels(), "RequestedFeatureLevels: found"),
     (LEVELS, levels(3), "RequestedFeatureLevels: found"),
     (LEVELS, levels(Level.LEVEL_1_0, count=2), "RequestedFeatureLevelCount: found 2; expected 1"),
+    (LEVELS, levels(Level.LEVEL_1_0, count=np.zeros(2)), "RequestedFeatureLevelCount: found .*; expected 1"),
     (TYPES, data_type_of(None), "DataType: found None"),
 ])
 def test_wrong_queries(feature, query, message):

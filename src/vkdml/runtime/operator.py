@@ -222,7 +222,7 @@ class Device(Named):
         graph = graphs.check_graph(desc, [node.Operator.problem for node in nodes])
         compiled = [self.compile_operator(node.Operator, flags, options) for node in nodes]
         for operator, node in zip(compiled, nodes):
-            operator.set_name(node.Name or node.Operator.name)
+            operator.set_name(node.Operator.name if node.Name is None else node.Name)
         return CompiledGraph(graph, compiled)
 
     def create_operator_initializer(self, compiled: Compiled | Sequence[Compiled]) -> OperatorInitializer:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from ..spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
-from ..spec.checks import CheckedOperator, integers, is_one_of
+from ..spec.checks import CheckedOperator, integers, is_count, is_one_of
 from .buffers import Bound, Buffer, Range, overlap
 from .device import HAS_RANGES, Gpu
 
@@ -75,7 +75,7 @@ def of_array(whose: str, what: str, binding: object, count: int) -> Sequence[obj
         return [None] * count
     if not isinstance(array, DML_BUFFER_ARRAY_BINDING) or not isinstance(array.Bindings, list | tuple):
         raise InvalidArgumentError(whose, what, type(array).__name__, "a DML_BUFFER_ARRAY_BINDING of a list, or None")
-    if array.BindingCount not in (None, len(array.Bindings)) or len(array.Bindings) not in (0, count):
+    if not is_count(array.BindingCount, len(array.Bindings)) or len(array.Bindings) not in (0, count):
         raise InvalidArgumentError(whose, what, f"{len(array.Bindings)} bindings (BindingCount {shown(array.BindingCount)})",
                                    f"{count} or none")
     return array.Bindings or [None] * count

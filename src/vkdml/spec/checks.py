@@ -247,6 +247,11 @@ def is_one_of(value: object, allowed: Collection[int]) -> bool:
     return isinstance(value, int | np.integer) and value in allowed
 
 
+def is_count(value: object, count: int) -> bool:
+    """Whether it is right as the count beside a list of so many, which may be left out."""
+    return value is None or is_one_of(value, [count])
+
+
 def _name(value: object) -> object:
     return getattr(value, "name", None) or value
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import element_types
-from .checks import Tensor, check_index, check_output_strides, check_tensor, integers, is_one_of
+from .checks import Tensor, check_index, check_output_strides, check_tensor, integers, is_count
 from .elementwise import ElementwiseProblem, check_same_sizes, scaled
 from .plain import MOST_DIMENSIONS, OUTPUT, MovedProblem
 
@@ -116,7 +116,7 @@ def join(desc: Any) -> CopyProblem:
     given = desc.InputTensors
     if not isinstance(given, tuple) or not given:
         raise InvalidArgumentError(name, "InputTensors", shown(given), "a list of one tensor or more")
-    if desc.InputCount is not None and not is_one_of(desc.InputCount, [len(given)]):
+    if not is_count(desc.InputCount, len(given)):
         raise InvalidArgumentError(name, "InputCount", shown(desc.InputCount), f"{len(given)}, the number of InputTensors")
     inputs = {f"InputTensors[{i}]": tensor for i, tensor in enumerate(given)}
     tensors = check_any_type(name, {**inputs, OUTPUT: desc.OutputTensor})
@@ -148,7 +148,7 @@ def check_any_type(operator: str, descs: Mapping[str, Any]) -> dict[str, Tensor]
 
 
 def _dimension_count(operator: str, desc: Any, count: int) -> int:
-    if desc.DimensionCount is not None and not is_one_of(desc.DimensionCount, [count]):
+    if not is_count(desc.DimensionCount, count):
         raise InvalidArgumentError(operator, "DimensionCount", shown(desc.DimensionCount), f"{count}, as InputTensor has")
     return count
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
-from .checks import is_one_of
+from .checks import is_count, is_one_of
 from .descs import DML_TENSOR_DATA_TYPE
 from .element_types import ITEMSIZES
 
@@ -103,7 +103,7 @@ def _highest_level(query: DML_FEATURE_QUERY_FEATURE_LEVELS) -> DML_FEATURE_DATA_
     name, field, levels = type(query).__name__, "RequestedFeatureLevels", query.RequestedFeatureLevels
     if not isinstance(levels, list | tuple) or not all(is_one_of(level, list(DML_FEATURE_LEVEL)) for level in levels):
         raise InvalidArgumentError(name, field, shown(levels), "a list of DML_FEATURE_LEVEL")
-    if query.RequestedFeatureLevelCount not in (None, len(levels)):
+    if not is_count(query.RequestedFeatureLevelCount, len(levels)):
         raise InvalidArgumentError(name, "RequestedFeatureLevelCount", shown(query.RequestedFeatureLevelCount),
                                    f"{len(levels)}, the number of levels")
     supported = [level for level in levels if level <= _HIGHEST]

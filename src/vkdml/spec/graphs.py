@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
-from .checks import CheckedOperator, Tensor, integers, is_one_of
+from .checks import CheckedOperator, Tensor, integers, is_count, is_one_of
 from .graph_descs import (
     DML_GRAPH_DESC,
     DML_GRAPH_EDGE_DESC,
@@ -93,7 +93,7 @@ def _listed(desc: DML_GRAPH_DESC, field: str, count: str, wrapper: type, kind: i
     values = getattr(desc, field)
     if not isinstance(values, list | tuple):
         raise InvalidArgumentError(NAME, field, type(values).__name__, f"a list of {structure.__name__}")
-    if getattr(desc, count) not in (None, len(values)):
+    if not is_count(getattr(desc, count), len(values)):
         raise InvalidArgumentError(NAME, count, shown(getattr(desc, count)), f"{len(values)}, the length of {field}")
     inner = []
     for i, value in enumerate(values):
