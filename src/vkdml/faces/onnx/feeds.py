@@ -119,6 +119,6 @@ def own(result: Any, fed: Sequence[Any]) -> Any:
 
 def node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
     """kind: the type, which may be inferred. The shape is the declared or inferred one."""
-    names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
+    names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in graphs.dimensions(value)]
     return NodeArg(value.name, graphs.type_name(kind),
                    [name if size is None else size for name, size in zip(names, graphs.sizes(value))])

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
-from onnx import AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    TensorShapeProto,
+    TypeProto,
+    ValueInfoProto,
+)
 
 from ...errors import InvalidArgumentError
 from .nodes import is_recurrent
@@ -131,10 +140,15 @@ def type_name(kind: TypeProto) -> str:
     return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
 
 
+def dimensions(value: ValueInfoProto) -> Sequence[TensorShapeProto.Dimension]:
+    """Of a tensor, or of an optional one."""
+    kind = value.type.optional_type.elem_type if value.type.HasField("optional_type") else value.type
+    return kind.tensor_type.shape.dim
+
+
 def sizes(value: ValueInfoProto) -> list[int | None]:
     """The dimensions of a tensor, None for those that may vary."""
-    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
-            for dim in value.type.tensor_type.shape.dim]
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in dimensions(value)]
 
 
 def without_shape(kind: TypeProto) -> TypeProto:
