@@ -71,6 +71,8 @@ def test_broken_models(batch):
         expected = theirs(data, feed) if ours is not None else None
         if expected is None or not is_tame(onnx.load_from_string(data)):
             continue
+        if any(array.size == 0 for array in feed.values()):  # without steps, onnxruntime leaves last states unwritten
+            continue
         ran += 1
         for result, other in zip(ours, expected, strict=True):
             np.testing.assert_allclose(result, other, rtol=1e-3, atol=1e-4, err_msg=f"seed {seed}")
