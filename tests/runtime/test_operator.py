@@ -211,6 +211,7 @@ def wrong_bindings(device, ready):
         (lambda: initializing.bind_inputs(inputs), "InputTensor: found a buffer; expected None: it is bound to the operator: reset"),
         (lambda: device.create_command_recorder().record_dispatch(compiled, fresh), "no binding for InputTensor, WeightTensor"),
         (lambda: device.create_command_recorder().record_dispatch(uninitialized, table), "table of another"),
+        (lambda: device.create_command_recorder().record_dispatch(device.create_operator(gru_desc(5, 3, 6, 9)), table), "dispatchable: found Operator; expected Compiled"),
         (lambda: device.create_command_recorder().record_dispatch(uninitialized, bound), "not initialized"),
         (lambda: device.create_command_recorder().record_dispatch(compiled, alias), "OutputSingleTensor: found memory of Recurrence"),
         (lambda: device.create_buffer(6), "size_in_bytes: found 6; expected a multiple of 4"),

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from ..errors import InvalidArgumentError
 from ..planning.needs import ALIGNMENT
 from .buffers import Bound
-from .compiled import CompiledOperator, check_type
-from .graph import CompiledGraph
-from .initializer import Compiled, Dispatchable, OperatorInitializer
+from .compiled import check_type
+from .initializer import DISPATCHABLES, Compiled, Dispatchable, OperatorInitializer
 from .naming import Named
 from .resources import of_array, resolve, resolve_resource
 
@@ -78,7 +77,7 @@ class BindingTable(Named):
 
     def reset(self, dispatchable: Dispatchable) -> None:
         """Start anew with nothing bound, for this dispatchable (IDMLBindingTable::Reset)."""
-        check_type("create_binding_table", "dispatchable", dispatchable, (CompiledOperator, CompiledGraph, OperatorInitializer))
+        check_type("create_binding_table", "dispatchable", dispatchable, DISPATCHABLES)
         self.dispatchable = dispatchable
         initializing = isinstance(dispatchable, OperatorInitializer)
         operators = dispatchable.operators if isinstance(dispatchable, OperatorInitializer) else [dispatchable]

@@ -49,3 +49,4 @@ class OperatorInitializer(Named):
 
 
 Dispatchable = Compiled | OperatorInitializer
+DISPATCHABLES = (CompiledOperator, CompiledGraph, OperatorInitializer)

@@ -16,7 +16,7 @@ from .commands import Commands
 from .compiled import Recordable, check_type
 from .device import Gpu
 from .fork import OfOneProcess
-from .initializer import Dispatchable, OperatorInitializer
+from .initializer import DISPATCHABLES, Dispatchable, OperatorInitializer
 from .naming import Named
 from .packed import PackedWeights
 from .resources import check_overlaps
@@ -68,6 +68,7 @@ class CommandRecorder(Named, OfOneProcess):
         Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
         output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
         """
+        check_type("record_dispatch", "dispatchable", dispatchable, DISPATCHABLES)
         check_type("record_dispatch", "table", table, BindingTable)
         for part in table.parts:
             self._check_part(dispatchable, table, part)
