@@ -142,7 +142,7 @@ WRONG: dict[str, list[Wrong]] = {
     "data": [lambda array: array.reshape(-1)[:-1], lambda array: _longer(array, 0), _value("no data"), _value(None),
              lambda array: array.astype(np.complex64), _value([[1.0], [1.0, 2.0]])],
     "module's parameter": [*_ANY_TENSOR, lambda tensor: _wider(tensor, 2)],
-    "module's input": [*_ANY_TENSOR, lambda tensor: _wider(tensor, 1), lambda tensor: tensor[:0], lambda tensor: tensor.numpy,
+    "module's input": [*_ANY_TENSOR, lambda tensor: _wider(tensor, 1), lambda tensor: tensor.numpy,
                        *map(_value, [None, "no tensor", 3, []])],
     "module's states": [lambda states: states[:-1], lambda states: (*states, states[0]),
                         lambda states: tuple(tensor.int() for tensor in states),
