@@ -35,12 +35,14 @@ shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
 shared vec4 b_tile[BLOCK * PITCH];  // [k][4 columns]
 shared vec4 products[TILE * LANES];  // [row][4 columns]
 
-// What is outside of the matrices is 0; it is not loaded from there
+// What is outside of the matrices is 0; it is not loaded from there. Invocations side by side load what is side by side in memory:
+// along K where that is how a matrix lies.
 void load_block(uint a_start, uint b_start, uint first_row, uint first_column, uint first_k)
 {
+    bool a_by_k = matrices.a_stride_k <= matrices.a_stride_row, b_by_k = matrices.b_stride_k < matrices.b_stride_column;
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
         uint item = turn * WORKGROUP + gl_LocalInvocationID.x;
-        uint k = item % BLOCK, row = item / BLOCK;
+        uint k = a_by_k ? item % BLOCK : item / TILE, row = a_by_k ? item / BLOCK : item % TILE;
         bool is_inside = first_row + row < matrices.rows && first_k + k < matrices.inner;
         uint place = a_start + (first_row + row) * matrices.a_stride_row + (first_k + k) * matrices.a_stride_k;
         place = is_inside ? place : a_start;
@@ -49,7 +51,7 @@ void load_block(uint a_start, uint b_start, uint first_row, uint first_column, u
     }
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
         uint item = turn * WORKGROUP + gl_LocalInvocationID.x;
-        uint column = item % TILE, k = item / TILE;
+        uint k = b_by_k ? item % BLOCK : item / TILE, column = b_by_k ? item / BLOCK : item % TILE;
         bool is_inside = first_column + column < matrices.columns && first_k + k < matrices.inner;
         uint place = b_start + (first_k + k) * matrices.b_stride_k + (first_column + column) * matrices.b_stride_column;
         place = is_inside ? place : b_start;

@@ -9,7 +9,7 @@ import pytest
 
 from bench import cases as bench
 from tools.gpu import check, demands, measure
-from tools.gpu.cases import CASES, Case
+from tools.gpu.cases import CASES, Case, PlainCase
 from tools.gpu.compiler import Compiler, Pipeline, pipeline
 from tools.gpu.demands import DEMANDS, Demand, Held
 from tools.gpu.drivers import INSTALLED, ROOT
@@ -42,6 +42,17 @@ def test_a_few_pipelines(compiler, case, plan):
     assert any(part.is_loop for part in found)
     held = list(demands.hold(found))
     assert {one.demand for one in held} >= set(DEMANDS[:4])
+    assert not [one for one in held if not one.is_kept]
+
+
+@pytest.mark.device
+def test_operators_without_a_time_loop(compiler):
+    """Each kernel of theirs, in each type."""
+    cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
+    found = [part for case in cases for part in measure.parts(compiler, compiler.device_info(), case)]
+    assert {part.dispatch.kernel for part in found} == {"elementwise", "float64/elementwise", "arithmetic", "copy", "gather", "gemm"}
+    held = list(demands.hold(found))
+    assert {one.demand.what for one in held} >= {"every pipeline compiles", "spills", "bytes of scratch"}
     assert not [one for one in held if not one.is_kept]
 
 

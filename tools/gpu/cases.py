@@ -7,7 +7,9 @@ from typing import Any
 
 from bench import cases as bench
 from tests.support import make_desc
+from vkdml.runtime import self_test
 from vkdml.spec import cells, element_types
+from vkdml.spec.plain import PlainProblem
 from vkdml.spec.problem import Problem, from_desc
 
 _CELLS = {"gru": cells.GRU, "lstm": cells.LSTM, "rnn": cells.RNN}
@@ -43,6 +45,27 @@ class Case:
         return from_desc(make_desc(cell, *self.sizes, self.directions, element.data_type, **changes), element=element)
 
 
+@dataclass(frozen=True)
+class PlainCase:
+    """What the self-test runs of an operator without a time loop: it has all that a kernel may have. kind: the self-test's."""
+
+    kind: str
+    element: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.element}"
+
+    @property
+    def problem(self) -> PlainProblem:
+        element = next(element for element in self_test.types_of(self.kind) if element.name == self.element)
+        problem: PlainProblem = self_test.PLAIN_PROBLEMS[self.kind](element)
+        return problem
+
+
+AnyCase = Case | PlainCase
+
+
 def _of_bench(case: bench.Case) -> Case:
     return Case(case.cell, (case.steps, case.batch, case.inputs, case.hidden), not case.linear_before_reset, case.directions,
                 case.ragged)
@@ -53,7 +76,7 @@ _WIDTHS = (64, 128, 256, 512, 1024, 2048)
 _BATCHES = (1, 4, 16, 64)
 PROJECTION = Case("gru", (64, 64, 1024, 1024))  # 4096 samples x 3072 x 1024
 
-CASES = {case.name: case for case in [
+_EVERY: list[AnyCase] = [
     *map(_of_bench, bench.CASES),
     *(Case(cell, (100, 1, width, width), two_phases) for cell, two_phases in KINDS for width in _WIDTHS),
     *(Case("gru", (50, batch, width, width)) for batch in _BATCHES for width in _WIDTHS),
@@ -65,4 +88,6 @@ CASES = {case.name: case for case in [
     *(Case("gru", (50, 1, width, width), element="float16") for width in (1024, 2048)),
     Case("gru", (50, 3, 70, 100), ragged=True, directions=2),  # sizes that nothing divides
     PROJECTION,
-]}
+    *(PlainCase(kind, element.name) for kind in self_test.PLAIN_PROBLEMS for element in self_test.types_of(kind)),
+]
+CASES = {case.name: case for case in _EVERY}

@@ -19,7 +19,7 @@ from typing import Any
 from tabulate import tabulate
 from tqdm import tqdm
 
-from tools.gpu.cases import CASES, Case
+from tools.gpu.cases import CASES, AnyCase
 from tools.gpu.compiler import Compiler
 from tools.gpu.demands import Held, hold
 from tools.gpu.drivers import FETCHED, ROOT
@@ -75,8 +75,8 @@ def breaches(held: Iterable[Held]) -> tuple[str, bool]:
     return tabulate(lines, "keys", "github", floatfmt=".4g") + "\n" + "\n".join(text), all_kept
 
 
-def check(gpu: Gpu, cases: list[Case], drivers: Path | None, keep: Path | None, forced: dict[str, Options], progress: tqdm[Any]
-          ) -> tuple[list[Part], list[str]]:
+def check(gpu: Gpu, cases: list[AnyCase], drivers: Path | None, keep: Path | None, forced: dict[str, Options],
+          progress: tqdm[Any]) -> tuple[list[Part], list[str]]:
     """All parts of all plans on a GPU, and the plans that are refused."""
     compiler = Compiler(gpu, drivers, keep)
     try:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from tools.gpu.cases import PROJECTION, Case
+from tools.gpu.cases import PROJECTION, AnyCase, Case
 from tools.gpu.gpus import DESKTOP
 from tools.gpu.measure import BARRIER, DEFAULT, FLOW, TRIED, Part
 from tools.gpu.model import Estimate
 from tools.gpu.steps import Step
+from vkdml.spec.problem import Problem
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
@@ -64,8 +65,9 @@ def _rounds(part: Part) -> float | None:
     return part.estimate.rounds if part.estimate and is_persistent and part.plan in (DEFAULT, TRIED) else None
 
 
-def _multiply_adds_of_step(case: Case) -> int:
+def _multiply_adds_of_step(case: AnyCase) -> int:
     problem = case.problem
+    assert isinstance(problem, Problem)  # of a time loop
     return problem.batch * problem.directions * len(problem.cell.gates) * problem.hidden**2
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from tools.gpu.cases import Case
+from tools.gpu.cases import AnyCase, PlainCase
 from tools.gpu.compiler import Compiler, Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.model import Estimate, estimate
@@ -16,6 +16,7 @@ from vkdml.planning.candidates import Planner
 from vkdml.planning.device_info import DeviceInfo
 from vkdml.planning.dispatches import Dispatch, time_loop
 from vkdml.planning.options import Options
+from vkdml.planning.plain import plan as plan_plain
 from vkdml.planning.plan import plan
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
@@ -38,7 +39,7 @@ class Part:
     """
 
     gpu: Gpu
-    case: Case
+    case: AnyCase
     plan: str
     dispatch: Dispatch
     pipeline: Pipeline
@@ -58,8 +59,11 @@ class Part:
         return prod(self.dispatch.groups)
 
 
-def parts(compiler: Compiler, info: DeviceInfo, case: Case, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
+def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
     """Each pipeline of each plan; a sentence for a plan that is refused."""
+    if isinstance(case, PlainCase):
+        yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, info).execute)
+        return
     for name, options in forced.items():
         try:
             built = plan(case.problem, info, options)
@@ -74,7 +78,7 @@ def parts(compiler: Compiler, info: DeviceInfo, case: Case, forced: dict[str, Op
             yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
 
 
-def _parts(compiler: Compiler, case: Case, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:
+def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:
     largest: dict[int, Part] = {}
     for dispatch in dispatches:
         pipeline = compiler.compile(dispatch)

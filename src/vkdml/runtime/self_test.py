@@ -105,7 +105,7 @@ def types_of(kind: str) -> tuple[ElementType, ...]:
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     """Of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
-    problem = _recurrent(kind, element) if kind in _CELLS else _PLAIN_PROBLEMS[kind](element)
+    problem = _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
     memory = _random_memory(problem)
     for plan in _plans(gpu, problem):
         start = time.perf_counter()
@@ -234,7 +234,7 @@ def _gather(element: ElementType) -> Any:
         OutputTensor=_tensor(element, 3, 5, 7), Axis=1, IndexDimensions=2))
 
 
-_PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
+PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
     ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "copy": _copy, "gather": _gather}
 
 
