@@ -84,7 +84,21 @@ class Recordable:
     persistent: Bound | None
 
 
-class CompiledOperator(NamedOperator, OfOneProcess):
+class Bindable(NamedOperator, OfOneProcess):
+    """What a binding table binds for an execution: a CompiledOperator or a CompiledGraph."""
+
+    @property
+    def input_fields(self) -> tuple[str, ...]:
+        """Its inputs in binding order."""
+        return self.problem.inputs
+
+    @property
+    def output_fields(self) -> tuple[str, ...]:
+        """Its outputs in binding order."""
+        return self.problem.outputs
+
+
+class CompiledOperator(Bindable):
     """An operator planned for a device, and its packed weights (IDMLCompiledOperator).
 
     Made by Device.compile_operator. Where the device's profile says that it is tuned, the plan is chosen when it is needed.
@@ -212,16 +226,6 @@ class CompiledOperator(NamedOperator, OfOneProcess):
         """
         self.fit()
         return needs.memory(self.problem, self.plan)
-
-    @property
-    def input_fields(self) -> tuple[str, ...]:
-        """The operator's inputs in binding order."""
-        return self.problem.inputs
-
-    @property
-    def output_fields(self) -> tuple[str, ...]:
-        """The operator's outputs in binding order."""
-        return self.problem.outputs
 
     @property
     def weight_fields(self) -> list[str]:

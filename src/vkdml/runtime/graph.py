@@ -11,14 +11,12 @@ from ..planning.needs import laid_out
 from ..spec.descs import DML_BINDING_PROPERTIES
 from ..spec.graphs import Graph
 from .buffers import Bound, Buffer, Range, parts
-from .compiled import CompiledOperator, Recordable
-from .fork import OfOneProcess
-from .naming import NamedOperator
+from .compiled import Bindable, CompiledOperator, Recordable
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other
 
 
-class CompiledGraph(NamedOperator, OfOneProcess):
+class CompiledGraph(Bindable):
     """A graph whose nodes are compiled for a device. It is bound and recorded as a CompiledOperator: its inputs are those of
     the graph. Made by Device.compile_graph.
     """
@@ -29,16 +27,6 @@ class CompiledGraph(NamedOperator, OfOneProcess):
         self._graph = graph
         self._compiled = compiled
         self._intermediate: Mapping[str, Bound] | None = None
-
-    @property
-    def input_fields(self) -> tuple[str, ...]:
-        """The graph's inputs in binding order."""
-        return self.problem.inputs
-
-    @property
-    def output_fields(self) -> tuple[str, ...]:
-        """The graph's outputs in binding order."""
-        return self.problem.outputs
 
     @property
     def _facts(self) -> str:
