@@ -1,5 +1,8 @@
 """Persistent resources that something else is written to, by mistake or not: no execution takes that for packed weights."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -129,6 +132,92 @@ def test_what_was_initialized_is_overwritten_in_the_same_recorder(device, initia
         recorded(device, initialized.table)
     recorded(device, other, initialized.initializing, initialized.table).execute()
     initialized.check()
+
+
+@pytest.fixture
+def without_gc():
+    """What is gone is gone at once, not only when Python looks for objects that hold each other."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("verify", [0, 1])
+@pytest.mark.parametrize("is_owned", [False, True])
+def test_resources_in_turn_take_no_more_memory_than_one(device, without_gc, is_owned, verify):
+    """Of the operator, which lives on, and its initializer."""
+    checking = v.Device(verify=verify)
+    operator, used = Bound(checking, is_owned=is_owned), []
+    for _ in range(100):
+        resource = operator.make_resource(checking)
+        operator.initializing.bind_outputs([resource])
+        operator.table.bind_persistent_resource(resource)
+        recorded(checking, operator.initializing, operator.table).execute()
+        used.append(device._gpu.memory.used)
+        gone = weakref.ref(resource)
+        operator.initializing.bind_outputs([])
+        operator.table.bind_persistent_resource(None)
+        del resource
+        assert gone() is None
+    assert set(used) == {used[0]}
+    operator.check()
+
+
+def test_resources_of_a_graph_in_turn(device, without_gc):
+    desc = gru_desc(*SIZES, OutputSingleTensor=None)
+    graph = device.compile_graph(v.DML_GRAPH_DESC(
+        InputCount=6, OutputCount=1, Nodes=[v.DML_OPERATOR_GRAPH_NODE_DESC(device.create_operator(owned(desc)))], NodeCount=1,
+        InputEdges=[v.DML_INPUT_GRAPH_EDGE_DESC(field, 0, field) for field in range(6)],
+        OutputEdges=[v.DML_OUTPUT_GRAPH_EDGE_DESC(0, 0, 0)]))
+    properties, used = graph.get_binding_properties(), []
+    arrays = random_arrays(desc, np.random.default_rng(0))
+    inputs = [device.upload(arrays[field]) for field in from_desc(desc).inputs if field in arrays]
+    is_packed = [field in from_desc(owned(desc)).initialized for field in from_desc(desc).inputs if field in arrays]
+    for _ in range(100):
+        resource, temporary = (device.create_buffer(size) for size in (properties.PersistentResourceSize, properties.TemporaryResourceSize))
+        initializing = device.create_binding_table(device.create_operator_initializer([graph]))
+        initializing.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=[
+            buffer if packed else None for buffer, packed in zip(inputs, is_packed)])])
+        initializing.bind_outputs([resource])
+        table = device.create_binding_table(graph)
+        table.bind_inputs([None if packed else buffer for buffer, packed in zip(inputs, is_packed)])
+        table.bind_outputs([device.create_buffer(5 * 3 * 9 * 4)])
+        table.bind_persistent_resource(resource)
+        table.bind_temporary_resource(temporary)
+        recorded(device, initializing, table).execute()
+        used.append(device._gpu.memory.used)
+        del resource, temporary, initializing, table
+    assert set(used) == {used[0]}
+
+
+def test_what_is_known_of_a_resource_lives_as_long_as_it(device, initialized):
+    """All that was bound and recorded is gone, and the same part of the buffer is bound again."""
+    initialized.initializing.reset(initialized.initializer)
+    initialized.table.bind_persistent_resource(None)
+    with pytest.raises(v.InvalidArgumentError, match="an operator that is not initialized"):
+        recorded(device, initialized.table)
+    initialized.table.bind_persistent_resource(v.DML_BUFFER_BINDING(initialized.resource))
+    for _ in range(2):
+        recorded(device, initialized.table).execute()
+        initialized.check()
+
+
+def test_packed_once_for_all_recorders_of_a_resource(device):
+    """What one has packed another need not pack again."""
+    operator = Bound(device)
+    resource = operator.make_resource(device)
+    packed = []
+    for _ in range(2):
+        operator.table.bind_persistent_resource(resource)
+        recorder = recorded(device, operator.table)
+        due, _ = recorder._commands._due()
+        packed.append(due)
+        recorder.execute()
+        operator.check()
+        operator.table.bind_persistent_resource(None)
+        del recorder
+    assert packed == [(True,), (False,)]
 
 
 def test_an_initializer_of_several_packs_into_anothers_weights(device):

@@ -166,7 +166,7 @@ class Commands:
 
     def _is_overwritten(self, packed: PackedWeights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""
-        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.packed is packed)]
+        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.packed == packed)]
         return packed.within is not None and any(overlap(part, packed.within) for step in others for part in step.writes)
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:

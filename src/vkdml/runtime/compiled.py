@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..errors import InvalidArgumentError
 from ..planning import needs, words
@@ -27,7 +28,7 @@ from .device import Gpu
 from .fallback import Attempts
 from .fork import OfOneProcess
 from .naming import NamedOperator
-from .packed import PackedWeights
+from .packed import Known, PackedWeights
 from .recording import record_dispatches, record_execution, storage_buffers
 from .store import Lease
 from .values import check_values_before
@@ -116,7 +117,7 @@ class CompiledOperator(Bindable):
         self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
         self._chosen: _Chosen | None = None
         self._scratch: dict[str, Buffer] | None = None
-        self._packed_within: dict[Bound, PackedWeights] = {}
+        self._known: WeakKeyDictionary[Buffer, dict[tuple[int, int], Known]] = WeakKeyDictionary()  # by callers' resources
         _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model())
 
     def choose(self, workspace_bytes: int | None = None) -> _Chosen:
@@ -241,10 +242,9 @@ class CompiledOperator(Bindable):
         if persistent is None:
             return self.packed
         with self.gpu.lock:
-            if persistent not in self._packed_within:
-                packed = PackedWeights(self.gpu, self.problem.operator, self.plan.packed, persistent)
-                self._packed_within[persistent] = packed
-            return self._packed_within[persistent]
+            place = persistent.offset, persistent.size_in_bytes
+            known = self._known.setdefault(persistent.buffer, {}).setdefault(place, Known())
+            return PackedWeights(self.gpu, self.problem.operator, self.plan.packed, persistent, known)
 
     def initialized(self, persistent: Bound | None) -> list[PackedWeights]:
         """What an initializer must have packed before an execution."""

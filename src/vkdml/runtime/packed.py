@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,24 +11,47 @@ from .buffers import Bound, Buffer, parts
 from .device import Gpu
 
 
+@dataclass(eq=False)
+class Known:
+    """What is known of packed weights. It holds no buffer, so it can be kept as long as somebody else's buffer lives.
+
+    is_initialized: whether an initializer has filled them. stamps: of the memory that they were packed from at an execution.
+    kept: the stamp of the caller's resource at the time. owned: the bytes that an initializer packed, by field, where
+    executions are checked.
+    """
+
+    is_initialized: bool = False
+    stamps: tuple[int, ...] | None = None
+    kept: int | None = None
+    owned: dict[str, np.ndarray] = field(default_factory=dict)
+
+
 class PackedWeights:
     """The buffers that packing fills. Made when they are first asked for, or parts of a caller's persistent resource.
 
-    whose: the operator's name in errors. sizes: bytes by the buffers' names in the plan. within: the caller's resource.
-
-    owned: the bytes that an initializer packed, by field, where executions are checked.
+    whose: the operator's name in errors. sizes: bytes by the buffers' names in the plan. within: the caller's resource. known:
+    of what is there; objects with the same one are equal.
     """
 
-    def __init__(self, gpu: Gpu, whose: str, sizes: Mapping[str, int], within: Bound | None = None) -> None:
+    def __init__(self, gpu: Gpu, whose: str, sizes: Mapping[str, int], within: Bound | None = None, known: Known | None = None
+                 ) -> None:
         self._gpu = gpu
         self._whose = whose
         self.sizes = sizes
-        self.owned: dict[str, np.ndarray] = {}
         self.within = within
+        self._known = known or Known(is_initialized=not sizes)
         self._buffers: Mapping[str, Bound] | None = parts(whose, within, sizes) if within else None
-        self._is_initialized = not sizes
-        self._stamps: tuple[int, ...] | None = None
-        self._kept = self._resource_stamp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PackedWeights) and self._known is other._known
+
+    def __hash__(self) -> int:
+        return hash(self._known)
+
+    @property
+    def owned(self) -> dict[str, np.ndarray]:
+        """The bytes that an initializer packed, by field, where executions are checked."""
+        return self._known.owned
 
     @property
     def _resource_stamp(self) -> int | None:
@@ -36,11 +60,11 @@ class PackedWeights:
     @property
     def is_initialized(self) -> bool:
         """Whether an initializer has filled them, and nobody has written to the caller's resource since."""
-        return self._is_initialized and self._kept == self._resource_stamp
+        return self._known.is_initialized and self._known.kept == self._resource_stamp
 
     @is_initialized.setter
     def is_initialized(self, is_initialized: bool) -> None:
-        self._is_initialized, self._kept = is_initialized, self._resource_stamp
+        self._known.is_initialized, self._known.kept = is_initialized, self._resource_stamp
 
     @property
     def stamps(self) -> tuple[int, ...] | None:
@@ -48,11 +72,11 @@ class PackedWeights:
         caller's resource since.
         """
         is_exposed = self.within is not None and self._resource_stamp is None
-        return self._stamps if self._kept == self._resource_stamp and not is_exposed else None
+        return self._known.stamps if self._known.kept == self._resource_stamp and not is_exposed else None
 
     @stamps.setter
     def stamps(self, stamps: tuple[int, ...] | None) -> None:
-        self._stamps, self._kept = stamps, self._resource_stamp
+        self._known.stamps, self._known.kept = stamps, self._resource_stamp
 
     @property
     def missing(self) -> Mapping[str, int]:

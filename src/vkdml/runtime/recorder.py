@@ -101,7 +101,7 @@ class CommandRecorder(Named, OfOneProcess):
         initialized = node.compiled.initialized(node.persistent)
         for packed in initialized:
             for other in self._initialized:
-                if other is not packed and other.within and packed.within and overlap(other.within, packed.within):
+                if other != packed and other.within and packed.within and overlap(other.within, packed.within):
                     raise InvalidArgumentError(node.compiled.problem.operator, "the persistent resource",
                                                "memory of another operator's", "memory of its own")
         for commands in self._recordings:
