@@ -24,9 +24,8 @@ from bench.runner import UnavailableError
 from vkdml.planning.dispatches import Dispatch
 from vkdml.planning.profiles import compute_units, profile
 from vkdml.runtime.commands import Commands
-from vkdml.runtime.device import Buffer, Kernel, open_device
+from vkdml.runtime.device import Buffer, Kernel, enumerate_devices, open_device
 from vkdml.runtime.kernels import of_spirv
-from vkdml.runtime.vulkan import enumerate_devices
 
 SHADERS = Path(__file__).parent / "shaders"
 COMPILER = "glslangValidator"

@@ -11,8 +11,7 @@ from typing import Any
 
 from bench.cases import Case
 from vkdml.planning.device_info import DeviceInfo
-from vkdml.runtime.device import select_device
-from vkdml.runtime.vulkan import enumerate_devices
+from vkdml.runtime.device import enumerate_devices, select_device
 
 SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"

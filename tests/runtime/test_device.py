@@ -59,7 +59,7 @@ def machine(monkeypatch):
     """Has devices of these names."""
     def has(*names):
         infos = [replace(GPU, index=index, name=name) for index, name in enumerate(names)]
-        monkeypatch.setattr(vulkan, "enumerate_devices", lambda: infos)
+        monkeypatch.setattr(vulkan, "enumerate_devices", lambda _: infos)
 
     return has
 

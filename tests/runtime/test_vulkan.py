@@ -11,10 +11,11 @@ from types import MappingProxyType
 import pytest
 
 import vkdml
+from tests.runtime.manifests import cpu_driver, with_manifest
 from vkdml.runtime import vulkan
 from vkdml.runtime import vulkan_structures as structures
 
-RADV, CPU_DRIVER = (Path(f"/usr/share/vulkan/icd.d/{name}_icd.x86_64.json") for name in ("radeon", "lvp"))
+RADV = Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
 
 
@@ -113,7 +114,7 @@ def test_the_heap_that_buffers_come_from(is_unified, types, size):
 
 
 def test_facts_are_consistent():
-    for info in vulkan.enumerate_devices():
+    for info in vulkan.enumerate_devices(True):
         assert info.vendor
         assert info.min_subgroup_size <= info.max_subgroup_size
         if info.max_subgroup_size:
@@ -142,44 +143,19 @@ def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, err
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(error, match=says):
-        vulkan.enumerate_devices()
+        vulkan.enumerate_devices(True)
     if result == -9:
         monkeypatch.setenv("VK_ICD_FILENAMES", "/no/such.json")
         with pytest.raises(error, match=r"can load \(it looks only where VK_ICD_FILENAMES=/no/such.json says\); install one"):
-            vulkan.enumerate_devices()
-
-
-def with_manifest(folder, manifest, code):
-    """What a program prints, with the driver of this manifest alone."""
-    path = folder / "icd.json"
-    path.write_text(json.dumps(manifest))
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                           env={**os.environ, "VK_ICD_FILENAMES": str(path), "VK_DRIVER_FILES": str(path)})
-    return found.stdout
+            vulkan.enumerate_devices(True)
 
 
 @pytest.mark.device
 def test_a_manifest_of_vulkan_1_0(tmp_path):
     """The loader then passes nothing on that came with 1.1, and hides what decides about the plans."""
-    if not CPU_DRIVER.exists():
-        pytest.skip("Mesa's driver for CPUs is not installed")
-    manifest = json.loads(CPU_DRIVER.read_text())
-    manifest["ICD"]["api_version"] = "1.0.0"
+    manifest = cpu_driver(api_version="1.0.0")
     code = "import vkdml\ntry: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)"
     assert with_manifest(tmp_path, manifest, code).startswith("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install")
-
-
-@pytest.mark.parametrize(("asks", "said"), [(True, "llvmpipe"), (False, "the Vulkan loader found no driver")])
-def test_a_driver_without_all_of_vulkan(asks, said, tmp_path):
-    """As on macOS: the loader tells of it only those who ask."""
-    if not CPU_DRIVER.exists():
-        pytest.skip("Mesa's driver for CPUs is not installed")
-    manifest = json.loads(CPU_DRIVER.read_text())
-    manifest["ICD"]["is_portability_driver"] = True
-    code = ("from dataclasses import replace\nfrom vkdml.runtime import system, vulkan\n"
-            f"system.LINUX = replace(system.LINUX, asks_for_portability={asks})\n"
-            "try: print(vulkan.enumerate_devices()[0].name)\nexcept vulkan.DriverError as error: print(error)")
-    assert with_manifest(tmp_path, manifest, code).startswith(said)
 
 
 @pytest.mark.device
@@ -191,7 +167,7 @@ def test_a_gpu_that_is_not_here(family, sizes, waves, row):
         pytest.skip("RADV is not installed")
     code = ("import json\nfrom vkdml.runtime import vulkan\nfrom vkdml.planning import profiles\nask, asked = vulkan._ask, []\n"
             "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
-            "vulkan._ask = noted\n(info,) = vulkan.enumerate_devices()\n"
+            "vulkan._ask = noted\n(info,) = vulkan.enumerate_devices(False)\n"
             "core = asked[0][vulkan.structures.ShaderCoreProperties]\n"
             "print(json.dumps([info.vendor, info.min_subgroup_size, info.max_subgroup_size, info.unified_memory, core.wavefrontSize,"
             " core.wavefrontsPerSimd, next(name for name, row in profiles.PROFILES.items() if row is profiles.profile(info))]))")

@@ -20,7 +20,7 @@ from vkdml.runtime import kernels
 SOURCE = Path(__file__).with_name("pipelines.c")
 _ENUMERATE = """
 import dataclasses, json
-from vkdml.runtime.vulkan import enumerate_devices
+from vkdml.runtime.device import enumerate_devices
 print(json.dumps(dataclasses.asdict(enumerate_devices()[0])))
 """
 # Drivers that make up a GPU without any kernel's part call it by no type, or a wrong one

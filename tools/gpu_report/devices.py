@@ -11,8 +11,7 @@ import numpy as np
 import vkdml
 from tools.gpu_report.outcome import PASSED, Job, Outcome, write
 from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates
-from vkdml.runtime.device import has_host_memory, kp_description, select_device
-from vkdml.runtime.vulkan import enumerate_devices
+from vkdml.runtime.device import enumerate_devices, has_host_memory, kp_description, select_device
 
 
 def run(job: Job) -> Outcome:

@@ -9,8 +9,8 @@ from tabulate import tabulate
 
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from ..runtime import choices, tuner, vulkan
-from ..runtime.device import has_host_memory, kp_description, select_device
+from ..runtime import choices, tuner
+from ..runtime.device import enumerate_devices, has_host_memory, kp_description, select_device
 from .arguments import add_json, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
@@ -23,7 +23,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    infos = vulkan.enumerate_devices()
+    infos = enumerate_devices()
     default = select_device(None)
     rows = [{**asdict(info), "is_default": info == default} for info in infos]
     if chosen.json:

@@ -39,6 +39,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+def enumerate_devices() -> list[DeviceInfo]:
+    """All devices in the order of their indices, which kp must count as we do. Raises what vulkan.enumerate_devices raises."""
+    return vulkan.enumerate_devices(LISTS_PORTABILITY)
+
+
 def select_device(device: int | str | None) -> DeviceInfo:
     """The device with this index, or else the first whose name contains this.
 
@@ -48,7 +53,7 @@ def select_device(device: int | str | None) -> DeviceInfo:
     """
     if isinstance(device, bool) or not isinstance(device, int | np.integer | str | None):
         raise InvalidArgumentError("Device", "device", type(device).__name__, "its index, a part of its name or None")
-    infos = vulkan.enumerate_devices()
+    infos = enumerate_devices()
     wanted = os.environ.get("VKDML_DEVICE") if device is None else device
     if wanted is None or wanted == "":
         return vulkan.default_device(infos)
@@ -66,7 +71,7 @@ def select_again(index: int, name: str) -> DeviceInfo:
     """A device that another process selected, perhaps on another machine: of this index if that is its name there, or else the
     first of this name. Raises DriverError when there is none.
     """
-    infos = vulkan.enumerate_devices()
+    infos = enumerate_devices()
     found = [info for info in infos if info.name == name]
     if not found:
         raise DriverError(f"no Vulkan device {name!r}, which a pickled object names; the devices are {_listed(infos)}. Give "
@@ -141,6 +146,7 @@ _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_W
 HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
 SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
 HAS_RANGES = SHARES_PIPELINES and "ranges" in kp.Manager.algorithm_from.__doc__
+LISTS_PORTABILITY = "portability" in kp.Manager.list_devices.__doc__
 
 
 def has_host_memory(info: DeviceInfo) -> bool:
@@ -295,6 +301,7 @@ def kp_description() -> str:
         (HAS_BARRIERS, "one submission for each dispatch that depends on another"),
         (SHARES_PIPELINES, "one pipeline for each set of buffers, failures of the driver unnoticed"),
         (HAS_RANGES, "whole buffers bound only"),
+        (LISTS_PORTABILITY, "no drivers without all of Vulkan"),
     ) if not has]
     installed = f"kp {metadata.version('kp')}"
     return f"{installed} without all of vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed

@@ -27,11 +27,10 @@ from ..spec.checks import unwrap_operator
 from ..spec.descs import DML_EXECUTION_FLAGS
 from ..spec.features import DML_FEATURE
 from ..spec.graph_descs import DML_GRAPH_DESC
-from . import vulkan
 from .binding import BindingTable
 from .buffers import Buffer
 from .compiled import CompiledOperator, Operator, check_type
-from .device import open_device, select_again, select_device
+from .device import enumerate_devices, open_device, select_again, select_device
 from .float64 import check_float64
 from .fork import Lock
 from .graph import CompiledGraph
@@ -95,7 +94,7 @@ class Device(Named):
     @staticmethod
     def enumerate() -> list[DeviceInfo]:
         """All Vulkan devices, in the order of their indices."""
-        return vulkan.enumerate_devices()
+        return enumerate_devices()
 
     @property
     def info(self) -> DeviceInfo:

@@ -15,19 +15,18 @@ from ..errors import DriverError
 @dataclass(frozen=True)
 class System:
     """loaders: the Vulkan loader's library, or a driver that takes its place; the first that can be loaded. remedy: how to
-    install one. asks_for_portability: whether drivers there do not have all of Vulkan, which instances must ask for.
+    install one.
     """
 
     loaders: tuple[str, ...]
     remedy: str
-    asks_for_portability: bool = False
 
 
 LINUX = System(("libvulkan.so.1",),
                "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md")
 _OTHERS = {  # by sys.platform
     "darwin": System(("libvulkan.1.dylib", "/opt/homebrew/lib/libvulkan.1.dylib", "libMoltenVK.dylib",
-                      "/opt/homebrew/lib/libMoltenVK.dylib"), "brew install vulkan-loader molten-vk", True),
+                      "/opt/homebrew/lib/libMoltenVK.dylib"), "brew install vulkan-loader molten-vk"),
     "win32": System(("vulkan-1.dll",), "the GPU's driver brings both"),
 }
 

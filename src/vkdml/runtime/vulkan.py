@@ -48,17 +48,21 @@ def _asked_for() -> str:
     return f" (it looks only where {', '.join(asked)} says)" if asked else ""
 
 
-def enumerate_devices() -> list[DeviceInfo]:
-    """All devices with Vulkan 1.1 or newer, in the loader's order. Raises DriverError where there is no loader or driver."""
+def enumerate_devices(with_portability: bool) -> list[DeviceInfo]:
+    """All devices with Vulkan 1.1 or newer, in the loader's order. Raises DriverError where there is no loader or driver.
+
+    with_portability: also those of drivers without all of Vulkan, such as macOS's, which the loader tells only those who ask.
+    """
     vk, remedy = system.load_vulkan(), system.this_system().remedy
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
-    if system.this_system().asks_for_portability:
+    if with_portability:
         _ask_for_portability(vk, create)
     instance = c_void_p()
     result = vk.vkCreateInstance(byref(create), None, byref(instance))
     if result == _NO_DRIVER:
-        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, {remedy}")
+        left_out = "" if with_portability else ", or only such as lack parts of Vulkan, for which `make wheels` builds a kp"
+        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}{left_out}; install one, {remedy}")
     _check("vkCreateInstance", result)
     try:
         handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)
@@ -82,10 +86,7 @@ def loader() -> dict[str, Any]:
 
 
 def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo) -> None:
-    """Have the instance list drivers without all of Vulkan, where the loader would leave them out.
-
-    Elsewhere it does not ask, as kp does not, and both must count the same devices. On macOS kp has to be made to ask, too.
-    """
+    """Have the instance list drivers without all of Vulkan, where the loader would leave them out."""
     name = b"VK_KHR_portability_enumeration"
     known = _all(structures.ExtensionProperties, vk.vkEnumerateInstanceExtensionProperties, None)
     if name in {found.extensionName for found in known}:
