@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def draw(report: Report, folder: Path) -> None:
 
 def draw_throughput(report: Report, cases: Sequence[Case], path: Path) -> None:
     """Bars of GFLOP/s from numpy to numpy: a row a case, and a column for each platform, with a scale of its own."""
-    workers = ordered(report.workers)
+    workers, names = ordered(report.workers), shown_names(report.workers)
     columns = {platform: [worker for worker in workers if worker["platform"] == platform or worker["name"] == OURS]
                for platform in dict.fromkeys(worker["platform"] for worker in workers)}
     rates = {(row["case"], row["worker"]): row["gflops"] for row in report.results if row["way"] == "host" and "ms" in row}
@@ -56,8 +58,9 @@ def draw_throughput(report: Report, cases: Sequence[Case], path: Path) -> None:
                                 figsize=(5 * len(columns), 1.1 + len(cases) * (0.35 + 0.26 * most)))
     for row, case in zip(grid, cases):
         for axes, (platform, shown) in zip(row, columns.items()):
-            draw_bars(axes, [worker["name"] for worker in shown], [rates.get((case.name, worker["name"])) for worker in shown],
-                      COLORS[platform])
+            draw_bars(axes, [names[worker["name"]] for worker in shown],
+                      [rates.get((case.name, worker["name"])) for worker in shown],
+                      [COLORS[OURS] if is_ours(worker["name"]) else COLORS[platform] for worker in shown])
             axes.set_title(f"{case.cell.upper()}, {sizes(case)}", fontsize=9, loc="left")
     for axes, platform in zip(grid[0], columns):
         axes.annotate(COLUMNS[platform], (0, 1), (0, 20), "axes fraction", "offset points", fontsize=11, fontweight="bold")
@@ -65,9 +68,8 @@ def draw_throughput(report: Report, cases: Sequence[Case], path: Path) -> None:
     save(figure, path)
 
 
-def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], color: str) -> None:
-    bars = axes.barh(range(len(names)), [value or 0.0 for value in values], height=0.75,
-                     color=[COLORS[OURS] if is_ours(name) else color for name in names])
+def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], colors: Sequence[str]) -> None:
+    bars = axes.barh(range(len(names)), [value or 0.0 for value in values], height=0.75, color=colors)
     axes.bar_label(bars, ["no result" if value is None else f"{value:.3g}" for value in values], padding=3, fontsize=8)
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.get_yticklabels()[names.index(OURS)].set_fontweight("bold")
@@ -80,13 +82,14 @@ def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], c
 def draw_growth(report: Report, dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], path: Path) -> None:
     """A line for each worker."""
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    names = shown_names(report.workers)
     styles = {CPU: "--", VULKAN: "-", CUDA: ":"}
     for worker in ordered(report.workers):
         points = [(getattr(cases[row["case"]], SIZES[dimension]), row["ms"]) for row in rows
                   if (row["worker"], row["way"]) == (worker["name"], "host") and "ms" in row]
         if points:
-            axes.loglog(*zip(*points), marker="o", markersize=4, linestyle=styles[worker["platform"]], label=worker["name"],
-                        linewidth=2.5 if worker["name"] == OURS else 1.3)
+            axes.loglog(*zip(*points), marker="o", markersize=4, linestyle=styles[worker["platform"]],
+                        label=names[worker["name"]], linewidth=2.5 if worker["name"] == OURS else 1.3)
     axes.set(xlabel=f"{dimension} ({SIZES[dimension]})", ylabel="ms a call, from numpy to numpy")
     axes.set_title(f"GRU, {TYPE}, {FIXED[dimension]}: lower is better\n{device(report)}", fontsize=11)
     axes.grid(True, which="major", alpha=0.3)
@@ -158,6 +161,14 @@ def ordered(workers: Sequence[Row]) -> list[Row]:
         platforms.index(worker["platform"]),
         places.get(worker["name"] if is_ours(worker["name"]) else worker["baseline"], len(places)),
         not is_ours(worker["name"])))
+
+
+def shown_names(workers: Sequence[Row]) -> dict[str, str]:
+    """What the pictures call each: vkdml on another device by the first word of the device's name, if none else has it."""
+    places = {worker["name"]: f"{OURS}, {re.split('[ ,]', worker['device'])[0]}" for worker in workers
+              if worker["platform"] and is_ours(worker["name"]) and worker["name"] != OURS}
+    found = Counter(places.values())
+    return {name: places[name] if found[places.get(name, "")] == 1 else name for name in (worker["name"] for worker in workers)}
 
 
 def is_ours(worker: str) -> bool:

@@ -215,7 +215,7 @@ def test_dispatch(capsys, files, device):
 
 @pytest.mark.device
 def test_demo(capsys):
-    code, out, _ = run(capsys, "demo", "hello", "--json")
+    code, out, _ = run(capsys, "demo", "Hello", "--json")
     assert (code, json.loads(out)["words"]) == (0, [{"word": "hello", "phonemes": "HH EH1 L OW0".split()}])
 
 
@@ -233,6 +233,7 @@ def test_demo(capsys):
     (("dispatch", "relu.json", "-i", "0"), "'0' is not a positive whole number"),
     (("dispatch", "relu.json", "-i", "9" * 5000), "is not a positive whole number"),
     (("demo", "--wrong"), "unrecognized arguments: --wrong"),
+    *((("demo", "hello", word), f"argument WORD: '{word}' is not a word of the letters a to z") for word in ("123", "naïve", "a-b", "")),
     (("bench", "--samples", "0"), "--samples: at least 1"),
     (("bench", "--cases", "none"), "--cases: no none; there are"),
     (("run", "gru.onnx", "--input", "x=empty.npy"), "empty.npy is no .npy file"),

@@ -23,7 +23,7 @@ def test_words_together_are_words_alone(pronounce):
 
 @pytest.mark.device
 def test_command(capsys):
-    assert cli.main(["demo", "shader", "naïve"]) == 0
+    assert cli.main(["demo", "shader", "naive"]) == 0
     printed = capsys.readouterr().out
     assert "device    " in printed
     assert "shader  SH EY1 D ER0" in printed

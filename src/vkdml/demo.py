@@ -21,7 +21,8 @@ from .runtime.operator import Device
 from .spec import reference
 
 WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]
-GRAPHEMES = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+GRAPHEMES = ["<pad>", "<unk>", "</s>", *LETTERS]
 PHONEMES = """<pad> <unk> <s> </s> AA0 AA1 AA2 AE0 AE1 AE2 AH0 AH1 AH2 AO0 AO1 AO2 AW0 AW1 AW2 AY0 AY1 AY2 B CH D DH
 EH0 EH1 EH2 ER0 ER1 ER2 EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG OW0 OW1 OW2 OY0 OY1 OY2 P R S SH T TH
 UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH""".split()  # noqa: SIM905  (a list would take 74 lines)
@@ -80,10 +81,8 @@ class Pronouncer:
         self.fc_w, self.fc_b = checkpoint["fc_w"], checkpoint["fc_b"]
 
     def __call__(self, words: list[str], verify: bool = False) -> list[list[str]]:
-        """The phonemes of each word. verify: compare every GRU call with the float64 reference (see `worst`)."""
-        unknown = GRAPHEMES.index("<unk>")
-        letters = [[*(GRAPHEMES.index(c) if c in GRAPHEMES else unknown for c in word.lower()), GRAPHEMES.index("</s>")]
-                   for word in words]
+        """The phonemes of each word, all of LETTERS. verify: compare each GRU call with the float64 reference (see `worst`)."""
+        letters = [[*map(GRAPHEMES.index, word), GRAPHEMES.index("</s>")] for word in words]
         lengths = np.array([len(row) for row in letters])
         indices = np.zeros((lengths.max(), len(words)), np.intp)
         for row, codes in enumerate(letters):

@@ -12,9 +12,17 @@ from .arguments import add_device, add_json, print_json
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    command.add_argument("words", nargs="*", default=demo.WORDS, metavar="WORD", help="letters a to z; by default, a few words")
+    command.add_argument("words", nargs="*", type=_word, default=demo.WORDS, metavar="WORD",
+                         help="letters a to z, small or capital; by default, a few words")
     add_device(command)
     add_json(command)
+
+
+def _word(text: str) -> str:
+    word = text.lower()
+    if not word or not set(word) <= set(demo.LETTERS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a word of the letters a to z")
+    return word
 
 
 def run(chosen: argparse.Namespace) -> int:
