@@ -220,6 +220,35 @@ def test_packed_once_for_all_recorders_of_a_resource(device):
     assert packed == [(True,), (False,)]
 
 
+@pytest.mark.parametrize("has_host_memory", [True, False])
+@pytest.mark.parametrize("is_owned", [False, True])
+def test_a_resource_in_a_heap_that_the_host_writes(device, monkeypatch, is_owned, has_host_memory):
+    """And uploads: weights stay packed where it writes beside them, and are packed anew or refused where it writes to them."""
+    monkeypatch.setattr(device._gpu, "host_memory", has_host_memory and device._gpu.host_memory)
+    operator = Bound(device, is_owned=is_owned)
+    size = operator.compiled.get_binding_properties().PersistentResourceSize
+    heap = device.create_buffer(256 + size)
+    resource = v.DML_BUFFER_BINDING(heap, 256, size)
+    operator.initializing.bind_outputs([resource])
+    operator.table.bind_persistent_resource(resource)
+    recorded(device, operator.initializing).execute()
+    recorder = device.create_command_recorder()
+    recorder.record_upload(heap)
+    recorder.record_dispatch(operator.compiled, operator.table)
+    for value in range(3):
+        heap.write(np.full(64, value, np.float32))
+        recorder.execute()
+        operator.check()
+    assert recorder._commands._due()[0] == (() if is_owned else (False,))
+    heap.write(np.ones(4, np.float32), 256)
+    if is_owned:
+        with pytest.raises(v.InvalidArgumentError, match="an operator that is not initialized"):
+            recorder.execute()
+    else:
+        recorder.execute()
+        operator.check()
+
+
 def test_an_initializer_of_several_packs_into_anothers_weights(device):
     operators = [Bound(device, is_owned=True) for _ in range(2)]
     resources = [operator.make_resource(device) for operator in operators]

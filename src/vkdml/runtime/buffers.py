@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from ..planning.needs import laid_out
 from ..spec.checks import integers
+from .copies import Differences
 from .fork import OfOneProcess
 
 _serials = itertools.count(1)
@@ -22,13 +23,15 @@ class Buffer(OfOneProcess):
     """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
-    record_readback bring it to the device and back. `upload` and `download` do both at once. Where the host's memory is the
-    device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
+    record_readback bring what is new to the device and back. `upload` and `download` do both at once. Where the host's memory
+    is the device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
+
+    Host and device may write different parts. What a dispatch wrote stays in uploads, and what the host wrote in readbacks.
 
     After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
 
     gpu: its Gpu, whose module has this one below it. has_copy: whether the host reads or writes it. If not, it serves kernels
-    only, and may hold anything at first.
+    only, and may hold anything at first. is_exposed: whether the host may write to it unseen.
     """
 
     offset = 0  # of what kernels see: all of it, as a Range of it would be
@@ -40,7 +43,8 @@ class Buffer(OfOneProcess):
         self.serial = next(_serials)
         # Since all of it was written: of each part that was, by where it begins and ends
         self._stamps = {(0, size_in_bytes): self.serial}
-        self._is_exposed = False
+        self.is_exposed = False
+        self._differences = Differences(size_in_bytes)  # only where has_other_memory
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
         self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
@@ -61,19 +65,41 @@ class Buffer(OfOneProcess):
 
     def stamp_of(self, offset: int, size: int) -> int | None:
         """Of a part of it."""
-        if self._is_exposed:
+        if self.is_exposed and not self.has_other_memory:
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
         return max((stamp for (begin, end), stamp in stamps.items() if begin < offset + size and offset < end), default=0)
 
+    @property
+    def has_other_memory(self) -> bool:
+        """Whether the host's copy is not what the device has."""
+        return self.has_copy and not self.gpu.host_memory
+
     def mark_written(self, offset: int = 0, size: int | None = None) -> None:
-        """To be called after a change of what the device has: of all of it, or of a part."""
+        """To be called after a change of what the device has, or will have from the host: of all of it, or of a part."""
         part = (offset, self.size_in_bytes if size is None else offset + size)
         if len(self._stamps) >= _MOST_STAMPS:
             self._stamps = _joined(self._stamps, self.size_in_bytes)
         if part == (0, self.size_in_bytes) or len(self._stamps) >= _MOST_STAMPS:
             part, self._stamps = (0, self.size_in_bytes), {}
         self._stamps[part] = next(_serials)
+
+    def mark_computed(self, offset: int = 0, size: int | None = None) -> None:
+        """As `mark_written`, of a change by a dispatch."""
+        self.mark_written(offset, size)
+        if self.has_other_memory:
+            self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
+
+    def mark_uploaded(self) -> None:
+        """To be called before an upload, which may fail and have changed it nevertheless."""
+        for begin, end in (*self._differences.of_host, *self._differences.of_device):
+            self.mark_written(begin, end - begin)
+
+    def mark_copied(self) -> None:
+        """To be called after an upload or a readback."""
+        self._differences.copied(0, self.size_in_bytes)
+        if self.is_exposed:
+            self._differences.exposed_to_host()
 
     @property
     def _bytes(self) -> np.ndarray:
@@ -84,12 +110,14 @@ class Buffer(OfOneProcess):
     def host(self, dtype: Any = np.float32) -> np.ndarray:
         """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element.
 
-        Where the device's memory is the host's, weights bound from this buffer are packed at each execution from then on, as
-        nobody sees what is written through the array.
+        Nobody sees what is written through the array. So where the device's memory is the host's, weights bound from this
+        buffer are packed at each execution from then on. Elsewhere an upload brings all of the copy, and is refused where a
+        dispatch wrote a part of the buffer that was not read back.
         """
         dtype = _numbers("Buffer.host", dtype)
-        self._is_exposed = self.gpu.host_memory
+        self.is_exposed = True
         self.mark_written()
+        self._differences.exposed_to_host()
         return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
@@ -106,8 +134,9 @@ class Buffer(OfOneProcess):
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
                                        f"native numbers, at most {room} bytes")
         self._bytes[offset:offset + flat.nbytes] = flat.view(np.uint8)
-        if self.gpu.host_memory:
-            self.mark_written(offset, flat.nbytes)
+        self.mark_written(offset, flat.nbytes)
+        if self.has_other_memory:
+            self._differences.written_by_host(offset, offset + flat.nbytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
         """A new array from the host's copy, from so many bytes behind its start. Raises InvalidArgumentError for one that is
@@ -128,24 +157,59 @@ class Buffer(OfOneProcess):
         return checked
 
     def upload(self, array: np.ndarray, offset: int = 0) -> None:
-        """`write`, then bring all of the host's copy to the device. Raises what `write` raises, and DriverError."""
+        """`write`, then bring what the host has written to the device. Raises what `write` raises, DriverError, and
+        InvalidArgumentError for what `host` says.
+        """
         self.write(array, offset)
         with self.gpu.lock:
-            if self.gpu.host_memory:
-                return
-            submission = self.gpu.create_submission()
-            submission.upload(self)
-            self.mark_written()  # before, as an upload that fails may have changed it
-            submission.run()
+            if self.has_other_memory:
+                self.merge()
+                self.mark_uploaded()
+                self._submit(lambda submission: submission.upload(self))
+                self.mark_copied()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
-        """Bring all of the host's copy from the device, then `read`. Raises what `read` raises, and DriverError."""
+        """A new array of what the device has. Its copy gets what is new there. Raises what `read` raises, and DriverError."""
         with self.gpu.lock:
-            if not self.gpu.host_memory:
-                submission = self.gpu.create_submission()
-                submission.readback(self)
-                submission.run()
-            return self.read(shape, dtype, offset)
+            if not self.has_other_memory:
+                return self.read(shape, dtype, offset)
+            kept = self.unsent()
+            self._submit(lambda submission: submission.readback(self))
+            self.mark_copied()
+            try:
+                return self.read(shape, dtype, offset)
+            finally:
+                self.put_back(kept)
+
+    def merge(self) -> None:
+        """To be called before an upload, which copies all: bring what only the device has to the host's copy.
+
+        Raises InvalidArgumentError where that is a part, and nobody knows whether the host has written there since (`host`).
+        """
+        self.expect_seen(())
+        if self._differences.of_device and not self.is_exposed:
+            self.download((0,))
+
+    def expect_seen(self, computed: Iterable[Bound]) -> None:
+        """Raises what `merge` would once dispatches have written to these parts, too."""
+        unread = [*self._differences.of_device, *((part.offset, part.offset + part.size_in_bytes) for part in computed)]
+        if self.is_exposed and unread and (0, self.size_in_bytes) not in unread:
+            raise InvalidArgumentError("Buffer", "upload", "a part that a dispatch wrote, and an array of host()",
+                                       "write() instead of that array, or a readback before the upload")
+
+    def unsent(self) -> list[tuple[int, np.ndarray]]:
+        """What only the host's copy has, with where it begins; to be `put_back` after a readback, which copies all."""
+        return [(begin, self._bytes[begin:end].copy()) for begin, end in self._differences.of_host]
+
+    def put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
+        for begin, array in unsent:
+            self._bytes[begin:begin + array.size] = array
+            self._differences.written_by_host(begin, begin + array.size)
+
+    def _submit(self, record: Callable[[Any], None]) -> None:
+        submission = self.gpu.create_submission()
+        record(submission)
+        submission.run()
 
 
 _MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
@@ -187,6 +251,10 @@ class Range:
     def mark_written(self) -> None:
         """To be called after a change of what the device has of it."""
         self.buffer.mark_written(self.offset, self.size_in_bytes)
+
+    def mark_computed(self) -> None:
+        """As `mark_written`, of a change by a dispatch."""
+        self.buffer.mark_computed(self.offset, self.size_in_bytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the host's copy of this part."""

@@ -39,12 +39,6 @@ def record_initialization_checked(commands: Commands, node: Recordable) -> None:
 
 
 def _memory(compiled: CompiledOperator, bound: Mapping[str, Bound]) -> dict[str, np.ndarray]:
-    """The bytes of tensors that the device has. The host's copies stay as they are."""
-    memory = {}
-    for field, part in bound.items():
-        buffer = part.buffer
-        of_host = None if compiled.gpu.host_memory else buffer.read((buffer.size_in_bytes,), np.uint8)
-        memory[field] = buffer.download((compiled.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
-        if of_host is not None:
-            buffer.write(of_host)
-    return memory
+    """The bytes of tensors that the device has."""
+    return {field: part.buffer.download((compiled.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
+            for field, part in bound.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,17 +57,24 @@ class _Packing:
         return None if self.is_fresh or None in stamps else stamps
 
 
+_Step = _Operation | _Call | _Packing
+
+
 class Commands:
     """Operations in order, each of which waits for those that it depends on.
 
     They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say. Where kp has no
     barriers, an operation that depends on an earlier dispatch starts another one, as the wait for the end of a submission
     orders them.
+
+    merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
+    all of it, whoever wrote last.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, merges: bool = False) -> None:
         self._gpu = gpu
-        self._steps: list[_Operation | _Call | _Packing] = []
+        self._merges = merges
+        self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
@@ -79,8 +86,12 @@ class Commands:
 
     def writes(self, bound: Bound) -> bool:
         """Whether a dispatch that was recorded so far does."""
-        dispatches = [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
-        return any(overlap(part, bound) for dispatch in dispatches for part in dispatch.writes)
+        return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
+
+    @property
+    def _dispatches(self) -> list[_Step]:
+        """All steps but copies."""
+        return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
 
     @property
     def length(self) -> int:
@@ -88,12 +99,29 @@ class Commands:
         return len(self._steps)
 
     def changes(self, bound: Bound, since: int) -> bool:
-        """Whether a dispatch or an upload does that was recorded behind so many steps."""
-        return any(overlap(part, bound) for step in self._steps[since:] for part in step.writes)
+        """Whether something does that was recorded behind so many steps, besides what the host tells by stamps."""
+        return any(overlap(part, bound) for part in self._changes(self._steps[since:]))
+
+    def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
+        """What they write, but what the host has written to a buffer when it is uploaded, and has stamped then."""
+        for step in steps:
+            copied = step.copies if isinstance(step, _Operation) else None
+            if not (self._merges and copied and not copied.is_exposed):
+                yield from step.writes
 
     def upload(self, buffer: Buffer) -> None:
         if not self._gpu.host_memory:
+            if self._merges:
+                self._merge_before_upload(buffer)
             self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
+
+    def _merge_before_upload(self, buffer: Buffer) -> None:
+        computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
+        if computed:
+            self.before_execute(lambda: buffer.expect_seen(computed))
+            self.call(buffer.merge)
+        else:
+            self.before_execute(buffer.merge)
 
     def readback(self, buffer: Buffer) -> None:
         if not self._gpu.host_memory:
@@ -116,12 +144,12 @@ class Commands:
         inner = Commands(self._gpu)
         record(inner)
         operations = list(inner._operations())
-        written = {part for step in self._steps for part in step.writes}
+        written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(packed, sources, operations, is_fresh))
         self._add(self._packings[-1])
 
-    def _add(self, step: _Operation | _Call | _Packing) -> None:
+    def _add(self, step: _Step) -> None:
         fork.check()
         self._steps.append(step)
         self._built.clear()
@@ -167,12 +195,12 @@ class Commands:
     def _is_overwritten(self, packed: PackedWeights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.packed == packed)]
-        return packed.within is not None and any(overlap(part, packed.within) for step in others for part in step.writes)
+        return packed.within is not None and any(overlap(part, packed.within) for part in self._changes(others))
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
         """Submissions and calls, in order."""
         if due not in self._built:
-            builder = _Builder(self._gpu)
+            builder = _Builder(self._gpu, self._merges)
             packs = iter(due)
             for step in self._steps:
                 if isinstance(step, _Call):
@@ -195,8 +223,9 @@ class Commands:
 class _Builder:
     """Operations -> submissions, with barriers where an operation depends on one before it."""
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, merges: bool) -> None:
         self._gpu = gpu
+        self._merges = merges
         self._runs: list[Callable[[], None]] = []
         self._start()
 
@@ -205,7 +234,9 @@ class _Builder:
         self._written: set[Buffer] = set()  # by operations since the last barrier, uploads among them
         self._copied: set[Buffer] = set()   # uploaded, or read back
         self._read: set[Buffer] = set()     # by dispatches
-        self._changed: set[Bound] = set()   # in all of the submission
+        self._uploaded: set[Buffer] = set()
+        self._changed: set[Bound] = set()   # by dispatches, in all of the submission
+        self._unread: set[Bound] = set()    # by dispatches that no copy of the buffer came after
 
     def call(self, work: Callable[[], None]) -> None:
         self.finish()
@@ -222,12 +253,15 @@ class _Builder:
             self._written -= needed
             self._read -= needed
         operation.record(self._submission)
-        self._changed |= operation.writes
         if operation.copies is None:
             self._written |= operation.changes
             self._read |= operation.reads
+            self._changed |= operation.writes
+            self._unread |= operation.writes
         else:
             self._copied.add(operation.copies)
+            self._uploaded |= operation.changes
+            self._unread = {part for part in self._unread if part.buffer is not operation.copies}
 
     def _dependencies(self, operation: _Operation) -> set[Buffer]:
         """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
@@ -245,11 +279,23 @@ class _Builder:
             read_in_place = {part.buffer for part in changed if part.buffer.has_copy} if in_place else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
+            uploaded, copied = self._uploaded, self._copied
+            unread = {part for part in self._unread if part.buffer in copied}
+            read_back = copied - uploaded if self._merges else set()
 
             def run() -> None:
-                for part in changed:  # before, as a submission that fails may have changed them
-                    part.mark_written()
+                for buffer in uploaded:  # before, as a submission that fails may have changed them
+                    buffer.mark_uploaded()
+                for part in changed:
+                    part.mark_computed()
+                unsent = [(buffer, buffer.unsent()) for buffer in read_back]
                 submission.run()
+                for buffer in copied:
+                    buffer.mark_copied()
+                for buffer, arrays in unsent:
+                    buffer.put_back(arrays)
+                for part in unread:
+                    part.mark_computed()
 
             self._runs.append(run)
         self._start()

@@ -31,11 +31,11 @@ class CommandRecorder(Named, OfOneProcess):
 
     def __init__(self, gpu: Gpu, share: Share) -> None:
         self._gpu = gpu
-        self._commands = Commands(gpu)
+        self._commands = Commands(gpu, merges=True)
         self._initialized: dict[PackedWeights, int] = {}  # and how many steps were recorded then
         self._needed: dict[PackedWeights, str] = {}  # initialized elsewhere, with the operator's name
         self._share = share
-        self._checked = Commands(gpu) if share.share else None  # the same, with checks
+        self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks
         self._has_checks = False
 
     @property
@@ -47,13 +47,16 @@ class CommandRecorder(Named, OfOneProcess):
         return f"on {self._gpu.info.name}"
 
     def record_upload(self, buffer: Buffer) -> None:
-        """Bring the host's copy of a buffer to the device."""
+        """Bring what the host has written to its copy of a buffer to the device. What dispatches wrote since stays.
+
+        An execution raises InvalidArgumentError for what Buffer.host says.
+        """
         self._check_device("record_upload", buffer)
         for commands in self._recordings:
             commands.upload(buffer)
 
     def record_readback(self, buffer: Buffer) -> None:
-        """Bring a buffer to the host's copy of it."""
+        """Bring a buffer to the host's copy of it. What the host wrote there, and was not uploaded, stays."""
         self._check_device("record_readback", buffer)
         for commands in self._recordings:
             commands.readback(buffer)
