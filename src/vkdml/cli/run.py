@@ -92,7 +92,7 @@ def _elapsed(run: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
 def _onnxruntime_alone(model: Path, given: dict[str, Any]) -> Callable[[], Sequence[Any]]:
     import onnxruntime
 
-    from ..faces.onnx.ort_sessions import of_onnxruntime
+    from ..faces.onnx.ort_values import of_onnxruntime
 
     def call(function: Callable[..., Any], *arguments: Any) -> Any:
         try:

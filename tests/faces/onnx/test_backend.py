@@ -5,8 +5,10 @@ import onnx
 import pytest
 from onnx import helper
 
-import vkdml
+import vkdml.onnx
+from tests.faces.onnx.support import I, model, weights
 from tests.faces.support import B, H, T, arrays, check
+from vkdml.faces.onnx import backend
 from vkdml.onnx import prepare, supports_device
 from vkdml.spec import reference
 
@@ -36,3 +38,42 @@ def test_supports_device(device):
     assert supports_device("CPU")
     assert supports_device(device.info.name)
     assert not supports_device("CUDA")
+
+
+SMALL = "g (float[T,B,3] x) => (float[T,D,B,4] y) { y = RNN <hidden_size=4> (x, W, R, B) }"
+
+
+@pytest.mark.device
+def test_what_onnxruntimes_backend_takes(tmp_path):
+    """Paths, bytes, sessions, and arrays alone."""
+    proto, x = model(SMALL, weights(1)), np.ones((T, B, I), np.float32)
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    session = vkdml.onnx.InferenceSession(proto)
+    expected, = session.run(None, {"x": x})
+    for source in (proto, path, str(path), path.read_bytes(), session, prepare(session)):
+        for inputs in (x, [x], {"x": x}):
+            np.testing.assert_array_equal(backend.run(source, inputs, None)[0], expected)
+    assert backend.is_compatible(proto)
+    assert vkdml.onnx.backend is backend
+    with pytest.raises(vkdml.InvalidArgumentError, match="prepare: model: found int; expected an onnx.ModelProto, a path, bytes or a session"):
+        prepare(3)
+    with pytest.raises(vkdml.InvalidArgumentError, match="path_or_bytes"):
+        prepare(tmp_path / "none.onnx")
+    with pytest.raises(vkdml.InvalidArgumentError, match="expected a list of arrays, or a dictionary by name"):
+        prepare(proto).run(3)
+    with pytest.raises(vkdml.InvalidArgumentError, match="input_feed: found 'X'; expected one of x"):
+        prepare(proto).run({"X": x})
+
+
+@pytest.mark.device
+@pytest.mark.filterwarnings("ignore::vkdml.NothingOnDeviceWarning")
+def test_a_map_alone():
+    kind = helper.make_map_type_proto(onnx.TensorProto.INT64, helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []))
+    node = helper.make_node("DictVectorizer", ["given"], ["row"], domain="ai.onnx.ml", int64_vocabulary=[2, 1])
+    graph = helper.make_graph([node], "g", [helper.make_value_info("given", kind)],
+                              [helper.make_tensor_value_info("row", onnx.TensorProto.FLOAT, [1, 2])])
+    prepared = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)],
+                                         ir_version=8))
+    for inputs in ({1: 0.5, 2: 4.0}, [{1: 0.5, 2: 4.0}], {"given": {1: 0.5, 2: 4.0}}):
+        np.testing.assert_array_equal(prepared.run(inputs)[0], [[4, 0.5]])

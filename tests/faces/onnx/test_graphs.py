@@ -15,6 +15,6 @@ def test_nodes_in_any_order():
     check(proto)
 
 
-@pytest.mark.parametrize("name", ["tensor(float)", "seq(tensor(int64))", "optional(seq(tensor(bfloat16)))", "tensor(string)"])
+@pytest.mark.parametrize("name", ["tensor(float)", "seq(tensor(int64))", "optional(seq(tensor(bfloat16)))", "tensor(string)", "sparse_tensor(float)"])
 def test_names_of_types(name):
     assert graphs.type_name(graphs.parse_type(name)) == name

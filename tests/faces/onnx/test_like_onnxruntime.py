@@ -17,6 +17,7 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import OrtValueVector
 
 import vkdml.onnx
+from tests.faces.onnx import test_ort_values
 from tests.faces.onnx.support import I, model, weights
 
 pytestmark = pytest.mark.device
@@ -52,6 +53,8 @@ def test_names_that_scripts_import():
     assert vkdml.onnx.SessionOptions is onnxruntime.SessionOptions
     assert vkdml.onnx.__version__ == onnxruntime.__version__
     assert not hasattr(vkdml.onnx, "__path__")  # it is no package
+    script = "from vkdml.onnx import datasets; print(datasets.get_example('mul_1.onnx'))"  # where nobody has imported the module yet
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.endswith("mul_1.onnx\n")
     with pytest.raises(AttributeError, match="nothing_like_it"):
         vkdml.onnx.nothing_like_it  # noqa: B018
 
@@ -62,7 +65,7 @@ def test_members_of_a_session(small):
         if not name.startswith("_"):
             assert callable(getattr(session, name)), name
             assert f"`{name}`" in documented, name
-    assert set(re.findall(r"`(test_\w+)`", documented)) <= set(globals())
+    assert set(re.findall(r"`(test_\w+)`", documented)) <= {*globals(), *vars(test_ort_values)}
     with pytest.raises(vkdml.InvalidArgumentError, match=r"expected assignment\(\)"):
         session.get_provider_graph_assignment_info()
 

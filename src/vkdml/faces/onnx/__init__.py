@@ -9,6 +9,8 @@ this module is a backend as onnx.backend.base.Backend describes.
 Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from ...errors import MissingPackageError
@@ -33,7 +35,9 @@ __all__ = ["AssignedNode", "Assignment", "IOBinding", "InferenceSession", "Model
 
 
 def __getattr__(name: str) -> Any:
-    """onnxruntime's SessionOptions, OrtValue, get_device and so on."""
+    """onnxruntime's SessionOptions, OrtValue, get_device and so on, and its modules, such as datasets."""
     if name.startswith("__") and name != "__version__":  # such as __path__: this is no package of onnxruntime's modules
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not hasattr(_onnxruntime, name) and find_spec(f"onnxruntime.{name}"):
+        import_module(f"onnxruntime.{name}")
     return getattr(_onnxruntime, name)

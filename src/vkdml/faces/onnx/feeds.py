@@ -13,6 +13,7 @@ from onnx import TensorProto, TypeProto, ValueInfoProto, helper
 from ...errors import InvalidArgumentError, shown
 from ...spec.arguments import as_array
 from . import graphs
+from .ort_values import array_of
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Inputs:
         tensor = declared.type.tensor_type
         if isinstance(value, list | int | float):
             array = _converted(name, array, dtype)
-        if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and array.dtype.kind in "OUS"):
+        is_text = array.dtype.kind in "OUS" or array.dtype.type is np.void  # void: with what it holds behind a zero byte
+        if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and is_text):
             raise InvalidArgumentError("run", f"input_feed: {name}", array.dtype, str(dtype))
         fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
         if tensor.HasField("shape") and not fits:
@@ -95,9 +97,9 @@ def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _array_of(name: str, value: onnxruntime.OrtValue) -> np.ndarray:
     try:
-        return value.numpy()
-    except RuntimeError as error:  # bfloat16, for which onnxruntime has no numpy type
-        raise InvalidArgumentError("run", f"input_feed: {name}", f"an OrtValue ({error})", "an array") from None
+        return array_of(value)
+    except RuntimeError:
+        raise InvalidArgumentError("run", f"input_feed: {name}", f"an OrtValue, {value.data_type()}", "an array") from None
 
 
 def expect_names(argument: str, names: Collection[str] | None, allowed: Sequence[str]) -> list[str]:

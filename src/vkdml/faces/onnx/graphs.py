@@ -107,7 +107,8 @@ def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tu
     known = set(constants)
     constant, other = [], []
     for node in nodes:
-        pure = node.domain in ("", "ai.onnx") and node.op_type not in _NEVER_CONSTANT and not any(bodies(node))
+        pure = node.domain in ("", "ai.onnx") and node.op_type not in _NEVER_CONSTANT and not any(bodies(node)) \
+            and not any(attribute.HasField("sparse_tensor") for attribute in node.attribute)
         if pure and not is_recurrent(node) and uses(node) <= known:
             constant.append(node)
             known |= made([node])
@@ -116,11 +117,21 @@ def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tu
     return constant, other
 
 
+def initializers(graph: GraphProto) -> Iterator[TensorProto]:
+    """Those of bodies, too."""
+    yield from graph.initializer
+    for node in graph.node:
+        for inner in bodies(node):
+            yield from initializers(inner)
+
+
 def parse_type(text: str) -> TypeProto:
     """A TypeProto without a shape, from onnxruntime's name of a type, such as seq(tensor(float))."""
     outer, _, inner = text.removesuffix(")").partition("(")
     if outer == "seq":
         return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
+    if outer == "sparse_tensor":
+        return TypeProto(sparse_tensor_type=TypeProto.SparseTensor(elem_type=TensorProto.DataType.Value(inner.upper())))
     if outer == "optional":
         return TypeProto(optional_type=TypeProto.Optional(elem_type=parse_type(inner)))
     if outer == "map":
@@ -137,6 +148,8 @@ def type_name(kind: TypeProto) -> str:
         return f"optional({type_name(kind.optional_type.elem_type)})"
     if kind.HasField("map_type"):
         return f"map({TensorProto.DataType.Name(kind.map_type.key_type).lower()},{type_name(kind.map_type.value_type)})"
+    if kind.HasField("sparse_tensor_type"):
+        return f"sparse_tensor({TensorProto.DataType.Name(kind.sparse_tensor_type.elem_type).lower()})"
     return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
 
 

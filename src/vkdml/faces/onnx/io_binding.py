@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...errors import InvalidArgumentError
 from .feeds import NodeArg, expect_names
-from .steps import ort_value, write
+from .ort_values import array_at, ort_value, write
 
 _CPU = "cpu"
 
@@ -118,8 +116,7 @@ def _at(call: str, device_type: str, element_type: Any, shape: Sequence[int], ad
         dtype: Any = np.dtype(known)
     except (KeyError, TypeError):
         raise InvalidArgumentError(call, "element_type", repr(element_type), "a numpy dtype, or a number of ONNX") from None
-    memory = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, dtype).reshape(shape)
+    return array_at(address, dtype, shape)
 
 
 def _write(name: str, array: np.ndarray, result: np.ndarray) -> None:

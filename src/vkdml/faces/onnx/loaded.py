@@ -17,7 +17,7 @@ from ..sessions import open_device
 from . import models
 from .assignment import Assignment
 from .feeds import Inputs, node_arg
-from .ort_sessions import Arguments, OrtSessions, with_fixed_sizes
+from .ort_sessions import Arguments, OrtSessions, with_fixed_sizes, with_given_initializers
 from .programs import Program
 from .steps import Context, Scope
 
@@ -60,7 +60,7 @@ class Loaded:
         self.ort = OrtSessions(model, arguments)
         if self.ort.profile:
             weakref.finalize(self, self.ort.profile.end)
-        model = with_fixed_sizes(model, self.ort)
+        model = with_given_initializers(with_fixed_sizes(model, self.ort), self.ort)
         self.metadata = ModelMetadata.of(model)
         constants = {tensor.name for tensor in model.graph.initializer}
         overridable = [value for value in model.graph.input

@@ -36,7 +36,8 @@ from ...runtime import files
 from ..sessions import shared_sessions
 from . import graphs
 from .nodes import RecurrentNode, is_recurrent
-from .ort_sessions import of_onnxruntime, switched
+from .ort_sessions import switched
+from .ort_values import of_onnxruntime
 
 _LARGEST_MODEL = 2**31 - 1  # bytes: protobuf's limit
 _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check a model: no shape or axes are in it

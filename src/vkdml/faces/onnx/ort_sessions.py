@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -12,32 +13,24 @@ from weakref import WeakSet
 import numpy as np
 import onnxruntime
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnxruntime.capi import onnxruntime_pybind11_state
 
-from ...errors import InvalidArgumentError, OnnxRuntimeError, shown
+from ...errors import InvalidArgumentError, shown
 from ...runtime.fork import Lock
+from . import graphs
+from .ort_values import array_of, of_onnxruntime
 from .profile import Profile
 
 PROVIDER = "VkdmlExecutionProvider"
 _NAMED = ("sess_options", "providers", "provider_options", "device", "options", "allow_outside")  # a session's own
 _OTHERS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
+_CONFIG = "ORT_LOAD_CONFIG_FROM_MODEL"  # set to 1, onnxruntime takes options from the model's metadata alone
 _OF_FRONT = {"optimized_model_filepath": "", "intra_op_num_threads": 1, "inter_op_num_threads": 1}  # it runs nothing
+_NO_SIZES = (0,) * 5  # of no real initializer
+_IR_VERSION = 8  # old enough for every onnxruntime
 
 _ERRORS = 3  # onnxruntime's severity
 
-# onnxruntime's exceptions have no common base class
-_ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
-    cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
-
 _switched = Lock()
-
-
-def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    """Call onnxruntime; its exceptions become OnnxRuntimeErrors."""
-    try:
-        return call(*arguments, **keywords)
-    except _ONNXRUNTIME_ERRORS as error:
-        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -45,12 +38,14 @@ class Arguments:
     """What onnxruntime's sessions take besides the model, checked.
 
     providers: names with options, without PROVIDER. device: what the options of PROVIDER name. others: by keyword.
+    given: whether sess_options are the caller's.
     """
 
     sess_options: onnxruntime.SessionOptions
     providers: list[tuple[str, dict[Any, Any]]]
     device: str | None
     others: Mapping[str, Any]
+    given: bool
 
     @staticmethod
     def of(sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> Arguments:
@@ -60,14 +55,14 @@ class Arguments:
         for name in others:
             if name not in _OTHERS:
                 raise _wrong(name, "an unknown argument", "one of " + ", ".join(_NAMED + _OTHERS))
-        if others.get("read_config_from_model", 0) not in (0, "0"):
-            raise _wrong("read_config_from_model", others["read_config_from_model"], "0: sess_options say how to run the model")
+        if os.environ.get(_CONFIG) == "1":
+            raise _wrong(f"{_CONFIG} in the environment", 1, "0 or nothing: sess_options say how to run the model")
         found = _named_providers(providers, provider_options)
         device = dict(found).get(PROVIDER, {})
         if not set(device) <= {"device"}:
             raise _wrong(f"options of {PROVIDER}", device, "device alone")
         return Arguments(sess_options or _quiet_options(), [entry for entry in found if entry[0] != PROVIDER],
-                         device.get("device"), others)
+                         device.get("device"), others, sess_options is not None)
 
 
 def _wrong(argument: str, found: object, allowed: str) -> InvalidArgumentError:
@@ -89,6 +84,14 @@ def _named_providers(providers: Any, provider_options: Any) -> list[tuple[str, d
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)):
             raise _wrong("providers", shown(entry), "names, or names with dictionaries of options")
     return found
+
+
+def expect_known(call: str, providers: Any, provider_options: Any) -> None:
+    """Refuses names of providers that onnxruntime does not have in any build."""
+    known = [PROVIDER, *onnxruntime.get_all_providers()]
+    for name, _ in _named_providers(providers, provider_options):
+        if name not in known:
+            raise InvalidArgumentError(call, "providers", shown(name), "one of " + ", ".join(known))
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:
@@ -126,6 +129,7 @@ class OrtSessions:
         self._severity = _ERRORS if asked < 0 else asked  # warnings of single parts say little about the model
         self._given = {name: getattr(self._options, name) for name in _OF_FRONT}
         self._others = dict(arguments.others)
+        self._are_options_given = arguments.given
         self._parts: WeakSet[onnxruntime.InferenceSession] = WeakSet()
         self._numbers = count()
         self.profile: Profile | None = None
@@ -148,6 +152,23 @@ class OrtSessions:
         if self.profile:
             self.profile.add(part)
         return part
+
+    def given_initializers(self, kinds: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """What the caller's options have in the place of a model's initializers.
+
+        kinds: the types of all of them, by name.
+        """
+        if not kinds or not self._are_options_given:
+            return {}
+        graph = helper.make_graph(
+            [], "initializers", [], [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()],
+            [TensorProto(name=name, data_type=kind, dims=_NO_SIZES) for name, kind in kinds.items()])
+        probe = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=_IR_VERSION)
+        with switched(self._options, **_OF_FRONT, enable_profiling=False):
+            session = of_onnxruntime(onnxruntime.InferenceSession, probe.SerializeToString(), self._options, self._providers,
+                                     **self._others)
+        values = of_onnxruntime(session.run_with_ort_values, None, {})
+        return {name: of_onnxruntime(array_of, value) for name, value in zip(kinds, values) if value.shape() != list(_NO_SIZES)}
 
     def write_optimized(self, source: Any) -> None:
         """What the options want of an optimized model: that of the whole one, which onnxruntime writes when it loads it.
@@ -193,6 +214,24 @@ def with_fixed_sizes(model: ModelProto, sessions: OrtSessions) -> ModelProto:
     copied.CopyFrom(model)
     for place, axis, size in fixed:
         copied.graph.input[place].type.tensor_type.shape.dim[axis].dim_value = size
+    return copied
+
+
+def with_given_initializers(model: ModelProto, sessions: OrtSessions) -> ModelProto:
+    """The model, or a copy with the initializers that the options have in the place of its own."""
+    given = sessions.given_initializers({tensor.name: tensor.data_type for tensor in graphs.initializers(model.graph)})
+    if not given:
+        return model
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    for tensor in graphs.initializers(copied.graph):
+        if tensor.name in given:
+            array = given[tensor.name]
+            dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+            if (array.dtype, array.shape) != (dtype, shape):
+                raise _wrong("sess_options", f"{array.dtype} {array.shape} for the initializer {tensor.name!r}",
+                             f"{dtype} {shape}, as the model has it")
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     return copied
 
 

@@ -27,9 +27,10 @@ from .assignment import DEVICE, Assignment
 from .feeds import NodeArg, expect_names, own
 from .io_binding import IOBinding
 from .loaded import Loaded, ModelMetadata
-from .ort_sessions import PROVIDER, Arguments
+from .ort_sessions import PROVIDER, Arguments, expect_known
+from .ort_values import ort_value, write
 from .programs import Program
-from .steps import RecurrentStep, RunOptions, ort_value, write
+from .steps import RecurrentStep, RunOptions
 from .streams import SessionStream
 
 # Members that are onnxruntime's; a version of it has more of them than another
@@ -57,7 +58,7 @@ class InferenceSession:
         device: a Device, or an argument of Device().
         options: what to force in the plans of the recurrent nodes.
         allow_outside: whether a model's external data may be outside of its folder, also by links. For models that you trust.
-        others: onnxruntime's disabled_optimizers and enable_fallback.
+        others: onnxruntime's disabled_optimizers and enable_fallback; also its read_config_from_model, which does nothing.
 
     Raises:
         InvalidArgumentError: no ONNX model; or a recurrent node with wrong attributes, or in a body of an operator other than
@@ -128,6 +129,7 @@ class InferenceSession:
         if isinstance(source, ModelProto):
             raise InvalidArgumentError("set_providers", "session", "one of a ModelProto, which may have changed since",
                                        "one of a path or of bytes: model.SerializeToString()")
+        expect_known("set_providers", providers, provider_options)
         InferenceSession.__init__(self, source, sess_options, providers, provider_options, **self._keywords)
 
     def enable_fallback(self) -> None:

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
-from ...errors import InvalidArgumentError, OnnxRuntimeError
+from ...errors import OnnxRuntimeError
 from ...planning.options import Options
 from ...runtime.operator import Device
 from ...spec.cells import STATES
@@ -20,7 +20,8 @@ from ...spec.problem import WEIGHTS, Problem
 from ..sessions import Sessions, StreamSession
 from . import graphs
 from .nodes import RecurrentNode
-from .ort_sessions import OrtSessions, of_onnxruntime
+from .ort_sessions import OrtSessions
+from .ort_values import WITHOUT_ARRAYS, feedable, of_onnxruntime
 
 _SESSIONS_KEPT = 4  # for each recurrent node: more than one only where its weights are fed in other shapes
 
@@ -88,9 +89,10 @@ class Piece:
         model = helper.make_model(graph, opset_imports=context.opset_imports, ir_version=context.ir_version)
         session = context.ort.open(model.SerializeToString())
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
-        self._bfloat16 = {name for name in self.outputs if types[name].tensor_type.elem_type == TensorProto.BFLOAT16}
-        if self._bfloat16:  # onnxruntime cannot return bfloat16 arrays to Python
-            for name in self._bfloat16:
+        kinds = {name: types[name].tensor_type.elem_type for name in self.outputs}
+        self._cast = {name: WITHOUT_ARRAYS[kind] for name, kind in kinds.items() if kind in WITHOUT_ARRAYS}
+        if self._cast:
+            for name in self._cast:
                 graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
                 next(output for output in graph.output if output.name == name).name = f"{name}/float32"
             model.graph.CopyFrom(graph)
@@ -99,48 +101,11 @@ class Piece:
         scope.types.update(types)
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        names = [f"{name}/float32" if name in self._bfloat16 else name for name in self.outputs]
-        results = of_onnxruntime(self._session.run, names, {name: _feed(values[name]) for name in self.inputs},
+        names = [f"{name}/float32" if name in self._cast else name for name in self.outputs]
+        results = of_onnxruntime(self._session.run, names, {name: feedable(values[name]) for name in self.inputs},
                                  run_options)
         for name, result in zip(self.outputs, results):
-            values[name] = result.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)) \
-                if name in self._bfloat16 else result
-
-
-def _feed(value: Any) -> Any:
-    return ort_value(value) if _is_bfloat16(value) else value
-
-
-def _is_bfloat16(value: Any) -> bool:
-    return str(getattr(value, "dtype", "")) == "bfloat16"
-
-
-def ort_value(value: Any) -> onnxruntime.OrtValue:
-    """Of an array, with memory of its own: what its numpy() returns can outlive the OrtValue, but not an array beneath it.
-
-    Raises OnnxRuntimeError for what has none, such as a sequence.
-    """
-    if _is_bfloat16(value):
-        seen = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), TensorProto.BFLOAT16)
-    else:
-        seen = of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, value)
-    owning = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, seen.element_type())
-    update(owning, value)
-    return owning
-
-
-def update(target: onnxruntime.OrtValue, array: np.ndarray) -> None:
-    """Write an array to an OrtValue of its shape and type."""
-    target.update_inplace(array.view(np.uint16) if _is_bfloat16(array) else array)
-
-
-def write(call: str, name: str, target: onnxruntime.OrtValue, result: Any) -> None:
-    """Write a result to an OrtValue. Raises InvalidArgumentError for one of another shape or type."""
-    made = ort_value(result)
-    if (target.data_type(), target.shape()) != (made.data_type(), made.shape()):
-        raise InvalidArgumentError(call, name, f"bound as {target.data_type()} {target.shape()}",
-                                   f"{made.data_type()} {made.shape()}, the result's")
-    update(target, result)
+            values[name] = result.astype(self._cast[name]) if name in self._cast else result
 
 
 class RecurrentStep:

@@ -1,0 +1,92 @@
+"""onnxruntime's values, made of numpy's and read as numpy's, and its errors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+from ...errors import InvalidArgumentError, OnnxRuntimeError
+
+# onnxruntime's exceptions have no common base class
+_ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
+    cls for cls in vars(onnxruntime_pybind11_state).values() if isinstance(cls, type) and issubclass(cls, Exception)))
+
+# Types of which onnxruntime neither takes nor returns numpy arrays
+WITHOUT_ARRAYS: dict[int, np.dtype] = {kind: helper.tensor_dtype_to_np_dtype(kind) for kind in (
+    TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2,
+    TensorProto.FLOAT8E5M2FNUZ)}
+_KINDS = {dtype: kind for kind, dtype in WITHOUT_ARRAYS.items()}
+
+
+def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Call onnxruntime; its exceptions become OnnxRuntimeErrors."""
+    try:
+        return call(*arguments, **keywords)
+    except _ONNXRUNTIME_ERRORS as error:
+        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
+
+
+def feedable(value: Any) -> Any:
+    """What onnxruntime's sessions take for an array."""
+    return ort_value(value) if _kind(value) else value
+
+
+def ort_value(value: Any) -> onnxruntime.OrtValue:
+    """Of an array, with memory of its own: what its numpy() returns can outlive the OrtValue, but not an array beneath it.
+
+    Of a sparse tensor, too. Raises OnnxRuntimeError for what has none, such as a sequence.
+    """
+    if isinstance(value, onnxruntime_pybind11_state.SparseTensor):
+        return onnxruntime.OrtValue.ort_value_from_sparse_tensor(onnxruntime.SparseTensor(value))
+    kind = _kind(value)
+    if kind:
+        seen = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(_raw(value), kind)
+    else:
+        seen = of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, value)
+    owning = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, seen.element_type())
+    update(owning, value)
+    return owning
+
+
+def update(target: onnxruntime.OrtValue, array: np.ndarray) -> None:
+    """Write an array to an OrtValue of its shape and type."""
+    target.update_inplace(_raw(array))
+
+
+def write(call: str, name: str, target: onnxruntime.OrtValue, result: Any) -> None:
+    """Write a result to an OrtValue. Raises InvalidArgumentError for one of another shape or type."""
+    made = ort_value(result)
+    if (target.data_type(), target.shape()) != (made.data_type(), made.shape()):
+        raise InvalidArgumentError(call, name, f"bound as {target.data_type()} {target.shape()}",
+                                   f"{made.data_type()} {made.shape()}, the result's")
+    update(target, result)
+
+
+def array_of(value: onnxruntime.OrtValue) -> np.ndarray:
+    """The array of an OrtValue. Raises RuntimeError where it has none."""
+    if value.device_name() != "cpu" or not value.is_tensor() or value.element_type() not in WITHOUT_ARRAYS:
+        return value.numpy()
+    return array_at(value.data_ptr(), WITHOUT_ARRAYS[value.element_type()], value.shape()).copy()
+
+
+def array_at(address: int, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    """The array in the CPU's memory."""
+    memory: Any = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def _kind(value: Any) -> int | None:
+    """Of an array that onnxruntime does not take: its type."""
+    return _KINDS.get(value.dtype) if isinstance(value, np.ndarray) else None
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """In a type that onnxruntime takes."""
+    return array.view(f"u{array.itemsize}") if _kind(array) else array
