@@ -1,5 +1,8 @@
 """What goes from step to step of a program, and what its steps keep."""
 
+import json
+from collections import Counter
+
 import ml_dtypes
 import numpy as np
 import onnxruntime
@@ -22,6 +25,36 @@ def test_weights_that_are_computed_or_fed():
     runs = [session.run(["y"], feed | {"scale": np.array(scale, np.float32)})[0] for scale in (0, 1, 0)]
     np.testing.assert_array_equal(runs[0], runs[2])
     assert np.abs(runs[0] - runs[1]).max() > 0.01
+
+
+QUANTIZED = """g (float[T,B,3] x) => (float[T,B,3] b, float[T,1,B,4] y, float[T,1,B,3] c) {
+    w = DequantizeLinear (w8, scale)
+    x8 = QuantizeLinear (x, scale) a = DequantizeLinear (x8, scale)
+    m = MatMul (a, w) m8 = QuantizeLinear (m, scale) b = DequantizeLinear (m8, scale)
+    r = DequantizeLinear (r8, scale)
+    y = RNN <hidden_size=4> (b, W, r, B)
+    y8 = QuantizeLinear (y, scale) d = DequantizeLinear (y8, scale)
+    v = DequantizeLinear (v8, scale) n0 = MatMul (d, v) n8 = QuantizeLinear (n0, scale) n = DequantizeLinear (n8, scale)
+    o = MatMul (n, w) o8 = QuantizeLinear (o, scale) c = DequantizeLinear (o8, scale) }"""
+
+
+def test_quantized_constants_stay_so(tmp_path, monkeypatch):
+    """onnxruntime multiplies the integers; a recurrent node gets numbers. w is used in two pieces."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    integers = {name: rng.integers(-50, 50, shape).astype(np.int8) for name, shape in (("w8", (3, 3)), ("r8", (1, 4, 4)), ("v8", (4, 3)))}
+    others = {name: array for name, array in weights(1).items() if name != "R"}
+    proto = model(QUANTIZED, integers | others | {"scale": np.array(0.02, np.float32)})
+    session = check(proto, atol=0.021)  # a step of the quantized results, which a rounding may make
+    nodes = [(node.runs_on, node.piece) for node in session.assignment().nodes if node.op_type == "DequantizeLinear"]
+    assert Counter(nodes) == {("onnxruntime", 1): 3, ("onnxruntime", 2): 4, ("load", None): 1}
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling = True
+    session = InferenceSession(proto, options)
+    session.run(None, {"x": np.ones((T, B, I), np.float32)})
+    events = json.loads((tmp_path / session.end_profiling()).read_text())
+    kernels = Counter(event["args"]["op_name"] for event in events if "kernel_time" in event["name"])
+    assert (kernels["QLinearMatMul"], kernels["MatMul"]) == (3, 0)
 
 
 def test_sequences_cross_pieces():

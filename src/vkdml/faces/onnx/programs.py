@@ -49,10 +49,19 @@ class Program:
         self._used = Counter(name for node in nodes for name in (*node.input, *graphs.uses(node) - set(node.input)))
 
     def _fold(self, nodes: Iterable[NodeProto], context: Context) -> list[NodeProto]:
-        """Computes the constants. Returns the other nodes."""
+        """Computes the constants. Returns the other nodes.
+
+        Quantized constants stay so for onnxruntime, which computes with the integers: `_dequantized` are the nodes, by output,
+        that each piece has before their users.
+        """
         constants, other = graphs.split_constant(nodes, self._scope.arrays)
-        self.assigned += assigned(constants, LOAD)
-        wanted = graphs.made(constants) & set(self.outputs).union(*map(graphs.uses, other))
+        plain = set[str]().union(*(graphs.uses(node) for node in other if not graphs.holds_recurrent(node)))
+        special = set(self.outputs).union(*(graphs.uses(node) for node in other if graphs.holds_recurrent(node)))
+        self._dequantized = {node.output[0]: node for node in constants
+                             if node.op_type == "DequantizeLinear" and node.output[0] in plain}
+        self.assigned += assigned([node for node in constants if node.output[0] not in self._dequantized], LOAD)
+        wanted = graphs.made(constants) & special.union(plain - set(self._dequantized),
+                                                        *map(graphs.uses, self._dequantized.values()))
         if wanted:
             values: dict[str, Any] = {}
             Piece(constants, wanted, context, Scope(self._scope.arrays, {})).run(values, None)
@@ -73,14 +82,18 @@ class Program:
             for name in used:
                 users[name].add(None if is_special else stage)
         steps: list[Step] = []
-        outputs = set(self.outputs)
+        outputs, untold = set(self.outputs), set(self._dequantized)
         for stage, (plain, special) in sorted(stages.items()):
             wanted = {name for name in graphs.made(plain) if name in outputs or users[name] - {stage}}
+            used = set[str]().union(*map(graphs.uses, plain))
+            dequantized = {name: node for name, node in self._dequantized.items() if name in used}
+            told = [*(node for name, node in dequantized.items() if name in untold), *plain]
+            untold -= set(dequantized)
             if wanted:
-                steps.append(Piece(plain, wanted, context, self._scope))
-                self.assigned += assigned(plain, ONNXRUNTIME, next(context.piece_numbers))
+                steps.append(Piece([*dequantized.values(), *plain], wanted, context, self._scope))
+                self.assigned += assigned(told, ONNXRUNTIME, next(context.piece_numbers))
             else:
-                self.assigned += assigned(plain, NOWHERE)
+                self.assigned += assigned(told, NOWHERE)
             steps += [self._special(node, context) for node in special]
         return steps
 
