@@ -32,6 +32,10 @@ class InvalidArgumentError(VkdmlError, ValueError):
         return type(self), (operator, field, shown(found, str), expected)
 
 
+class FieldError(InvalidArgumentError, TypeError):
+    """A structure's field that is misspelled, missing or given twice."""
+
+
 class DriverError(VkdmlError, RuntimeError):
     """No usable Vulkan loader, driver or device, a failure that the driver reported, or damaged shaders."""
 

@@ -1,6 +1,7 @@
 """Structures as DirectML.h has them."""
 
-from dataclasses import fields, is_dataclass
+import pickle
+from dataclasses import MISSING, fields, is_dataclass
 
 import pytest
 
@@ -49,6 +50,48 @@ ORDER = {
 def test_fields_by_position_have_the_headers_order(name):
     by_position = [field.name for field in fields(STRUCTURES[name]) if not field.kw_only]
     assert " ".join(by_position) == ORDER.get(name, "")
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_wrong_fields_are_told(name):
+    structure, needed = STRUCTURES[name], [field.name for field in fields(STRUCTURES[name]) if is_needed(field)]
+    names, in_order = [field.name for field in fields(structure)], ORDER.get(name, "").split()
+    given = dict.fromkeys(needed)
+    misspelled = names[-1].upper() + "S"
+    wrong = [(lambda: structure(**given, **{misspelled: 1}),
+              f"{name}: {misspelled}: found the name of no field; expected {names[-1]} or else one of {', '.join(names)}"),
+             (lambda: structure(*range(20)), f"{name}: fields: found 20 without a name; expected " + (
+                 f"at most {len(in_order)}: {', '.join(in_order)}" if in_order else f"names for all: {', '.join(names)}"))]
+    if needed:
+        wrong.append((structure, f"{name}: {', '.join(needed)}: found nothing; expected a value for each of {', '.join(needed)}"))
+    if in_order:
+        wrong.append((lambda: structure(*in_order, **{in_order[0]: 1}),
+                      f"{name}: {in_order[0]}: found a value by place and one by name; expected one"))
+    for make, message in wrong:
+        for kind in (vkdml.InvalidArgumentError, TypeError):
+            with pytest.raises(kind) as error:
+                make()
+            assert str(error.value) == message
+    assert str(error.value) == str(pickle.loads(pickle.dumps(error.value)))
+    assert pickle.loads(pickle.dumps(structure(**given))) == structure(**given)
+
+
+def is_needed(field):
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def test_names_near_no_field_and_errors_of_a_value():
+    with pytest.raises(vkdml.InvalidArgumentError, match="found the name of no field; expected one of Scale, Bias"):
+        vkdml.DML_SCALE_BIAS(1, Q=2)
+    with pytest.raises(vkdml.InvalidArgumentError, match="DML_SCALE_BIAS: Bias: found nothing; expected a value for each of Scale, Bias"):
+        vkdml.DML_SCALE_BIAS(1)
+
+    class Wrong:
+        def __iter__(self):
+            raise KeyError("of the value's own")
+
+    with pytest.raises(KeyError):
+        vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=Wrong())
 
 
 # All fields of the plain operators' structures, and the numbers of their types

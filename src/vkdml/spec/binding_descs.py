@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from .fields import tell_fields
+
 __all__ = ["DML_BINDING_DESC", "DML_BINDING_TYPE", "DML_BUFFER_ARRAY_BINDING", "DML_BUFFER_BINDING"]
 
 
@@ -45,3 +47,6 @@ class DML_BINDING_DESC:
 
     Type: DML_BINDING_TYPE
     Desc: Any = None
+
+
+tell_fields(globals())

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
 
+from .fields import tell_fields
+
 __all__ = [
     "DML_ACTIVATION_CELU_OPERATOR_DESC",
     "DML_ACTIVATION_ELU_OPERATOR_DESC",
@@ -403,3 +405,6 @@ class DML_RNN_OPERATOR_DESC:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
+
+
+tell_fields(globals())

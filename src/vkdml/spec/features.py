@@ -15,6 +15,7 @@ from ..errors import InvalidArgumentError, shown
 from .checks import is_count, is_one_of
 from .descs import DML_TENSOR_DATA_TYPE
 from .element_types import ITEMSIZES
+from .fields import tell_fields
 
 __all__ = [
     "DML_FEATURE",
@@ -122,3 +123,6 @@ _ANSWERS: dict[DML_FEATURE, tuple[type, Callable[[Any], Any]]] = {
     DML_FEATURE.TENSOR_DATA_TYPE_SUPPORT: (DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT, _has_data_type),
     DML_FEATURE.FEATURE_LEVELS: (DML_FEATURE_QUERY_FEATURE_LEVELS, _highest_level),
 }
+
+
+tell_fields(globals())

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from .fields import tell_fields
+
 __all__ = [
     "DML_GRAPH_DESC",
     "DML_GRAPH_EDGE_DESC",
@@ -111,3 +113,6 @@ class DML_GRAPH_DESC:
     InputEdgeCount: int | None = None
     OutputEdgeCount: int | None = None
     IntermediateEdgeCount: int | None = None
+
+
+tell_fields(globals())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from .descs import DML_OPERATOR_DESC, ActivationDesc, TensorDesc, as_tuple
+from .fields import tell_fields
 
 __all__ = [
     "DML_ELEMENT_WISE_ADD1_OPERATOR_DESC",
@@ -184,3 +185,6 @@ class DML_GATHER_OPERATOR_DESC:
     OutputTensor: TensorDesc
     Axis: int
     IndexDimensions: int
+
+
+tell_fields(globals())
