@@ -1,5 +1,6 @@
 """Graphs of operators: bound and recorded as one."""
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -100,6 +101,27 @@ def test_a_graphs_resources(device):
     results = run(device, graph, layers.inputs, bind)
     assert_right(results, layers.outputs)
     assert device._gpu.memory.used <= made["before"]
+
+
+def test_the_memory_of_a_graph(device):
+    """What is told is what is made, under the names of the nodes."""
+    gc.collect()
+    desc, before = two_layers(device, layer()), device._gpu.memory.used
+    desc.Nodes[1].Operator.set_name("second")
+    graph = device.compile_graph(desc)
+    memory = graph.memory()
+    assert device._gpu.memory.used == before
+    alone = device.compile_operator(desc.Nodes[1].Operator).memory()
+    assert memory.tensors == {"input 0": 4 * T * B * H, "output 0": 4 * T * B * H, "output 1": 4 * T * B * H, **{
+        f"input {3 * node + place}": alone.tensors[field] for node in range(2)
+        for place, field in enumerate(("WeightTensor", "RecurrenceTensor", "BiasTensor"), 1)}}
+    assert memory.temporary == {"node 1 output 0": 4 * T * B * H, **{
+        f"{node}: {name}": size for node in ("node 1 'second'", "node 2") for name, size in alone.temporary.items()}}
+    assert memory.persistent == {
+        f"{node}: {name}": size for node in ("node 1 'second'", "node 2") for name, size in alone.persistent.items()}
+    assert memory.total == sum(size for _, _, size in memory.rows)
+    run(device, graph, Layers(layer()).inputs)
+    assert device._gpu.memory.used - before == sum(memory.temporary.values()) + sum(memory.persistent.values())
 
 
 @pytest.mark.parametrize("bound", [False, pytest.param(True, marks=pytest.mark.skipif(not HAS_RANGES, reason="whole buffers only"))])

@@ -43,8 +43,19 @@ class OperatorMemory:
 
 
 def memory(problem: CheckedOperator, plan: Plan) -> OperatorMemory:
-    tensors = {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
-    return OperatorMemory(tensors, plan.scratch, plan.packed)
+    return OperatorMemory(_of_tensors(problem), plan.scratch, plan.packed)
+
+
+def memory_of_graph(problem: CheckedOperator, intermediate: Mapping[str, int], nodes: Mapping[str, OperatorMemory]
+                    ) -> OperatorMemory:
+    """intermediate: bytes of what goes between the nodes, by name. nodes: by name."""
+    temporary = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.temporary.items()}
+    persistent = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.persistent.items()}
+    return OperatorMemory(_of_tensors(problem), {**intermediate, **temporary}, persistent)
+
+
+def _of_tensors(problem: CheckedOperator) -> dict[str, int]:
+    return {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
 
 
 def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..planning.needs import laid_out
+from ..planning.needs import OperatorMemory, laid_out, memory_of_graph
 from ..spec.descs import DML_BINDING_PROPERTIES
 from ..spec.graphs import Graph
 from .buffers import Bound, Buffer, Range, parts
@@ -38,6 +38,14 @@ class CompiledGraph(Bindable):
         """
         descriptors = sum(compiled.get_binding_properties().RequiredDescriptorCount for compiled in self._compiled)
         return DML_BINDING_PROPERTIES(descriptors, laid_out(self._temporary)[1], laid_out(self._persistent)[1])
+
+    def memory(self) -> OperatorMemory:
+        """The bytes of all buffers of an execution, by name, where no resource is bound: print(graph.memory()). As
+        CompiledOperator.memory: of the graph's tensors, of what goes between the nodes, and of each node beside that.
+        """
+        nodes = {f"node {node} {compiled.name!r}" if compiled.name else f"node {node}": compiled.memory()
+                 for node, compiled in enumerate(self._compiled)}
+        return memory_of_graph(self.problem, self._graph.intermediate, nodes)
 
     @property
     def initializer_descriptors(self) -> int:
