@@ -5,6 +5,7 @@ import copy
 import multiprocessing
 import os
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,9 +14,10 @@ import pytest
 from onnx import parser
 
 import vkdml
-from tests.support import gru_desc
+from tests.support import gru_desc, random_arrays, run_on_device
 from vkdml.onnx import InferenceSession
 from vkdml.planning.options import Options
+from vkdml.runtime.self_test import PLAIN_PROBLEMS, types_of
 
 pytestmark = pytest.mark.device
 
@@ -41,6 +43,9 @@ def called(what):
         return list(vkdml.gru(X, W, R, device=what))
     if isinstance(what, vkdml.GRU):
         return list(what(X))
+    if isinstance(what, vkdml.Operator):
+        arrays = random_arrays(gru_desc(), np.random.default_rng(0))
+        return list(run_on_device(vkdml.Device(), SimpleNamespace(problem=what.problem, arrays=arrays)).values())
     import torch  # only where it is needed, as it takes seconds
 
     with torch.inference_mode():
@@ -65,7 +70,7 @@ class Named(vkdml.GRU):
 def ordinary(tmp_path):
     device = vkdml.Device()
     return [device, vkdml.GRU(W, R), vkdml.GRU(W, R, device=device.info.name, direction="reverse"), Named("mine"),
-            InferenceSession(model()), InferenceSession(model(tmp_path), device=device)]
+            InferenceSession(model()), InferenceSession(model(tmp_path), device=device), device.create_operator(gru_desc())]
 
 
 def of_torch(_):
@@ -106,6 +111,14 @@ def test_what_was_set_comes_with_it():
     assert (type(layer), layer.name) == (Named, "mine")
     session = pickle.loads(pickle.dumps(InferenceSession(model(), None, ["CPUExecutionProvider"], device=device, options=Options(fused=False))))
     assert session._keywords == {"device": device, "options": Options(fused=False), "allow_outside": False}
+
+
+@pytest.mark.parametrize("kind", PLAIN_PROBLEMS)
+def test_plain_operators_that_are_not_compiled(kind):
+    operator = vkdml.Operator(PLAIN_PROBLEMS[kind](types_of(kind)[0]))
+    operator.set_name("first")
+    sent = pickle.loads(pickle.dumps(operator))
+    assert (sent.name, sent.problem) == (operator.name, operator.problem)
 
 
 @pytest.mark.parametrize(("make", "message"), [

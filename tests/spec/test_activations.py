@@ -1,12 +1,14 @@
 """The table of activations: complete, and its rows agree with the descriptors."""
 
+import copy
+import pickle
 from dataclasses import fields
 
 import numpy as np
 import pytest
 
 import vkdml
-from vkdml.spec import descs
+from vkdml.spec import cells, descs
 from vkdml.spec.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, FusedActivation, from_onnx
 
 
@@ -22,6 +24,12 @@ def test_row(row):
     assert row.fields == tuple(field.name for field in fields(row.desc))[2:]
     assert [other.shader_id for other in BY_TYPE.values()].count(row.shader_id) == 1
     assert len(row.onnx_defaults) <= len(row.fields)
+
+
+@pytest.mark.parametrize("row", [*BY_TYPE.values(), *cells.BY_DESC.values()], ids=lambda row: row.desc.__name__)
+def test_a_row_stays_itself_when_it_is_pickled(row):
+    assert pickle.loads(pickle.dumps(row)) is row
+    assert copy.deepcopy(row) is row
 
 
 # Values worked out by hand from the formulas in DirectML's and ONNX's texts

@@ -45,6 +45,10 @@ class Activation:
     divisors: tuple[str, ...] = ()
     has_pairs: bool = True
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The function is this table's: a pickle only names the row."""
+        return _row_of, (self.desc,)
+
 
 @dataclass(frozen=True)
 class FusedActivation:
@@ -126,6 +130,12 @@ _ROWS = [
 ]
 
 BY_DESC = {row.desc: row for row in _ROWS}
+
+
+def _row_of(desc: type[Any]) -> Activation:
+    return BY_DESC[desc]
+
+
 BY_TYPE = {row.operator_type: row for row in _ROWS}
 BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 

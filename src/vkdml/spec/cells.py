@@ -54,6 +54,10 @@ class Cell:
     flags: Mapping[str, str] = field(default_factory=dict)
     peepholes: int = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """There is one of each: a pickle only names the row."""
+        return _row_of, (self.desc,)
+
     @property
     def kernel(self) -> str:
         return self.name.lower()
@@ -129,6 +133,11 @@ RNN = Cell(
 )
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
+
+
+def _row_of(desc: Any) -> Cell:
+    return BY_DESC[desc]
+
 
 # The initial state that each last state becomes, where a sequence goes on
 STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
