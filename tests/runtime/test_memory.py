@@ -17,6 +17,8 @@ from vkdml.runtime import memory
 from vkdml.runtime.device import Buffer
 from vkdml.runtime.memory import Memory
 from vkdml.runtime.store import Lease, Store
+from vkdml.runtime.trial import Run, Trial
+from vkdml.spec.problem import from_desc
 
 MIB = 2**20
 
@@ -215,6 +217,20 @@ def test_memory_of_an_activation(device):
     operator = device.compile_operator(device.create_operator(desc))
     assert operator.get_binding_properties() == vkdml.DML_BINDING_PROPERTIES(2, 0, 0)
     assert str(operator.memory()) == "tensor  InputTensor   24\ntensor  OutputTensor  24\ntotal                 48"
+
+
+def test_what_is_kept_makes_room_to_try_plans_out(device, host_memory, budget):
+    """With the host's copies of the tensors."""
+    problem = from_desc(gru_desc(40, 4, 16, 24))
+    plan = compiled(device).plan
+    gpu = device._gpu
+    needed = sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*problem.inputs, *problem.outputs)
+                 if problem.has(field)) + sum(plan.internal.values())
+    lease, size = Lease(gpu.store, lambda: None), needed // 64 * 4 + 4
+    for number in range(16):
+        gpu.keep(("scratch", number), lambda: Buffer(gpu, size, has_copy=False), size, lease)
+    with room(device, budget, 0):
+        Run(Trial(gpu, problem), plan).execute()
 
 
 def test_what_needs_nothing_more_runs_above_a_limit_that_was_lowered(device, budget):

@@ -119,6 +119,19 @@ def test_what_was_initialized_is_overwritten_between_executions(device, initiali
     initialized.check()
 
 
+def test_an_execution_that_is_refused_before_any_work_leaves_what_was_initialized(device, initialized):
+    recorder = recorded(device, initialized.initializing, initialized.table)
+    recorder.execute()
+    lengths = initialized.table.parts[0].bound["SequenceLengthsTensor"].buffer
+    right = lengths.read((SIZES[1],), np.uint32)
+    lengths.upload(np.full(SIZES[1], SIZES[0] + 1, np.uint32))
+    with pytest.raises(v.InvalidArgumentError, match="sequence length of row 0: found 6"):
+        recorder.execute()
+    lengths.upload(right)
+    recorded(device, initialized.table).execute()
+    initialized.check()
+
+
 def test_what_was_initialized_is_overwritten_in_the_same_recorder(device, initialized):
     other = writing(device, initialized.resource)
     for before in ([other], [initialized.initializing, other]):

@@ -162,11 +162,14 @@ class Commands:
             elif isinstance(step, _Operation):
                 yield step
 
-    def execute(self) -> None:
-        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
+    def execute(self, begin: Callable[[], None] = lambda: None) -> None:
+        """Run all of it and wait. begin: called once no check has refused it. Raises what the checks and the calls raise, and
+        DriverError when the driver fails.
+        """
         with self._gpu.lock:
             for check in self._checks:
                 check()
+            begin()
             due, stamps = self._due()
             for packed in stamps:
                 packed.stamps = None  # stays so if the driver fails

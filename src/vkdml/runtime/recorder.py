@@ -150,12 +150,14 @@ class CommandRecorder(Named, OfOneProcess):
         with self._gpu.lock:
             for packed, operator in self._needed.items():
                 _check_initialized(packed, operator, "execute")
-            for packed in self._initialized:
-                packed.is_initialized = False  # stays so if the driver fails
             is_checked = self._has_checks and self._share.has_next()
-            (self._checked if is_checked and self._checked else self._commands).execute()
+            (self._checked if is_checked and self._checked else self._commands).execute(self._begin)
             for packed in self._initialized:
                 packed.is_initialized = not self._is_overwritten(packed)
+
+    def _begin(self) -> None:
+        for packed in self._initialized:
+            packed.is_initialized = False  # stays so if the driver fails
 
     def execute_async(self) -> Execution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.

@@ -21,7 +21,7 @@ class Trial:
     def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, arrays: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self.problem = gpu, problem
         inputs, outputs = ([field for field in fields if problem.has(field)] for fields in (problem.inputs, problem.outputs))
-        gpu.memory.free(sum(problem.tensor(field).size_in_bytes for field in (*inputs, *outputs)))
+        gpu.memory.free(sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*inputs, *outputs)))
         self.buffers = {field: Buffer(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)}
         if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
             self.buffers["SequenceLengthsTensor"].write(np.full(problem.batch, problem.steps, np.uint32))
@@ -47,7 +47,7 @@ class Run:
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
         flagged = plan.gave_up[0] if plan.gave_up else None
-        trial.gpu.memory.free(sum(plan.internal.values()))
+        trial.gpu.memory.free(sum(trial.gpu.bytes_of(size, name == flagged) for name, size in plan.internal.items()))
         own = {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()}
         buffers = {**trial.buffers, **own}
         packing = Commands(trial.gpu)
