@@ -164,3 +164,25 @@ def test_unknown_providers_of_a_session(ort):
         with pytest.raises(InvalidArgumentError, match="set_providers: providers: found 'NoSuchProvider'; expected one of VkdmlExecutionProvider, "):
             session.set_providers([("NoSuchProvider", {})])
         assert session.run(None, {"x": X})[0].shape == (T, 1, B, 4)
+
+
+@pytest.mark.parametrize("text", ["y = RNN <hidden_size=4> (x, W, R, B)", "z = RNN <hidden_size=4> (x, W, R, B) y = Neg(z)"])
+def test_adapters(ort, text, tmp_path):
+    """Refused, as the parts of a model do not have its inputs. What is in them can be fed."""
+    path, given = str(tmp_path / "given.onnx_adapter"), {"W": ort.OrtValue.ortvalue_from_numpy(np.zeros((1, 4, I), np.float32))}
+    made = ort.AdapterFormat()
+    made.set_parameters(given)
+    made.export_adapter(path)
+    adapter, options = ort.LoraAdapter(), ort.RunOptions()
+    adapter.Load(path)
+    options.add_active_adapter(adapter)
+    session = ort.InferenceSession(model(f"g (float[T,B,3] x, float[1,4,3] W) => (float[T,D,B,4] y) {{ {text} }}",
+                                         weights(1)).SerializeToString())
+    fed, = session.run(None, {"x": X, **ort.AdapterFormat.read_adapter(path).get_parameters()}, ort.RunOptions())
+    assert np.abs(fed - session.run(None, {"x": X})[0]).max() > 0.01
+    if ort is vkdml.onnx:
+        for run in (session.run, session.run_with_ort_values):
+            with pytest.raises(InvalidArgumentError, match="run_options: found an adapter; expected none: feed what .*read_adapter"):
+                run(None, {"x": X}, options)
+    else:
+        np.testing.assert_allclose(session.run(None, {"x": X}, options)[0], fed, atol=1e-6)

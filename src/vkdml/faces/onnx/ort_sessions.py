@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any
 from weakref import WeakSet
@@ -13,6 +14,7 @@ from weakref import WeakSet
 import numpy as np
 import onnxruntime
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...errors import InvalidArgumentError, shown
 from ...runtime.fork import Lock
@@ -99,6 +101,27 @@ def _quiet_options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
+
+
+def has_adapter(run_options: onnxruntime.RunOptions) -> bool:
+    """Whether they have a LoRA adapter, whose weights onnxruntime takes for inputs of each session that runs with them."""
+    try:
+        _without_inputs().run(None, {}, run_options)
+    except onnxruntime_pybind11_state.InvalidArgument:
+        return True
+    except onnxruntime_pybind11_state.Fail:  # they are to end all runs
+        pass
+    return False
+
+
+@cache
+def _without_inputs() -> onnxruntime.InferenceSession:
+    graph = helper.make_graph([], "none", [], [helper.make_tensor_value_info("none", TensorProto.FLOAT, [])],
+                              [numpy_helper.from_array(np.float32(0), "none")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=_IR_VERSION)
+    options = _quiet_options()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
 
 
 @contextmanager

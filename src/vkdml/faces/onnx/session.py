@@ -27,7 +27,7 @@ from .assignment import DEVICE, Assignment
 from .feeds import NodeArg, expect_names, own
 from .io_binding import IOBinding
 from .loaded import Loaded, ModelMetadata
-from .ort_sessions import PROVIDER, Arguments, expect_known
+from .ort_sessions import PROVIDER, Arguments, expect_known, has_adapter
 from .ort_values import ort_value, write
 from .programs import Program
 from .steps import RecurrentStep, RunOptions
@@ -357,3 +357,6 @@ def _recurrent(program: Program) -> Iterator[tuple[str, RecurrentStep]]:
 def _check_run_options(call: str, run_options: object) -> None:
     if not isinstance(run_options, (onnxruntime.RunOptions, NoneType)):
         raise InvalidArgumentError(call, "run_options", type(run_options).__name__, "onnxruntime.RunOptions or None")
+    if run_options is not None and has_adapter(run_options):
+        raise InvalidArgumentError(call, "run_options", "an adapter", "none: feed what onnxruntime.AdapterFormat.read_adapter("
+                                   "path).get_parameters() returns, with the inputs")
