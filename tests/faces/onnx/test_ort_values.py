@@ -1,13 +1,15 @@
 """Values and options that onnxruntime has beside arrays: the same calls on its module and on vkdml.onnx must give the same."""
 
 import json
+import pickle
+import traceback
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from onnxruntime.capi.onnxruntime_pybind11_state import SparseTensor
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph, SparseTensor
 
 import vkdml.onnx
 from tests.faces.onnx.support import B, I, T, model, weights
@@ -108,6 +110,18 @@ def test_texts_with_zero_bytes(ort):
         "  t = Constant <value_strings=[\"ab\"]> () found = Equal(s, t) }", weights(1), 19).SerializeToString())
     for texts, expected in (([b"ab", b"a\0"], [True, False]), ([b"ab\0", b"abc"], [False, False])):
         np.testing.assert_array_equal(session.run(["found"], {"x": X, "s": np.array(texts, np.void)})[0], expected)
+
+
+def test_classes_of_errors(ort):
+    """Scripts catch those of onnxruntime."""
+    proto = model("g (float[T,B,3] x) => (float[N] y) { z = RNN <hidden_size=4> (x, W, R, B) y = NoSuchOperator(z) }", weights(1))
+    with pytest.raises((Fail, InvalidGraph), match="NoSuchOperator") as raised:
+        ort.InferenceSession(proto.SerializeToString())
+    if ort is vkdml.onnx:
+        assert isinstance(raised.value, vkdml.OnnxRuntimeError)
+        assert traceback.format_exception_only(raised.value)[0].startswith("vkdml.errors.OnnxRuntimeError: onnxruntime: ")
+        copied = pickle.loads(pickle.dumps(raised.value))
+        assert (type(copied), str(copied)) == (vkdml.OnnxRuntimeError, str(raised.value))
 
 
 # Options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -26,11 +27,19 @@ _KINDS = {dtype: kind for kind, dtype in WITHOUT_ARRAYS.items()}
 
 
 def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    """Call onnxruntime; its exceptions become OnnxRuntimeErrors."""
+    """Call onnxruntime; its exceptions become OnnxRuntimeErrors, which are of their classes, too: scripts catch those."""
     try:
         return call(*arguments, **keywords)
     except _ONNXRUNTIME_ERRORS as error:
-        raise OnnxRuntimeError(f"onnxruntime: {error}") from error
+        raise _error_class(type(error))(f"onnxruntime: {error}") from error  # type: ignore[arg-type]  # classes are hashable
+
+
+@cache
+def _error_class(theirs: type[Exception]) -> type[OnnxRuntimeError]:
+    if issubclass(OnnxRuntimeError, theirs):
+        return OnnxRuntimeError
+    return type("OnnxRuntimeError", (OnnxRuntimeError, theirs), {
+        "__module__": OnnxRuntimeError.__module__, "__reduce__": lambda self: (OnnxRuntimeError, self.args)})
 
 
 def feedable(value: Any) -> Any:
