@@ -5,17 +5,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 import vkdml
-from tests.runtime.manifests import cpu_driver, with_manifest
+from tests.runtime.manifests import cpu_driver, installed, with_manifest
 from vkdml.runtime import vulkan
 from vkdml.runtime import vulkan_structures as structures
 
-RADV = Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
 
 
@@ -150,6 +148,14 @@ def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, err
             vulkan.enumerate_devices(True)
 
 
+@pytest.mark.parametrize("name", ["lvp_icd.x86_64.json", "lvp_icd.json"])
+def test_manifests_are_found_by_the_names_of_old_and_new_versions(name, tmp_path):
+    (tmp_path / name).touch()
+    assert installed("lvp", tmp_path).name == name
+    with pytest.raises(pytest.skip.Exception, match="radeon is not installed"):
+        installed("radeon", tmp_path)
+
+
 @pytest.mark.device
 def test_a_manifest_of_vulkan_1_0(tmp_path):
     """The loader then passes nothing on that came with 1.1, and hides what decides about the plans."""
@@ -163,8 +169,7 @@ def test_a_manifest_of_vulkan_1_0(tmp_path):
     ("navi21", [32, 64], 16, "AMD RDNA"), ("vega10", [64, 64], 10, "AMD GCN and CDNA")])
 def test_a_gpu_that_is_not_here(family, sizes, waves, row):
     """RADV describes GPUs without having one. It does not say then how many compute units they have, but what is in one."""
-    if not RADV.exists():
-        pytest.skip("RADV is not installed")
+    radv = str(installed("radeon"))
     code = ("import json\nfrom vkdml.runtime import vulkan\nfrom vkdml.planning import profiles\nask, asked = vulkan._ask, []\n"
             "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
             "vulkan._ask = noted\n(info,) = vulkan.enumerate_devices(False)\n"
@@ -172,7 +177,7 @@ def test_a_gpu_that_is_not_here(family, sizes, waves, row):
             "print(json.dumps([info.vendor, info.min_subgroup_size, info.max_subgroup_size, info.unified_memory, core.wavefrontSize,"
             " core.wavefrontsPerSimd, next(name for name, row in profiles.PROFILES.items() if row is profiles.profile(info))]))")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
-                           env={**os.environ, "RADV_FORCE_FAMILY": family, "VK_ICD_FILENAMES": str(RADV), "VK_DRIVER_FILES": str(RADV)})
+                           env={**os.environ, "RADV_FORCE_FAMILY": family, "VK_ICD_FILENAMES": radv, "VK_DRIVER_FILES": radv})
     if "Unknown family" in found.stderr or "DriverError" in found.stderr:
         pytest.skip("this version of RADV does not describe the GPU")
     assert found.returncode == 0, found.stderr
