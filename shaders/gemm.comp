@@ -35,6 +35,14 @@ shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
 shared vec4 b_tile[BLOCK * PITCH];  // [k][4 columns]
 shared vec4 products[TILE * LANES];  // [row][4 columns]
 
+// Of a block's item: along K, and across. No branch, of which a driver that unrolls makes too many to compile.
+void find_place(uint item, bool by_k, out uint k, out uint across)
+{
+    uvec2 place = mix(uvec2(item / TILE, item % TILE), uvec2(item % BLOCK, item / BLOCK), bvec2(by_k));
+    k = place.x;
+    across = place.y;
+}
+
 // What is outside of the matrices is 0; it is not loaded from there. Invocations side by side load what is side by side in memory:
 // along K where that is how a matrix lies.
 void load_block(uint a_start, uint b_start, uint first_row, uint first_column, uint first_k)
@@ -42,7 +50,8 @@ void load_block(uint a_start, uint b_start, uint first_row, uint first_column, u
     bool a_by_k = matrices.a_stride_k <= matrices.a_stride_row, b_by_k = matrices.b_stride_k < matrices.b_stride_column;
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
         uint item = turn * WORKGROUP + gl_LocalInvocationID.x;
-        uint k = a_by_k ? item % BLOCK : item / TILE, row = a_by_k ? item / BLOCK : item % TILE;
+        uint k, row;
+        find_place(item, a_by_k, k, row);
         bool is_inside = first_row + row < matrices.rows && first_k + k < matrices.inner;
         uint place = a_start + (first_row + row) * matrices.a_stride_row + (first_k + k) * matrices.a_stride_k;
         place = is_inside ? place : a_start;
@@ -51,7 +60,8 @@ void load_block(uint a_start, uint b_start, uint first_row, uint first_column, u
     }
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
         uint item = turn * WORKGROUP + gl_LocalInvocationID.x;
-        uint k = b_by_k ? item % BLOCK : item / TILE, column = b_by_k ? item / BLOCK : item % TILE;
+        uint k, column;
+        find_place(item, b_by_k, k, column);
         bool is_inside = first_column + column < matrices.columns && first_k + k < matrices.inner;
         uint place = b_start + (first_k + k) * matrices.b_stride_k + (first_column + column) * matrices.b_stride_column;
         place = is_inside ? place : b_start;
