@@ -28,14 +28,14 @@ ALL = ["ddddocr==1.6.1", "faster-whisper==1.2.1", "piper-tts==1.8.0", "onnxrunti
 ALONE = ["pipecat-ai==1.14.0"]  # of whose dependencies few are needed here
 ITS_NEEDS = ["loguru", "loudness", "pydantic", "soxr", "wait_for2"]
 NAMES = ("ddddocr", "faster_whisper", "pipecat", "piper")
-_IMPORT = re.compile(r"^( *)(import|from) onnxruntime( as \w+| import [\w, ]+)?(\r?)$", re.MULTILINE)
+_IMPORT = re.compile(r"^( *)(import|from) onnxruntime(?:\.backend)?( as \w+| import [\w, ]+)?( *#.*)?(\r?)$", re.MULTILINE)
 ATOL = 1e-5
 
 
 def changed(match: re.Match[str]) -> str:
-    """The line, with vkdml.onnx."""
-    indent, word, rest, end = match.groups(default="")
-    return f"{indent}{word} vkdml.onnx{rest or ' as onnxruntime'}{end}"
+    """The line, with vkdml.onnx, which is a backend of onnx as well."""
+    indent, word, rest, *end = match.groups(default="")
+    return f"{indent}{word} vkdml.onnx{rest or ' as onnxruntime'}{''.join(end)}"
 
 
 def copy_with_vkdml(source: Path, target: Path) -> int:
