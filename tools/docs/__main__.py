@@ -35,6 +35,7 @@ def write(folder: Path) -> None:
     pdoc.render.configure(docformat="google", show_source=False, template_directory=Path(__file__).parent)
     env.globals["documents"] = [(site_path(path), title(path)) for path in paths]
     env.globals["public"] = {f"{thing.__module__}.{thing.__qualname__}" for _, thing in things() if inspect.isclass(thing)}
+    _show_what_is_inherited(env.globals["public"])
     _leave_out_what_is_internal()
     rendered = {path: env.filters["to_html"]((ROOT / path).read_text()) for path in paths}
     env.globals["readme"] = Markup(_with_links(FIRST, rendered[FIRST], folder))
@@ -85,6 +86,17 @@ def things() -> Iterator[tuple[str, Any]]:
     for name in MODULES:
         module = importlib.import_module(name)
         yield from ((public, getattr(module, public)) for public in getattr(module, "__all__", ()))
+
+
+def _show_what_is_inherited(public: set[str]) -> None:
+    """Where a class has it from one that has no page of its own."""
+    for cls in [thing for _, thing in things() if inspect.isclass(thing)]:
+        for base in cls.__mro__[1:]:
+            if base.__module__.startswith("vkdml") and f"{base.__module__}.{base.__qualname__}" not in public:
+                for name, member in vars(base).items():
+                    is_told = not inspect.isfunction(member) or member.__doc__
+                    if is_told and not name.startswith("_") and name not in vars(cls):
+                        setattr(cls, name, member)
 
 
 def _leave_out_what_is_internal() -> None:
