@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,9 @@ def write(folder: Path) -> None:
     env = pdoc.render.env
     pdoc.render.configure(docformat="google", show_source=False, template_directory=Path(__file__).parent)
     env.globals["documents"] = [(site_path(path), title(path)) for path in paths]
-    env.globals["public"] = {f"{thing.__module__}.{thing.__qualname__}" for _, thing in things() if inspect.isclass(thing)}
-    _show_what_is_inherited(env.globals["public"])
+    public = {f"{thing.__module__}.{thing.__qualname__}" for _, thing in things() if inspect.isclass(thing)}
+    env.globals["public"] = public
+    _show_what_is_inherited(public)
     _leave_out_what_is_internal()
     rendered = {path: env.filters["to_html"]((ROOT / path).read_text()) for path in paths}
     env.globals["readme"] = Markup(_with_links(FIRST, rendered[FIRST], folder))
@@ -88,7 +89,7 @@ def things() -> Iterator[tuple[str, Any]]:
         yield from ((public, getattr(module, public)) for public in getattr(module, "__all__", ()))
 
 
-def _show_what_is_inherited(public: set[str]) -> None:
+def _show_what_is_inherited(public: Container[str]) -> None:
     """Where a class has it from one that has no page of its own."""
     for cls in [thing for _, thing in things() if inspect.isclass(thing)]:
         for base in cls.__mro__[1:]:
