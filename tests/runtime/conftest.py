@@ -1,7 +1,9 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from tests.support import Case, gru_desc, random_arrays
 from vkdml.planning import candidates, profiles
 from vkdml.planning.costs import Costs
 from vkdml.runtime import tuner
@@ -40,3 +42,18 @@ def trusted(monkeypatch):
     trusting = {"asked": asked, "passes": True}
     monkeypatch.setattr(tuner, "workgroups_meet", meets)
     return trusting
+
+
+@pytest.fixture(params=["host memory", "device memory"])
+def memory(request, device, monkeypatch):
+    """CPU drivers work in the host's memory; all that is copied to and from a GPU's is tried on them too."""
+    if request.param == "host memory" and not device._gpu.host_memory:
+        pytest.skip("the device has memory of its own")
+    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
+    return request.param
+
+
+@pytest.fixture
+def case():
+    desc = gru_desc(5, 3, 6, 9)
+    return Case(desc, None, random_arrays(desc, np.random.default_rng(0)))

@@ -13,7 +13,7 @@ from vkdml.runtime.device import HAS_RANGES
 from vkdml.spec import cells
 
 needs_ranges = pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
-SIZES = (5, 3, 6, 9)  # those of tests/runtime/test_operator.py, so that pipelines are compiled once
+SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
 
 
 @pytest.fixture(params=["host memory", "device memory"])

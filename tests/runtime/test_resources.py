@@ -13,7 +13,7 @@ from vkdml.spec import cells, reference
 from vkdml.spec.problem import from_desc
 
 pytestmark = pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
-SIZES = (5, 3, 6, 9)  # those of tests/runtime/test_operator.py, so that pipelines are compiled once
+SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
 
 
 class Bound:

@@ -15,7 +15,8 @@ from tools.gpu.gpus import Gpu
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = ROOT / ".gpu-drivers"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-INSTALLED = Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")  # Debian's RADV, for what has the suite ""
+# Debian's RADV, for what has the suite "": newer versions leave the processor out of its name
+INSTALLED = max(map(Path("/usr/share/vulkan/icd.d").joinpath, ("radeon_icd.x86_64.json", "radeon_icd.json")), key=Path.exists)
 
 
 @dataclass(frozen=True)
