@@ -4,15 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tools.gpu.drivers import manifest
 
-def installed(name, folder=Path("/usr/share/vulkan/icd.d")):
-    """The manifest of one of Mesa's drivers: newer versions leave the processor out of its name."""
-    found = [path for path in (folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json") if path.exists()]
-    return found[0] if found else pytest.skip(f"Mesa's driver {name} is not installed")
+
+def installed(name, *folder):
+    """The manifest of one of Mesa's drivers."""
+    found = manifest(name, *folder)
+    return found if found.exists() else pytest.skip(f"Mesa's driver {name} is not installed")
 
 
 def cpu_driver(**says):

@@ -6,22 +6,13 @@ import numpy as np
 import pytest
 
 import vkdml as v
+from tests.runtime.marks import needs_ranges
 from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
 from vkdml.planning.needs import laid_out
 from vkdml.runtime import resources
-from vkdml.runtime.device import HAS_RANGES
 from vkdml.spec import cells
 
-needs_ranges = pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
-
-
-@pytest.fixture(params=["host memory", "device memory"])
-def memory(request, device, monkeypatch):
-    """CPU drivers work in the host's memory; all that is copied to and from a GPU's is tried on them too."""
-    if request.param == "host memory" and not device._gpu.host_memory:
-        pytest.skip("the device has memory of its own")
-    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
 
 
 def case_of(cell, seed=0):

@@ -6,21 +6,10 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.runtime.marks import needs_ranges
 from tests.support import tensor
 from vkdml.runtime.buffers import Buffer
 from vkdml.runtime.copies import Parts
-from vkdml.runtime.device import HAS_RANGES
-
-needs_ranges = pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
-
-
-@pytest.fixture(params=["host memory", "device memory"])
-def memory(request, device, monkeypatch):
-    """All that is copied to and from a GPU's memory is tried on CPU drivers, too."""
-    if request.param == "host memory" and not device._gpu.host_memory:
-        pytest.skip("the device has memory of its own")
-    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
-    return request.param
 
 
 class Heap:

@@ -10,11 +10,8 @@ from vkdml.runtime.fallback import Attempts, Fallback
 WORD = 2  # of the state, that says that the attempt gave up
 
 
-@pytest.fixture(params=["host memory", "device memory"])
-def gpu(request, device, monkeypatch):
-    if request.param == "host memory" and not device._gpu.host_memory:
-        pytest.skip("the device has memory of its own")
-    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
+@pytest.fixture
+def gpu(device, memory):
     return device._gpu
 
 

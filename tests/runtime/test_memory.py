@@ -23,14 +23,6 @@ from vkdml.spec.problem import from_desc
 MIB = 2**20
 
 
-@pytest.fixture(params=["host memory", "device memory"])
-def host_memory(request, device, monkeypatch):
-    """On a device with memory of its own each buffer for the host is two."""
-    if request.param == "host memory" and not device._gpu.host_memory:
-        pytest.skip("the device has memory of its own")
-    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
-
-
 @pytest.fixture
 def budget(device):
     """The device's memory, with nothing kept at first, and the limit of before in the end."""
@@ -120,7 +112,7 @@ def test_a_device_tells_its_memory(device):
 
 # Buffers
 
-def test_buffers_are_counted_until_they_are_gone(device, host_memory, budget):
+def test_buffers_are_counted_until_they_are_gone(device, memory, budget):
     before, copies = budget.used, 1 if device._gpu.host_memory else 2
     buffers = [device.create_buffer(MIB), device.upload(np.zeros(MIB, np.uint8))]
     internal = Buffer(device._gpu, MIB, has_copy=False)
@@ -134,7 +126,7 @@ def test_buffers_are_counted_until_they_are_gone(device, host_memory, budget):
     assert budget.used == before
 
 
-def test_buffers_above_the_limit_are_refused(device, host_memory, budget):
+def test_buffers_above_the_limit_are_refused(device, memory, budget):
     used = budget.used
     with room(device, budget, MIB - 4):
         wrong = rf"create_buffer: memory: found \d+ bytes.*; expected at most {MIB - 4} on .* less {used} in use.*VKDML_MEMORY_BYTES"
@@ -186,7 +178,7 @@ def run(device, operator, arrays):
     return {field: buffer.download(operator.problem.tensor(field).sizes) for field, buffer in outputs.items()}
 
 
-def test_binding_properties_are_what_is_allocated(device, host_memory, budget):
+def test_binding_properties_are_what_is_allocated(device, memory, budget):
     operator, before = compiled(device), budget.used
     properties, memory = operator.get_binding_properties(), operator.memory()
     initializer = device.create_operator_initializer(operator).get_binding_properties()
@@ -219,7 +211,7 @@ def test_memory_of_an_activation(device):
     assert str(operator.memory()) == "tensor  InputTensor   24\ntensor  OutputTensor  24\ntotal                 48"
 
 
-def test_what_is_kept_makes_room_to_try_plans_out(device, host_memory, budget):
+def test_what_is_kept_makes_room_to_try_plans_out(device, memory, budget):
     """With the host's copies of the tensors."""
     problem = from_desc(gru_desc(40, 4, 16, 24))
     plan = compiled(device).plan
@@ -247,7 +239,7 @@ def test_what_needs_nothing_more_runs_above_a_limit_that_was_lowered(device, bud
     assert y.download((6,)).max() == 1
 
 
-def test_chunks_get_smaller_where_memory_is_short(device, host_memory, budget, monkeypatch):
+def test_chunks_get_smaller_where_memory_is_short(device, memory, budget, monkeypatch):
     """Which changes no bit of a result."""
     monkeypatch.setattr(compiled_operators, "WORKSPACES", (20_000, 5_000))
     arrays = random_arrays(gru_desc(40, 4, 16, 24), np.random.default_rng(0))
@@ -331,7 +323,7 @@ ORDER = ["refused", "5000", "20000", "None"]
 
 @pytest.mark.family("cells and kinds of memory")
 @pytest.mark.parametrize("name", WAYS)
-def test_calls_within_any_limit_give_the_same_bits_or_are_refused(device, host_memory, budget, monkeypatch, name):
+def test_calls_within_any_limit_give_the_same_bits_or_are_refused(device, memory, budget, monkeypatch, name):
     found = list(outcomes(device, budget, monkeypatch, name))
     assert found == sorted(found, key=ORDER.index)
     assert (found[0], found[-1]) == ("refused", "None")

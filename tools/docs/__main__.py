@@ -34,7 +34,7 @@ def write(folder: Path) -> None:
     env = pdoc.render.env
     pdoc.render.configure(docformat="google", show_source=False, template_directory=Path(__file__).parent)
     env.globals["documents"] = [(site_path(path), title(path)) for path in paths]
-    public = {f"{thing.__module__}.{thing.__qualname__}" for _, thing in things() if inspect.isclass(thing)}
+    public = {f"{cls.__module__}.{cls.__qualname__}" for cls in classes()}
     env.globals["public"] = public
     _show_what_is_inherited(public)
     _leave_out_what_is_internal()
@@ -89,9 +89,14 @@ def things() -> Iterator[tuple[str, Any]]:
         yield from ((public, getattr(module, public)) for public in getattr(module, "__all__", ()))
 
 
+def classes() -> list[type[Any]]:
+    """Those among them."""
+    return [thing for _, thing in things() if inspect.isclass(thing)]
+
+
 def _show_what_is_inherited(public: Container[str]) -> None:
     """Where a class has it from one that has no page of its own."""
-    for cls in [thing for _, thing in things() if inspect.isclass(thing)]:
+    for cls in classes():
         for base in cls.__mro__[1:]:
             if base.__module__.startswith("vkdml") and f"{base.__module__}.{base.__qualname__}" not in public:
                 for name, member in vars(base).items():
@@ -102,9 +107,8 @@ def _show_what_is_inherited(public: Container[str]) -> None:
 
 def _leave_out_what_is_internal() -> None:
     """What takes objects of the runtime that users do not have, constructors of what other calls make, and the rooms' names."""
-    classes = [thing for _, thing in things() if inspect.isclass(thing)]
-    names = {cls.__name__ for cls in classes}
-    for cls in classes:
+    names = {cls.__name__ for cls in classes()}
+    for cls in classes():
         for name, method in vars(cls).items():
             hints = typing.get_type_hints(method).values() if inspect.isfunction(method) else ()
             taken = {found[1] for hint in hints for found in _OF_RUNTIME.finditer(inspect.formatannotation(hint))}

@@ -50,16 +50,15 @@ class PlainCase:
     """What the self-test runs of an operator without a time loop: it has all that a kernel may have. kind: the self-test's."""
 
     kind: str
-    element: str
+    element: element_types.ElementType
 
     @property
     def name(self) -> str:
-        return f"{self.kind}-{self.element}"
+        return f"{self.kind}-{self.element.name}"
 
     @property
     def problem(self) -> PlainProblem:
-        element = next(element for element in self_test.types_of(self.kind) if element.name == self.element)
-        problem: PlainProblem = self_test.PLAIN_PROBLEMS[self.kind](element)
+        problem: PlainProblem = self_test.PLAIN_PROBLEMS[self.kind](self.element)
         return problem
 
 
@@ -88,6 +87,6 @@ _EVERY: list[AnyCase] = [
     *(Case("gru", (50, 1, width, width), element="float16") for width in (1024, 2048)),
     Case("gru", (50, 3, 70, 100), ragged=True, directions=2),  # sizes that nothing divides
     PROJECTION,
-    *(PlainCase(kind, element.name) for kind in self_test.PLAIN_PROBLEMS for element in self_test.types_of(kind)),
+    *(PlainCase(kind, element) for kind in self_test.PLAIN_PROBLEMS for element in self_test.types_of(kind)),
 ]
 CASES = {case.name: case for case in _EVERY}

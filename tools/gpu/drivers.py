@@ -15,8 +15,14 @@ from tools.gpu.gpus import Gpu
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = ROOT / ".gpu-drivers"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-# Debian's RADV, for what has the suite "": newer versions leave the processor out of its name
-INSTALLED = max(map(Path("/usr/share/vulkan/icd.d").joinpath, ("radeon_icd.x86_64.json", "radeon_icd.json")), key=Path.exists)
+
+
+def manifest(name: str, folder: Path = Path("/usr/share/vulkan/icd.d")) -> Path:
+    """Of one of Mesa's drivers, if it is installed: newer versions leave the processor out of the file's name."""
+    return max(folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json", key=Path.exists)
+
+
+INSTALLED = manifest("radeon")  # for what has the suite ""
 
 
 @dataclass(frozen=True)

@@ -248,12 +248,8 @@ class Range:
         """As that of a Buffer, of this part."""
         return self.buffer.stamp_of(self.offset, self.size_in_bytes)
 
-    def mark_written(self) -> None:
-        """To be called after a change of what the device has of it."""
-        self.buffer.mark_written(self.offset, self.size_in_bytes)
-
     def mark_computed(self) -> None:
-        """As `mark_written`, of a change by a dispatch."""
+        """To be called after a dispatch changed what the device has of it."""
         self.buffer.mark_computed(self.offset, self.size_in_bytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...errors import InvalidArgumentError, shown
@@ -118,10 +118,15 @@ def has_adapter(run_options: onnxruntime.RunOptions) -> bool:
 def _without_inputs() -> onnxruntime.InferenceSession:
     graph = helper.make_graph([], "none", [], [helper.make_tensor_value_info("none", TensorProto.FLOAT, [])],
                               [numpy_helper.from_array(np.float32(0), "none")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=_IR_VERSION)
     options = _quiet_options()
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(_probe(graph), options, ["CPUExecutionProvider"])
+
+
+def _probe(graph: GraphProto) -> bytes:
+    """A model of nothing but initializers, which says what onnxruntime makes of options."""
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=_IR_VERSION)
+    return bytes(model.SerializeToString())
 
 
 @contextmanager
@@ -186,9 +191,8 @@ class OrtSessions:
         graph = helper.make_graph(
             [], "initializers", [], [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()],
             [TensorProto(name=name, data_type=kind, dims=_NO_SIZES) for name, kind in kinds.items()])
-        probe = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=_IR_VERSION)
         with switched(self._options, **_OF_FRONT, enable_profiling=False):
-            session = of_onnxruntime(onnxruntime.InferenceSession, probe.SerializeToString(), self._options, self._providers,
+            session = of_onnxruntime(onnxruntime.InferenceSession, _probe(graph), self._options, self._providers,
                                      **self._others)
         values = of_onnxruntime(session.run_with_ort_values, None, {})
         return {name: of_onnxruntime(array_of, value) for name, value in zip(kinds, values) if value.shape() != list(_NO_SIZES)}
