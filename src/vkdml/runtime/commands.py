@@ -9,7 +9,7 @@ from typing import Any
 from . import fork
 from .buffers import Bound, Buffer, overlap
 from .device import HAS_BARRIERS, Gpu, Kernel, Submission
-from .packed import PackedWeights
+from .packed import Contents, PackedWeights
 
 _NONE: frozenset[Any] = frozenset()
 
@@ -51,10 +51,10 @@ class _Packing:
     def writes(self) -> frozenset[Bound]:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
-    def stamps(self) -> tuple[int, ...] | None:
-        """Of the sources, when it is executed; None: unknown."""
-        stamps: Any = tuple([source.stamp for source in self.sources])
-        return None if self.is_fresh or None in stamps else stamps
+    def contents(self) -> Contents | None:
+        """What the sources hold when it is executed; None: unknown."""
+        contents = [source.contents for source in self.sources]
+        return None if self.is_fresh or None in contents else tuple(contents)
 
 
 _Step = _Operation | _Call | _Packing
@@ -170,28 +170,28 @@ class Commands:
             for check in self._checks:
                 check()
             begin()
-            due, stamps = self._due()
-            for packed in stamps:
-                packed.stamps = None  # stays so if the driver fails
+            due, after = self._due()
+            for packed in after:
+                packed.contents = None  # stays so if the driver fails
             for run in self._runs(due):
                 run()
-            for packed, of_sources in stamps.items():
-                packed.stamps = of_sources
+            for packed, contents in after.items():
+                packed.contents = contents
 
     def prepare(self) -> None:
         """Record now what the next execution would."""
         with self._gpu.lock:
             self._runs(self._due()[0])
 
-    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, tuple[int, ...] | None]]:
+    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, Contents | None]]:
         """Which packings are needed now, and what is packed after them."""
-        after: dict[PackedWeights, tuple[int, ...] | None] = {}
+        after: dict[PackedWeights, Contents | None] = {}
         due = []
         if self._overwritten is None:
             self._overwritten = {packing.packed for packing in self._packings if self._is_overwritten(packing.packed)}
         for packing in self._packings:
-            wanted = None if packing.packed in self._overwritten else packing.stamps()
-            due.append(wanted is None or wanted != after.get(packing.packed, packing.packed.stamps))
+            wanted = None if packing.packed in self._overwritten else packing.contents()
+            due.append(wanted is None or wanted != after.get(packing.packed, packing.packed.contents))
             after[packing.packed] = wanted
         return tuple(due), after
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,18 +10,21 @@ import numpy as np
 from .buffers import Bound, Buffer, parts
 from .device import Gpu
 
+# Of each part of a buffer that they were packed from, what Bound.contents says
+Contents = tuple[Hashable, ...]
+
 
 @dataclass(eq=False)
 class Known:
     """What is known of packed weights. It holds no buffer, so it can be kept as long as somebody else's buffer lives.
 
-    is_initialized: whether an initializer has filled them. stamps: of the memory that they were packed from at an execution.
+    is_initialized: whether an initializer has filled them. contents: of the memory that they were packed from at an execution.
     kept: the stamp of the caller's resource at the time. owned: the bytes that an initializer packed, by field, where
     executions are checked.
     """
 
     is_initialized: bool = False
-    stamps: tuple[int, ...] | None = None
+    contents: Contents | None = None
     kept: int | None = None
     owned: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -67,16 +70,16 @@ class PackedWeights:
         self._known.is_initialized, self._known.kept = is_initialized, self._resource_stamp
 
     @property
-    def stamps(self) -> tuple[int, ...] | None:
+    def contents(self) -> Contents | None:
         """Of the memory that they were packed from at an execution; None where nobody knows, or somebody has written to the
         caller's resource since.
         """
         is_exposed = self.within is not None and self._resource_stamp is None
-        return self._known.stamps if self._known.kept == self._resource_stamp and not is_exposed else None
+        return self._known.contents if self._known.kept == self._resource_stamp and not is_exposed else None
 
-    @stamps.setter
-    def stamps(self, stamps: tuple[int, ...] | None) -> None:
-        self._known.stamps, self._known.kept = stamps, self._resource_stamp
+    @contents.setter
+    def contents(self, contents: Contents | None) -> None:
+        self._known.contents, self._known.kept = contents, self._resource_stamp
 
     @property
     def missing(self) -> Mapping[str, int]:
