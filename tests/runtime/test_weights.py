@@ -69,6 +69,24 @@ def test_weights_that_an_upload_in_the_recording_brings(device, case):
     check(other, ready.results())
 
 
+@pytest.mark.parametrize("is_before", [False, True], ids=["behind an upload", "before an upload and behind it"])
+def test_weights_that_were_written_but_not_uploaded_when_they_were_packed(device, case, memory, is_before):
+    """The host writes, another recorder packs what the device still has, and only then this one uploads."""
+    ready = Ready(device, case)
+    earlier, recorder = ready.recorder, device.create_command_recorder()
+    if is_before:
+        recorder.record_dispatch(ready.compiled, ready.table)
+    recorder.record_upload(ready.buffers["WeightTensor"])
+    recorder.record_dispatch(ready.compiled, ready.table)
+    other = changed(case, "WeightTensor")
+    ready.buffers["WeightTensor"].write(other.arrays["WeightTensor"])
+    check(other if memory == "host memory" else case, ready.results())
+    ready.recorder = recorder
+    check(other, ready.results())
+    ready.recorder = earlier
+    check(other, ready.results())
+
+
 @pytest.mark.parametrize("together", [False, True], ids=["in a recording of its own", "in one recording"])
 def test_weights_that_a_dispatch_makes(device, case, together):
     """weights = relu(source), where source changes between executions."""

@@ -57,29 +57,30 @@ class PackedWeights:
         return self._known.owned
 
     @property
-    def _resource_stamp(self) -> int | None:
+    def resource_stamp(self) -> int | None:
+        """Of the caller's resource."""
         return self.within.stamp if self.within else None
 
     @property
     def is_initialized(self) -> bool:
         """Whether an initializer has filled them, and nobody has written to the caller's resource since."""
-        return self._known.is_initialized and self._known.kept == self._resource_stamp
+        return self._known.is_initialized and self._known.kept == self.resource_stamp
 
     @is_initialized.setter
     def is_initialized(self, is_initialized: bool) -> None:
-        self._known.is_initialized, self._known.kept = is_initialized, self._resource_stamp
+        self._known.is_initialized, self._known.kept = is_initialized, self.resource_stamp
 
     @property
     def contents(self) -> Contents | None:
         """Of the memory that they were packed from at an execution; None where nobody knows, or somebody has written to the
         caller's resource since.
         """
-        is_exposed = self.within is not None and self._resource_stamp is None
-        return self._known.contents if self._known.kept == self._resource_stamp and not is_exposed else None
+        is_exposed = self.within is not None and self.resource_stamp is None
+        return self._known.contents if self._known.kept == self.resource_stamp and not is_exposed else None
 
     @contents.setter
     def contents(self, contents: Contents | None) -> None:
-        self._known.contents, self._known.kept = contents, self._resource_stamp
+        self._known.contents, self._known.kept = contents, self.resource_stamp
 
     @property
     def missing(self) -> Mapping[str, int]:

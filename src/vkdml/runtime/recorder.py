@@ -148,14 +148,14 @@ class CommandRecorder(Named, OfOneProcess):
         VerificationError, once an operator's outputs are written, where the execution is checked and they are wrong.
         """
         with self._gpu.lock:
-            for packed, operator in self._needed.items():
-                _check_initialized(packed, operator, "execute")
             is_checked = self._has_checks and self._share.has_next()
             (self._checked if is_checked and self._checked else self._commands).execute(self._begin)
             for packed in self._initialized:
                 packed.is_initialized = not self._is_overwritten(packed)
 
     def _begin(self) -> None:
+        for packed, operator in self._needed.items():
+            _check_initialized(packed, operator, "execute")
         for packed in self._initialized:
             packed.is_initialized = False  # stays so if the driver fails
 
