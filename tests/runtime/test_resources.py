@@ -147,6 +147,15 @@ def test_what_was_initialized_is_overwritten_in_the_same_recorder(device, initia
     initialized.check()
 
 
+def test_a_recorder_that_refused_a_dispatch_is_as_before(device, initialized):
+    """What it needs is not what the refused one would need."""
+    recorder = recorded(device, writing(device, initialized.resource))
+    with pytest.raises(v.InvalidArgumentError, match="memory that something recorded before writes"):
+        recorder.record_dispatch(initialized.compiled, initialized.table)
+    for _ in range(2):
+        recorder.execute()
+
+
 @pytest.fixture
 def without_gc():
     """What is gone is gone at once, not only when Python looks for objects that hold each other."""
