@@ -6,19 +6,17 @@ actions, each a name and some small numbers, which mean something after any othe
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 import vkdml as v
+from tests.runtime.host_and_device import HOST, Memory
 from tests.support import gru_desc, owned, tensor
 
 HEAPS, RECORDERS, SLOT, SLOTS = 2, 3, 256, 8
 TENSORS = SLOT * SLOTS  # bytes; what is behind them is for resources
 HEAP_BYTES = TENSORS + 14080
-SAME, HOST, DEVICE, UNKNOWN = range(4)  # who wrote a byte that the other does not have yet
 
 GRU = gru_desc(2, 1, 2, 2, SequenceLengthsTensor=None, OutputSingleTensor=None, HiddenInitTensor=None)
 TWELVE = tensor(12)  # as many as weights are
@@ -97,66 +95,6 @@ class Part:
         return self.heap == other.heap and self.begin < other.begin + other.size and other.begin < self.begin + self.size
 
 
-class Memory:
-    """What a heap holds. host, device: its bytes, one array where the device's memory is the host's. host_known, device_known:
-    which of them are known. newer: SAME, HOST, DEVICE or UNKNOWN.
-    """
-
-    def __init__(self, content, is_shared):
-        self.is_shared, self.is_exposed = is_shared, False
-        self.host, self.host_known = content.copy(), np.ones(content.size, bool)
-        self.device, self.device_known = ((self.host, self.host_known) if is_shared
-                                          else (self.host.copy(), self.host_known.copy()))
-        self.newer = np.full(content.size, SAME)
-
-    def write(self, part, content):
-        self.host[part], self.host_known[part], self.newer[part] = content, True, HOST
-
-    def compute(self, part, content):
-        """content: None where nobody knows it."""
-        self.device_known[part], self.newer[part] = content is not None, DEVICE
-        if content is not None:
-            self.device[part] = content
-
-    def work(self, part):
-        """A resource: written, but nobody knows where."""
-        self.device_known[part], self.newer[part] = False, UNKNOWN
-
-    def expose(self):
-        self.is_exposed = True
-        self.newer[self.newer == SAME] = HOST
-
-    def poke(self, part, content):
-        """Through an array of the host's, unseen."""
-        self.host[part], self.host_known[part] = content, True
-
-    def upload(self):
-        if not self.is_shared:
-            by_host, by_device, unknown = (self.newer == who for who in (HOST, DEVICE, UNKNOWN))
-            self.device[by_host], self.device_known[by_host] = self.host[by_host], self.host_known[by_host]
-            self._bring(by_device)
-            self.host_known[unknown] = False
-            self._copied(unknown)
-
-    def readback(self):
-        if not self.is_shared:
-            unknown = self.newer == UNKNOWN
-            self._bring((self.newer == DEVICE) | (self.newer == SAME))
-            self.host_known[unknown] = False
-            self._copied(unknown | (self.newer == HOST))
-
-    def _bring(self, where):
-        self.host[where], self.host_known[where] = self.device[where], self.device_known[where]
-
-    def _copied(self, but):
-        self.newer[~but] = HOST if self.is_exposed else SAME
-
-    def forget_host(self):
-        """An upload that was refused may have brought what only the device had to the host, or not."""
-        if not self.is_shared:
-            self.host_known[self.newer == DEVICE] = False
-
-
 @dataclass
 class Step:
     """What was recorded. whose: the operator, or else "upload" or "readback". resource: the persistent one."""
@@ -175,29 +113,29 @@ class Step:
         return [*self.outputs, *(part for part in (self.temporary, resource) if part)]
 
 
-class Disagreement(AssertionError):
+class DisagreementError(AssertionError):
     """Of the model and the device."""
 
 
 class Run:
     """A program while it runs. counts: how often was compared what."""
 
-    def __init__(self, device, reference, counts: Counter[str], seed: int = 0):
+    def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
         self.rng = np.random.default_rng(seed)
         self.operators = {name: make(device) for name, make in KINDS.items()}
         self.tables = {name: device.create_binding_table(operator) for name, operator in self.operators.items()}
         self.buffers = [device.create_buffer(HEAP_BYTES) for _ in range(HEAPS)]
-        self.arrays: dict[int, np.ndarray] = {}
+        self.arrays = {}
         self.memory = []
         for buffer in self.buffers:
             content = self.random(HEAP_BYTES)
             buffer.upload(content)
             self.memory.append(Memory(content, device._gpu.host_memory))
         self.recorders = [device.create_command_recorder() for _ in range(RECORDERS)]
-        self.steps: list[list[Step]] = [[] for _ in range(RECORDERS)]
+        self.steps = [[] for _ in range(RECORDERS)]
         # By an operator's persistent resource what an initializer packed; None: nobody knows whether that is still there
-        self.initialized: dict[Part | None, list[bytes | None] | None] = {}
+        self.initialized = {}
 
     def random(self, size):
         return (self.rng.standard_normal(size // 4) / 2).astype(np.float32).view(np.uint8)
@@ -216,7 +154,7 @@ class Run:
         self.counts[side] += 1
         wrong = np.flatnonzero(known & (found != expected))
         if wrong.size:
-            raise Disagreement(f"{side}, heap {heap}: {wrong.size} bytes from {wrong[0]} (slot {wrong[0] // SLOT}) on")
+            raise DisagreementError(f"{side}, heap {heap}: {wrong.size} bytes from {wrong[0]} (slot {wrong[0] // SLOT}) on")
 
     # What the host does
 
@@ -227,7 +165,6 @@ class Run:
 
     def upload(self, heap, slot, slots, number):
         part, content = self.chosen(heap, slot, slots, number)
-        memory = self.memory[heap]
         try:
             self.buffers[heap].upload(content, part.begin)
         except v.InvalidArgumentError:
@@ -236,7 +173,6 @@ class Run:
             return
         self.host_writes(part, content)
         self.uploads(heap)
-        assert memory.is_shared or memory.is_exposed or not (memory.newer == HOST).any()
 
     def poke(self, heap, slot, slots, number):
         part, content = self.chosen(heap, slot, slots, number)
@@ -403,9 +339,8 @@ class Run:
             self.expect_exposed(*(step.heap for step in steps if step.whose == "upload"))
             return
         assert "not initialized" in error, error
-        done = [step.resource for step in steps if step.is_initializer]
         needed = [step.resource for step in steps if step.whose == "owned" and not step.is_initializer]
-        assert any(self.initialized.get(resource) is None for resource in needed), (error, done)
+        assert any(self.initialized.get(resource) is None for resource in needed), error
         for step in steps:
             if step.whose == "upload":
                 self.memory[step.heap].forget_host()
@@ -425,7 +360,7 @@ class Run:
         inputs = [self.content(part) for part in step.inputs]
         if step.whose == "owned":
             if step.resource not in self.initialized:
-                raise Disagreement(f"what was initialized in {step.resource} is lost, and yet it was executed")
+                raise DisagreementError(f"what was initialized in {step.resource} is lost, and yet it was executed")
             inputs += self.initialized[step.resource] or [None]
         elif step.resource:
             self.change(step.resource, is_sure=False)
@@ -445,13 +380,11 @@ class Reference:
 
     def __init__(self, device):
         self.device = device
-        self.known: dict[Any, list[bytes]] = {}
+        self.known = {}
 
     def __call__(self, whose, inputs):
         """inputs: bytes in binding order, those that an initializer packs last. Returns the bytes of the outputs."""
         name = "gru" if whose in ("gru again", "owned") else whose
-        if whose == "owned":
-            inputs = [inputs[0], *inputs[1:]]
         key = (name, *inputs)
         if key not in self.known:
             self.known[key] = self.computed(KINDS[name](self.device), inputs)

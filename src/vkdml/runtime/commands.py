@@ -166,8 +166,9 @@ class Commands:
                 yield step
 
     def execute(self, begin: Callable[[], None] = lambda: None) -> None:
-        """Run all of it and wait. begin: called once no check has refused it; it may refuse, too. Raises what it, the checks and
-        the calls raise, and DriverError when the driver fails.
+        """Run all of it and wait. begin: called once no check has refused it; it may refuse, too.
+
+        Raises what it, the checks and the calls raise, and DriverError when the driver fails.
         """
         with self._gpu.lock:
             for check in self._checks:
