@@ -96,8 +96,8 @@ class Buffer(OfOneProcess):
             self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
 
     def mark_uploaded(self) -> None:
-        """To be called before an upload, which may fail and have changed it nevertheless. It changes nothing that only the device
-        has: that is merged.
+        """To be called before an upload, which may fail and have changed it nevertheless. What only the device has is merged:
+        it does not change.
         """
         for begin, end in [(0, self.size_in_bytes)] if self.is_exposed else self._differences.of_host:
             self.mark_written(begin, end - begin)

@@ -58,8 +58,11 @@ class PackedWeights:
 
     @property
     def resource_stamp(self) -> int | None:
-        """Of the caller's resource."""
-        return self.within.stamp if self.within else None
+        """Of what is packed in the caller's resource; None: it is the package's own, or the host can change it unseen. What is
+        written between the buffers changes none.
+        """
+        stamps = [part.stamp for part in self.buffers.values()] if self.within else []
+        return max((stamp for stamp in stamps if stamp is not None), default=None)
 
     @property
     def is_initialized(self) -> bool:
