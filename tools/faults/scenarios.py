@@ -13,9 +13,8 @@ from onnx import parser
 import vkdml
 import vkdml.dxdispatch
 import vkdml.pydirectml as dml
+from vkdml.laboratory import SCHEDULES
 from vkdml.onnx import InferenceSession
-from vkdml.planning.options import SCHEDULES
-from vkdml.spec import descs as v
 
 Run = Callable[[], list[np.ndarray]]
 
@@ -57,15 +56,15 @@ def _stream() -> Run:
     return run
 
 
-def _tensor(*sizes: int, flags: v.DML_TENSOR_FLAGS = v.DML_TENSOR_FLAGS.NONE) -> v.DML_BUFFER_TENSOR_DESC:
-    return v.DML_BUFFER_TENSOR_DESC(DataType=v.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes, Flags=flags)
+def _tensor(*sizes: int, flags: vkdml.DML_TENSOR_FLAGS = vkdml.DML_TENSOR_FLAGS.NONE) -> vkdml.DML_BUFFER_TENSOR_DESC:
+    return vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes, Flags=flags)
 
 
 def _activation() -> Run:
     """DirectML's life cycle of what compiles fastest."""
     x = _random(_B, _H)
     device = vkdml.Device()
-    desc = v.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape))
+    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape))
     compiled = device.compile_operator(device.create_operator(desc))
     source, target = device.upload(x), device.create_buffer(x.nbytes)
     table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
@@ -84,7 +83,7 @@ def _graph() -> Run:
     """DirectML's, of two operators."""
     x = _random(_B, _H)
     device = vkdml.Device()
-    relu = device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape)))
+    relu = device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape)))
     graph = device.compile_graph(vkdml.DML_GRAPH_DESC(
         InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(relu)] * 2,
         InputEdges=[vkdml.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)], OutputEdges=[vkdml.DML_OUTPUT_GRAPH_EDGE_DESC(1, 0, 0)],
@@ -107,12 +106,13 @@ def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
     def make() -> Run:
         x, w, r = _arrays(1)
 
-        owned = v.DML_TENSOR_FLAGS.OWNED_BY_DML
+        owned = vkdml.DML_TENSOR_FLAGS.OWNED_BY_DML
         device = vkdml.Device()
-        compiled = device.compile_operator(device.create_operator(v.DML_RNN_OPERATOR_DESC(
+        compiled = device.compile_operator(device.create_operator(vkdml.DML_RNN_OPERATOR_DESC(
             InputTensor=_tensor(1, *x.shape), WeightTensor=_tensor(1, *w.shape, flags=owned),
             RecurrenceTensor=_tensor(1, *r.shape, flags=owned), OutputSequenceTensor=_tensor(_T, 1, _B, _H),
-            ActivationDescs=[v.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=v.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)))
+            ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()],
+            Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)))
         source, target = device.create_buffer(x.nbytes), device.create_buffer(_T * _B * _H * 4)
         initializer = device.create_operator_initializer(compiled)
         table, recorder = device.create_binding_table(initializer), device.create_command_recorder()

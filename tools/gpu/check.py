@@ -26,7 +26,7 @@ from tools.gpu.drivers import FETCHED, ROOT
 from tools.gpu.gpus import GPUS, Gpu
 from tools.gpu.measure import FORCED, Part, parts
 from tools.gpu.model import ASSUMED
-from vkdml.planning.options import Options
+from vkdml import Options
 
 _AT_ONCE = 2  # compilers, each with one thread
 _SHOWN = 12   # breaches of a demand

@@ -140,7 +140,7 @@ class Worker:
         try:
             self._connection.send((command, arguments))
             if not self._connection.poll(self.patience):
-                self.end()
+                self.close()
                 raise WorkerError(f"hung: no answer to {command} in {self.patience:g} s")
             kind, value = self._connection.recv()
         except (EOFError, OSError):
@@ -150,7 +150,7 @@ class Worker:
             raise WorkerError(value)
         return value
 
-    def end(self) -> None:
+    def close(self) -> None:
         if self._child is not None:
             self._child.end()
             self._connection.close()
@@ -163,5 +163,5 @@ class Worker:
     def _last_words(self, child: Child) -> str:
         code = child.wait(_LAST_WORDS_SECONDS)
         said = [crashed(code or 0), child.output(1)]
-        self.end()
+        self.close()
         return ": ".join(filter(None, said))

@@ -37,8 +37,8 @@ def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping
     listed = list(rows)
     columns = {key: key for row in listed for key in row} if columns is None else columns
     cells = [[cell(row.get(key), formats.get(key)) for key in columns.values()] for row in listed]
-    are_numbers = [all(isinstance(row.get(key), int | float | None) for row in listed) for key in columns.values()]
-    sides = ["right" if is_number else "left" for is_number in are_numbers]
+    given = [[row[key] for row in listed if row.get(key) is not None] for key in columns.values()]
+    sides = ["right" if values and all(isinstance(value, int | float) for value in values) else "left" for values in given]
     return tabulate(cells, list(columns), "github", colalign=sides, disable_numparse=True) if cells else ""
 
 
