@@ -120,12 +120,17 @@ class Buffer(OfOneProcess):
         Nobody sees what is written through the array. So where the device's memory is the host's, weights bound from this
         buffer are packed at each execution from then on. Elsewhere an upload brings all of the copy, and is refused where a
         dispatch wrote a part of the buffer that was not read back.
+
+        The array may outlive the buffer. Once the device is lost it keeps what it has, which nobody else sees.
         """
         dtype = _numbers("Buffer.host", dtype)
+        array = self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        if not self.is_exposed:
+            self.gpu.keep_open_for(self._tensor)  # which the array holds
         self.is_exposed = True
         self.mark_written()
         self._differences.exposed_to_host()
-        return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        return array
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
         """Copy an array's elements, in C order, to the host's copy, so many bytes behind its start.
