@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.runtime.marks import needs_ranges
 from tests.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
 from vkdml.spec import cells, reference
 from vkdml.spec.problem import from_desc
 
-pytestmark = needs_ranges
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
 
 

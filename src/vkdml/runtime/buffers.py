@@ -230,7 +230,7 @@ def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int,
 
 @dataclass(frozen=True)
 class Range:
-    """A part of a buffer, which kernels see as a buffer. Only where HAS_RANGES.
+    """A part of a buffer, which kernels see as a buffer.
 
     offset: a multiple of DeviceInfo.storage_buffer_alignment.
     """

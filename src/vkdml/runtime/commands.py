@@ -8,7 +8,7 @@ from typing import Any
 
 from . import fork
 from .buffers import Bound, Buffer, overlap
-from .device import HAS_BARRIERS, Gpu, Kernel, Submission
+from .device import Gpu, Kernel, Submission
 from .packed import PackedWeights
 
 _NONE: frozenset[Any] = frozenset()
@@ -63,9 +63,7 @@ _Step = _Operation | _Call | _Packing
 class Commands:
     """Operations in order, each of which waits for those that it depends on.
 
-    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say. Where kp has no
-    barriers, an operation that depends on an earlier dispatch starts another one, as the wait for the end of a submission
-    orders them.
+    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
 
     merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
     all of it, whoever wrote last.
@@ -247,7 +245,7 @@ class _Builder:
 
     def add(self, operation: _Operation) -> None:
         needed = self._dependencies(operation)
-        if operation.starts_submission or operation.copies in self._copied or (needed and not HAS_BARRIERS):
+        if operation.starts_submission or operation.copies in self._copied:
             self.finish()
         if self._submission is None:
             self._submission = self._gpu.create_submission()
@@ -278,8 +276,7 @@ class _Builder:
         """Ends the submission. Returns all so far."""
         if self._submission is not None:
             submission, changed = self._submission, self._changed
-            in_place = self._gpu.host_memory and HAS_BARRIERS
-            read_in_place = {part.buffer for part in changed if part.buffer.has_copy} if in_place else set()
+            read_in_place = {part.buffer for part in changed if part.buffer.has_copy} if self._gpu.host_memory else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
             uploaded, copied = self._uploaded, self._copied
