@@ -28,7 +28,7 @@ from vkdml.spec.problem import from_desc
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
-FORCED = ("schedule", "fused", "rows", "units_at_once", "lanes", "row_lanes", "resident", "projection_row_lanes", "parts")
+FORCED = ("schedule", "fused", "rows", "units_at_once", "lanes", "resident", "parts")
 _FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 

@@ -13,7 +13,7 @@ from tools.gpu.cases import Case
 from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
 from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, arrays
 from tools.gpu_report.timing import QUICK_SAMPLES, SAMPLES, seconds
-from vkdml.planning.candidates import Planner, best_of_each_way, meeting
+from vkdml.planning.candidates import Planner, best_of_each_way
 from vkdml.planning.measured import described
 from vkdml.planning.options import PERSISTENT, Options
 from vkdml.planning.plan import plan_of
@@ -88,7 +88,7 @@ def choice(place: int, is_tuners: bool) -> str:
 
 def shown(tiling: Tiling) -> Row:
     loop = tiling.loop
-    way = f"{PERSISTENT}, {meeting(loop)}" if loop.schedule == PERSISTENT else loop.schedule
+    way = f"{PERSISTENT}, {loop.meeting}" if loop.schedule == PERSISTENT else loop.schedule
     return {"way": way, **{name.replace("_", " "): getattr(loop, name) for name in SHOWN}}
 
 
