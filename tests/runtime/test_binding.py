@@ -8,8 +8,9 @@ import pytest
 import vkdml as v
 from tests.runtime.marks import needs_ranges
 from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
+from vkdml.faces.directml import resources
 from vkdml.planning.needs import laid_out
-from vkdml.runtime import resources
+from vkdml.runtime.weights import OWNED
 from vkdml.spec import cells
 
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
@@ -267,8 +268,7 @@ def test_an_initializer_can_be_reset(device):
     table = device.create_binding_table(initializer)
     table.bind_inputs([array_binding(compiled, case.arrays, device) for compiled in (first, second)])
     recorded(device, table).execute()
-    assert first.packed.is_initialized
-    assert second.packed.is_initialized
+    assert [operator.weights(None).origin for operator in (first, second)] == [OWNED, OWNED]
 
 
 @needs_ranges
@@ -431,7 +431,7 @@ def test_executions_in_parts_of_buffers_are_checked(memory, case, kind):
     recorder = recorded(checking, table)
     recorder.execute()
     check(case, heap.results())
-    compiled.packed_within(table.parts[0].persistent).owned["WeightTensor"] = np.zeros(4 * 27 * 6, np.uint8)
+    compiled.weights(table.parts[0].persistent).contents["WeightTensor"] = np.zeros(4 * 27 * 6, np.uint8)
     if kind == "owned":  # the check compares with what was packed
         with pytest.raises(v.VerificationError):
             recorder.execute()

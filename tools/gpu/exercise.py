@@ -19,7 +19,7 @@ from tools.gpu.measure import FORCED, STEPPED
 from vkdml import Device
 from vkdml.errors import DriverError, InvalidArgumentError
 from vkdml.planning.options import Options
-from vkdml.runtime import commands, operator
+from vkdml.runtime import commands, compiled
 from vkdml.spec import cells, element_types
 from vkdml.spec.cells import Cell
 from vkdml.spec.element_types import ElementType
@@ -65,7 +65,7 @@ def main() -> int:
             run(device, cells.GRU, element_types.FLOAT32, _SMALL, FORCED[STEPPED])
         return 0
     expect_refusal(device)
-    with patch.object(operator, "check_float64"):  # its kernels are wanted all the same
+    with patch.object(compiled, "check_float64"):  # its kernels are wanted all the same
         ran, refused = everything(device)
     print(f"{device.info.name}: {ran} problems ran, {refused} are refused", flush=True)
     return 0

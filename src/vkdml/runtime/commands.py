@@ -9,7 +9,8 @@ from typing import Any
 from . import fork
 from .buffers import Bound, Buffer, overlap
 from .device import HAS_BARRIERS, Gpu, Kernel, Submission
-from .packed import PackedWeights
+from .store import Lease
+from .weights import OWNED, Origin, Weights, is_current, stamps_of
 
 _NONE: frozenset[Any] = frozenset()
 
@@ -42,7 +43,7 @@ class _Call:
 class _Packing:
     """sources: what is packed. is_fresh: something before it writes them at each execution."""
 
-    packed: PackedWeights
+    weights: Weights
     sources: Sequence[Bound]
     operations: Sequence[_Operation]
     is_fresh: bool
@@ -51,10 +52,9 @@ class _Packing:
     def writes(self) -> frozenset[Bound]:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
-    def stamps(self) -> tuple[int, ...] | None:
-        """Of the sources, when it is executed; None: unknown."""
-        stamps: Any = tuple([source.stamp for source in self.sources])
-        return None if self.is_fresh or None in stamps else stamps
+    def origin(self) -> Origin | None:
+        """What is packed when it is executed now; None: unknown."""
+        return None if self.is_fresh else stamps_of(self.sources)
 
 
 _Step = _Operation | _Call | _Packing
@@ -68,17 +68,19 @@ class Commands:
     orders them.
 
     merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
-    all of it, whoever wrote last.
+    all of it, whoever wrote last. lease: of whoever keeps the commands, for what they have in the store.
     """
 
-    def __init__(self, gpu: Gpu, merges: bool = False) -> None:
+    def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
         self._gpu = gpu
         self._merges = merges
+        self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
-        self._overwritten: set[PackedWeights] | None = None  # those of which others write to the caller's resource
+        self._owned: dict[Weights, int] = {}  # packed by an initializer, and how many steps were recorded then
+        self._overwritten: set[Weights] | None = None  # those of which others write to the caller's resource
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -92,15 +94,6 @@ class Commands:
     def _dispatches(self) -> list[_Step]:
         """All steps but copies."""
         return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
-
-    @property
-    def length(self) -> int:
-        """How many steps were recorded so far."""
-        return len(self._steps)
-
-    def changes(self, bound: Bound, since: int) -> bool:
-        """Whether something does that was recorded behind so many steps, besides what the host tells by stamps."""
-        return any(overlap(part, bound) for part in self._changes(self._steps[since:]))
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
         """What they write, but what the host has written to a buffer when it is uploaded, and has stamped then."""
@@ -136,18 +129,34 @@ class Commands:
         """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
         self._add(_Call(work, writes))
 
-    def pack(self, packed: PackedWeights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
+    def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights, at each execution for which they are not packed yet.
 
         record: records the dispatches that do. sources: what they read.
         """
-        inner = Commands(self._gpu)
+        inner = Commands(self._gpu, lease=self.lease)
         record(inner)
         operations = list(inner._operations())
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
-        self._packings.append(_Packing(packed, sources, operations, is_fresh))
+        self._packings.append(_Packing(weights, sources, operations, is_fresh))
         self._add(self._packings[-1])
+
+    def own(self, weights: Weights) -> None:
+        """The dispatches before this are an initializer's, and have packed these."""
+        self._owned[weights] = len(self._steps)
+
+    @property
+    def owned(self) -> Iterable[Weights]:
+        """What initializers that were recorded here pack."""
+        return self._owned.keys()
+
+    def is_spoiled(self, weights: Weights) -> bool:
+        """Whether something recorded since an initializer packed them here, or at all, writes to the caller's resource, besides
+        what the host tells by stamps.
+        """
+        since = self._changes(self._steps[self._owned.get(weights, 0):])
+        return weights.within is not None and any(overlap(part, weights.within) for part in since)
 
     def _add(self, step: _Step) -> None:
         fork.check()
@@ -162,43 +171,42 @@ class Commands:
             elif isinstance(step, _Operation):
                 yield step
 
-    def execute(self, begin: Callable[[], None] = lambda: None) -> None:
-        """Run all of it and wait. begin: called once no check has refused it. Raises what the checks and the calls raise, and
-        DriverError when the driver fails.
-        """
+    def execute(self) -> None:
+        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            begin()
-            due, stamps = self._due()
-            for packed in stamps:
-                packed.stamps = None  # stays so if the driver fails
+            due, origins = self._due()
+            for weights in origins:
+                weights.origin = None  # stays so if the driver fails
             for run in self._runs(due):
                 run()
-            for packed, of_sources in stamps.items():
-                packed.stamps = of_sources
+            for weights, origin in origins.items():
+                weights.origin = origin
 
     def prepare(self) -> None:
         """Record now what the next execution would."""
         with self._gpu.lock:
             self._runs(self._due()[0])
 
-    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, tuple[int, ...] | None]]:
+    def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Which packings are needed now, and what is packed after them."""
-        after: dict[PackedWeights, tuple[int, ...] | None] = {}
+        after: dict[Weights, Origin | None] = {}
         due = []
         if self._overwritten is None:
-            self._overwritten = {packing.packed for packing in self._packings if self._is_overwritten(packing.packed)}
+            self._overwritten = {packing.weights for packing in self._packings if self._is_overwritten(packing.weights)}
         for packing in self._packings:
-            wanted = None if packing.packed in self._overwritten else packing.stamps()
-            due.append(wanted is None or wanted != after.get(packing.packed, packing.packed.stamps))
-            after[packing.packed] = wanted
+            weights = packing.weights
+            wanted = None if weights in self._overwritten else packing.origin()
+            due.append(not is_current(after.get(weights, weights.origin), wanted))
+            after[weights] = wanted
+        after.update({weights: None if self.is_spoiled(weights) else OWNED for weights in self._owned})
         return tuple(due), after
 
-    def _is_overwritten(self, packed: PackedWeights) -> bool:
+    def _is_overwritten(self, weights: Weights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""
-        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.packed == packed)]
-        return packed.within is not None and any(overlap(part, packed.within) for part in self._changes(others))
+        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
+        return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
         """Submissions and calls, in order."""
