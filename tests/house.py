@@ -25,7 +25,8 @@ KP_MODULE = "src/vkdml/runtime/device.py"
 DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|"
                      r"qualcomm|mali|panvk|powervr|moltenvk|dozen|dzn|venus)(?![a-z])", re.IGNORECASE)
 NO_DRIVERS = re.compile(r"mesa-vulkan-drivers|\bVK_[A-Z]+_\w+")  # what users install, and Vulkan's extensions
-DRIVERS_ROOMS = ("src/vkdml/planning/profiles.py", "shaders/cpu/")
+DRIVERS_ROOMS = ("src/vkdml/planning/profiles.py", "src/vkdml/planning/gpus.py", "shaders/cpu/")
+GPUS_TABLE = "src/vkdml/planning/gpus.py"
 
 # A room for shaders, and those that its files may include
 INCLUDES = {"cells": {"cells", "common"}, "common": {"common"}, "gpu": {"gpu", "common", "cells"},
@@ -257,6 +258,26 @@ def numbers_on_both_sides(root: Path) -> Iterator[str]:
                 if name in ours:
                     yield (f"{place(root, path, line_of(text, found.start()))} writes {name} down, as {ours[name]} does: generate it "
                            f"into {GENERATED}, or pass it as a specialization constant")
+
+
+def gpu_figures(root: Path) -> Iterator[str]:
+    """A number for one of GpuRates' fields, or GpuRates made, outside the table. Other tests may make up GPUs."""
+    rates = next(node for node in ast.parse((root / GPUS_TABLE).read_text()).body
+                 if isinstance(node, ast.ClassDef) and node.name == "GpuRates")
+    fields = {node.target.id for node in rates.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    for path in files(root, "src/**/*.py", "tools/**/*.py", "bench/**/*.py", "tests/planning/devices.py"):
+        for node in ast.walk(ast.parse(path.read_text())) if path != root / GPUS_TABLE else ():
+            written: dict[str | None, ast.expr | None] = {}
+            if isinstance(node, ast.Call):
+                written = {word.arg: word.value for word in node.keywords}
+                if isinstance(node.func, ast.Name) and node.func.id == "GpuRates":
+                    yield f"{place(root, path, node.lineno)} makes GpuRates: take a row of {GPUS_TABLE}, or add one there"
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                written = {node.target.id: node.value}
+            for name, value in written.items():
+                if name in fields and isinstance(value, ast.Constant) and isinstance(value.value, int | float) and value.value:
+                    yield (f"{place(root, path, value.lineno)} writes a GPU's {name} down: take it from a row of {GPUS_TABLE}, or "
+                           "add one there")
 
 
 def places_by_number(root: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tests import house
 
 ROOT = Path(__file__).parents[1]
 RULES = [house.layers, house.kp_imports, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
-         house.numbers_on_both_sides, house.places_by_number, house.missing_paths]
+         house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -35,6 +35,7 @@ SOUND = {
     "src/vkdml/faces/functional.py": "from ..runtime.device import Gpu\nfrom ..errors import VkdmlError\n",
     "src/vkdml/faces/onnx/__init__.py": "import onnx\nfrom .nodes import run_node\n",
     "src/vkdml/faces/onnx/nodes.py": "from .. import functional\nfrom ...spec.cells import GRU\n",
+    "src/vkdml/planning/gpus.py": "class GpuRates:\n    clock: float\nAMD = GpuRates(clock=1e9)\n",
     "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..spec import cells\nSPINS = 12\n',
     "src/vkdml/runtime/device.py": "import kp\nfrom ..planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n",
     "src/vkdml/spec/cells.py": "from ..errors import VkdmlError\n_GATES = 3\nLANES: int = 8\n",
@@ -93,6 +94,10 @@ BROKEN = [
     (house.numbers_on_both_sides, {"shaders/cpu/dot.glsl": "\n#define GATES 3\n"}, "dot.glsl:2 writes GATES down, as src/vkdml/spec/cells.py:2 does"),
     (house.numbers_on_both_sides, {"shaders/cells/rnn.glsl": "const int LANES = 0x8;\n"}, "rnn.glsl:1 writes LANES down, as src/vkdml/spec/cells.py:3"),
     (house.numbers_on_both_sides, {"shaders/cells/rnn.glsl": "const uint A = 1,\n           LANES = 8, B = 2;\n"}, "rnn.glsl:1 writes LANES down"),
+    (house.gpu_figures, {"src/vkdml/planning/profiles.py": "ROW = replace(LIKE,\n clock=1.4e9)\n"},
+     "profiles.py:2 writes a GPU's clock down: take it from a row of src/vkdml/planning/gpus.py"),
+    (house.gpu_figures, {"tools/gpu/gpus.py": "class Core:\n    clock: float = 2e9\n"}, "gpus.py:2 writes a GPU's clock down"),
+    (house.gpu_figures, {"bench/peaks.py": "AMD = GpuRates(2e9)\n"}, "bench/peaks.py:1 makes GpuRates"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "bind(buffer, binding=3)\n"}, "plan.py:1 writes the number of a binding down: take it from"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "ROWS = {'constant_id': 1}\n"}, "plan.py:1 writes the number of a constant_id down"),
     (house.missing_paths, {"README.md": "`shaders/gpu/lstm.comp`\n"}, "README.md:1 names shaders/gpu/lstm.comp, which is not there: write where"),

@@ -18,7 +18,7 @@ from vkdml.spec import cells, descs, reference
 
 DEVICE = {"index": 3, "name": "Some GPU", "type": "discrete", "driver": "somedrv", "driver_version": "1.2", "api_version": "1.3.0",
           "vendor": 0x1234, "device_id": 7, "driver_id": 13}
-SOFTWARE = {"vkdml": "0.1.0", "kp": "kp 0.9.0", "loader": "1.3.239", "layers": {"VK_LAYER_some": "1.3.0 (1)"},
+SOFTWARE = {"vkdml": "0.1.0", "kp": "0.9.0", "loader": "1.3.239", "layers": {"VK_LAYER_some": "1.3.0 (1)"},
             "Python": "3.11.2", "numpy": "2.0.0", "onnx": "1.23.0", "onnxruntime": "1.20.0", "system": "Linux"}
 ALL = Chosen()
 ABOUT = {"device": DEVICE, "software": SOFTWARE, "chosen": Chosen(seed=5).described()}

@@ -8,7 +8,7 @@ from tests.support import CELLS, SCHEDULES, check, options, random_case, run_on_
 from vkdml.runtime import commands as recording
 from vkdml.runtime.buffers import Buffer, Range
 from vkdml.runtime.commands import Commands
-from vkdml.runtime.device import Submission, kp
+from vkdml.runtime.device import Submission
 
 
 @pytest.fixture
@@ -39,19 +39,16 @@ def shown(monkeypatch):
 
     def show(self, buffers):
         calls.append([buffer.size_in_bytes for buffer in buffers])
-        if hasattr(kp, "OpMemoryBarrier"):
-            really(self, buffers)
+        really(self, buffers)
 
     monkeypatch.setattr(Submission, "show", show)
     return calls
 
 
-@pytest.mark.parametrize(("host_memory", "has_barriers", "expected"), [
-    (True, True, [[64]]), (False, True, []), (True, False, [])])
-def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, host_memory, has_barriers, expected):
+@pytest.mark.parametrize(("host_memory", "expected"), [(True, [[64]]), (False, [])])
+def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, host_memory, expected):
     gpu = device._gpu
     monkeypatch.setattr(gpu, "host_memory", host_memory)
-    monkeypatch.setattr(recording, "HAS_BARRIERS", has_barriers)
     commands = Commands(gpu)
     for buffer in (Buffer(gpu, 64), Buffer(gpu, 128, has_copy=False)):
         commands._add(recording._Operation(lambda submission: None, reads=frozenset([Buffer(gpu, 32)]), writes=frozenset([buffer])))
@@ -60,7 +57,7 @@ def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, ho
 
 
 def test_a_call_shows_its_outputs(device, shown):
-    if not device._gpu.host_memory or not recording.HAS_BARRIERS:
+    if not device._gpu.host_memory:
         pytest.skip("tensors are copied")
     gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
     vkdml.gru(*gru, device=device)

@@ -40,7 +40,7 @@ def row(part: Part) -> dict[str, Any]:
     shown = {
         "GPU": part.gpu.name, "case": part.case.name, "plan": part.plan, "kernel": dispatch.kernel,
         "workgroup": dispatch.constants["WORKGROUP"], "rows": dispatch.constants.get("ROWS"), "groups": part.workgroups,
-        "groups/cores": part.workgroups / part.gpu.cores, "width": pipeline.width, "registers": figures.get("registers"),
+        "groups/cores": part.workgroups / part.gpu.rates.units, "width": pipeline.width, "registers": figures.get("registers"),
         "spills": figures.get("spills"), "scratch": figures.get("scratch"), "shared": figures.get("shared"),
         "code": figures.get("bytes"), "compile ms": pipeline.ms,
     }

@@ -96,7 +96,7 @@ class Compiler:
             raise RuntimeError(f"{self.gpu.name}: the driver does not load: {run.stderr.strip()[-500:]}")
         found = DeviceInfo(**json.loads(run.stdout.splitlines()[-1]))
         return replace(found, type=_TYPES[self.gpu.kind], name=self.gpu.title or found.name,
-                       compute_units=self.gpu.cores if found.compute_units or not self.gpu.shim else 0)
+                       compute_units=self.gpu.rates.units if found.compute_units or not self.gpu.shim else 0)
 
     def compile(self, dispatch: Dispatch) -> Pipeline:
         kernel = kernels.load(dispatch.kernel)

@@ -83,7 +83,7 @@ def _projection_share(part: Part) -> float | None:
     found = part.estimate
     if not found or not part.is_projection:
         return None
-    multiply_adds = found.step.totals["multiply-adds"] / part.gpu.core.lanes * found.subgroups
+    multiply_adds = found.step.totals["multiply-adds"] / part.gpu.rates.simd_lanes * found.subgroups
     bounds = ("instructions", "shared memory", "core's loads", "all cores' loads")
     return multiply_adds / max(found.limits[bound] for bound in bounds)
 

@@ -24,7 +24,7 @@ from vkdml.runtime.trial import Trial
 
 NOTES = """A step is what an execution takes beyond its projection, divided by T. The projection is measured with a submission
 of its own, which the estimate has too. Both are in microseconds. `times`: measured by estimated. Rates are those of the
-device's row in the planner's table (src/vkdml/planning/profiles.py), beside the ceilings: of reads, the largest buffer's for
+device's row in the planner's table (src/vkdml/planning/gpus.py), beside the ceilings: of reads, the largest buffer's for
 memory, and the fastest for the cache."""
 
 

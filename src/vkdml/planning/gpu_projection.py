@@ -11,7 +11,8 @@ from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, power_of_two
 from .device_info import DeviceInfo
 from .gpu_loop import TOGETHER
-from .profiles import GPU, DeviceProfile, GpuRates
+from .gpus import GpuRates
+from .profiles import GPU, DeviceProfile
 from .tiling import Layout, ProjectionTiling
 
 _LEAST_BLOCK_VECS = 4  # that small tiles multiply at once

@@ -8,9 +8,9 @@ from typing import Any
 
 from . import fork
 from .buffers import Bound, Buffer, overlap
-from .device import HAS_BARRIERS, Gpu, Kernel, Submission
+from .device import Gpu, Kernel, Submission
 from .store import Lease
-from .weights import OWNED, Origin, Weights, is_current, stamps_of
+from .weights import OWNED, Origin, Weights, is_current, origin_of
 
 _NONE: frozenset[Any] = frozenset()
 
@@ -54,7 +54,7 @@ class _Packing:
 
     def origin(self) -> Origin | None:
         """What is packed when it is executed now; None: unknown."""
-        return None if self.is_fresh else stamps_of(self.sources)
+        return None if self.is_fresh else origin_of(self.sources)
 
 
 _Step = _Operation | _Call | _Packing
@@ -63,9 +63,7 @@ _Step = _Operation | _Call | _Packing
 class Commands:
     """Operations in order, each of which waits for those that it depends on.
 
-    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say. Where kp has no
-    barriers, an operation that depends on an earlier dispatch starts another one, as the wait for the end of a submission
-    orders them.
+    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
 
     merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
     all of it, whoever wrote last. lease: of whoever keeps the commands, for what they have in the store.
@@ -77,6 +75,9 @@ class Commands:
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
+        # In order: what is packed by executions, and by initializers, and buffers that are uploaded, where it merges
+        self._stamped: list[_Packing | Weights | Buffer] = []
+        self._needed: dict[Weights, Callable[[], None]] = {}  # packed by initializers elsewhere, and what refuses where not
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
         self._owned: dict[Weights, int] = {}  # packed by an initializer, and how many steps were recorded then
@@ -106,6 +107,7 @@ class Commands:
         if not self._gpu.host_memory:
             if self._merges:
                 self._merge_before_upload(buffer)
+                self._stamped.append(buffer)
             self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
 
     def _merge_before_upload(self, buffer: Buffer) -> None:
@@ -140,11 +142,17 @@ class Commands:
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(weights, sources, operations, is_fresh))
+        self._stamped.append(self._packings[-1])
         self._add(self._packings[-1])
 
     def own(self, weights: Weights) -> None:
         """The dispatches before this are an initializer's, and have packed these."""
         self._owned[weights] = len(self._steps)
+        self._stamped.append(weights)
+
+    def need(self, weights: Weights, refuse: Callable[[], None]) -> None:
+        """Call `refuse` at each execution before which no initializer has packed these, or somebody has written there since."""
+        self._needed[weights] = refuse
 
     @property
     def owned(self) -> Iterable[Weights]:
@@ -177,6 +185,9 @@ class Commands:
             for check in self._checks:
                 check()
             due, origins = self._due()
+            for weights, refuse in self._needed.items():
+                if not is_current(weights.origin, OWNED):
+                    refuse()
             for weights in origins:
                 weights.origin = None  # stays so if the driver fails
             for run in self._runs(due):
@@ -190,18 +201,25 @@ class Commands:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Which packings are needed now, and what is packed after them."""
-        after: dict[Weights, Origin | None] = {}
+        """Which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place among
+        the packings: what comes before it still sees what was there, even if the host wrote the new before.
+        """
+        after: dict[Weights, tuple[Origin | None, int | None]] = {}
         due = []
         if self._overwritten is None:
             self._overwritten = {packing.weights for packing in self._packings if self._is_overwritten(packing.weights)}
-        for packing in self._packings:
-            weights = packing.weights
-            wanted = None if weights in self._overwritten else packing.origin()
-            due.append(not is_current(after.get(weights, weights.origin), wanted))
-            after[weights] = wanted
-        after.update({weights: None if self.is_spoiled(weights) else OWNED for weights in self._owned})
-        return tuple(due), after
+        for step in self._stamped:
+            if isinstance(step, Buffer):
+                step.mark_uploaded()
+            elif isinstance(step, Weights):
+                after[step] = None if self.is_spoiled(step) else OWNED, step.stamp
+            else:
+                weights, stamp = step.weights, step.weights.stamp
+                wanted = None if weights in self._overwritten else step.origin()
+                found, then = after.get(weights, (weights.origin, stamp))
+                due.append(stamp != then or not is_current(found, wanted))
+                after[weights] = wanted, stamp
+        return tuple(due), {weights: origin if weights.stamp == stamp else None for weights, (origin, stamp) in after.items()}
 
     def _is_overwritten(self, weights: Weights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""
@@ -246,7 +264,7 @@ class _Builder:
         self._copied: set[Buffer] = set()   # uploaded, or read back
         self._read: set[Buffer] = set()     # by dispatches
         self._uploaded: set[Buffer] = set()
-        self._changed: set[Bound] = set()   # by dispatches, in all of the submission
+        self._seen: set[Bound] = set()      # written by dispatches before a copy of the buffer
         self._unread: set[Bound] = set()    # by dispatches that no copy of the buffer came after
 
     def call(self, work: Callable[[], None]) -> None:
@@ -255,7 +273,7 @@ class _Builder:
 
     def add(self, operation: _Operation) -> None:
         needed = self._dependencies(operation)
-        if operation.starts_submission or operation.copies in self._copied or (needed and not HAS_BARRIERS):
+        if operation.starts_submission or operation.copies in self._copied:
             self.finish()
         if self._submission is None:
             self._submission = self._gpu.create_submission()
@@ -267,12 +285,13 @@ class _Builder:
         if operation.copies is None:
             self._written |= operation.changes
             self._read |= operation.reads
-            self._changed |= operation.writes
             self._unread |= operation.writes
         else:
             self._copied.add(operation.copies)
             self._uploaded |= operation.changes
-            self._unread = {part for part in self._unread if part.buffer is not operation.copies}
+            seen = {part for part in self._unread if part.buffer is operation.copies}
+            self._seen |= seen
+            self._unread -= seen
 
     def _dependencies(self, operation: _Operation) -> set[Buffer]:
         """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
@@ -285,28 +304,28 @@ class _Builder:
     def finish(self) -> list[Callable[[], None]]:
         """Ends the submission. Returns all so far."""
         if self._submission is not None:
-            submission, changed = self._submission, self._changed
-            in_place = self._gpu.host_memory and HAS_BARRIERS
-            read_in_place = {part.buffer for part in changed if part.buffer.has_copy} if in_place else set()
+            submission, seen, unread = self._submission, self._seen, self._unread
+            in_place = self._gpu.host_memory
+            read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
-            uploaded, copied = self._uploaded, self._copied
-            unread = {part for part in self._unread if part.buffer in copied}
-            read_back = copied - uploaded if self._merges else set()
+            copied = self._copied
+            read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
-                for buffer in uploaded:  # before, as a submission that fails may have changed them
-                    buffer.mark_uploaded()
-                for part in changed:
+                for part in seen:  # before, as a submission that fails may have changed them
                     part.mark_computed()
                 unsent = [(buffer, buffer.unsent()) for buffer in read_back]
+                for part in unread:
+                    part.mark_computed()
                 submission.run()
                 for buffer in copied:
                     buffer.mark_copied()
                 for buffer, arrays in unsent:
                     buffer.put_back(arrays)
                 for part in unread:
-                    part.mark_computed()
+                    if part.buffer in copied:
+                        part.mark_computed()
 
             self._runs.append(run)
         self._start()

@@ -29,10 +29,10 @@ def is_current(found: Origin | None, wanted: Origin | None) -> bool:
     return wanted is not None and found == wanted
 
 
-def stamps_of(sources: Sequence[Bound]) -> Origin | None:
+def origin_of(sources: Sequence[Bound]) -> Origin | None:
     """The origin of weights that are packed from these now; None where the host may have written there unseen."""
-    stamps = [(source.buffer.serial, source.offset, source.size_in_bytes, source.stamp) for source in sources]
-    return None if any(stamp is None for *_, stamp in stamps) else tuple(stamps)
+    contents = [source.contents for source in sources]
+    return None if None in contents else tuple(contents)
 
 
 @dataclass(eq=False)
@@ -74,13 +74,21 @@ class Weights:
         """What they were packed from; None where nobody knows, or somebody has written to the caller's resource since."""
         if self.within is None:
             return self._state.origin
-        stamp = self.within.stamp
+        stamp = self.stamp
         is_unseen = stamp is None and self._state.origin != OWNED  # those of an initializer cannot be packed again
         return None if is_unseen or stamp != self._state.stamp else self._state.origin
 
     @origin.setter
     def origin(self, origin: Origin | None) -> None:
-        self._state.origin, self._state.stamp = origin, self.within.stamp if self.within else None
+        self._state.origin, self._state.stamp = origin, self.stamp
+
+    @property
+    def stamp(self) -> int | None:
+        """The latest stamp in the caller's resource; None: there is none, or the host can change it unseen. What is written
+        between the buffers changes none.
+        """
+        stamps = [part.stamp for part in self.buffers.values()] if self.within else []
+        return max((stamp for stamp in stamps if stamp is not None), default=None)
 
 
 # Arrays on the host

@@ -95,8 +95,8 @@ def _about(run: Run) -> str:
             ("driver", f"{info['driver']} {info['driver_version']}, id {info['driver_id']}"),
             ("Vulkan", f"{info['api_version']}; loader {software['loader']}"),
             ("layers there", ", ".join(layers) or "none"),
-            ("software", ", ".join(f"{name} {software[name]}" for name in ("vkdml", "Python", "numpy", "onnx", "onnxruntime"))
-             + f", {software['kp']}"),
+            ("software", ", ".join(
+                f"{name} {software[name]}" for name in ("vkdml", "Python", "numpy", "onnx", "onnxruntime", "kp"))),
             ("system", software["system"]),
             ("chosen", ", ".join([*options, f"--seed {chosen['seed']}"]))]
     return tabulate(rows, ["", ""], "github") + "\n"

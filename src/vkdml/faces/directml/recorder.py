@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from typing import NoReturn
 
 from ...errors import InvalidArgumentError
 from ...runtime.buffers import Buffer, overlap
@@ -14,7 +16,7 @@ from ...runtime.commands import Commands
 from ...runtime.device import Gpu
 from ...runtime.fork import OfOneProcess
 from ...runtime.verification import Share
-from ...runtime.weights import OWNED, Weights
+from ...runtime.weights import OWNED, Weights, is_current
 from .binding import BindingTable, OperatorBindings
 from .compiled_operator import Bindings, check_type
 from .initializer import DISPATCHABLES, Dispatchable, OperatorInitializer
@@ -77,8 +79,11 @@ class CommandRecorder(Named, OfOneProcess):
             for node in nodes:
                 self._record_initialization(node)
             return
-        for node in nodes:
-            self._check_initialized(node, dispatchable.problem.operator)
+        operator = dispatchable.problem.operator
+        needed = [weights for node in nodes if (weights := node.initialized) and not self._is_packed_here(weights, operator)]
+        for weights in needed:
+            for commands in self._recordings:
+                commands.need(weights, partial(_refuse_uninitialized, operator, "execute"))
         for node in nodes:
             for commands in self._recordings:
                 node.record(commands, is_checked=commands is self._checked)
@@ -94,18 +99,17 @@ class CommandRecorder(Named, OfOneProcess):
         for commands in self._recordings:
             node.record_initialization(commands)
 
-    def _check_initialized(self, node: Bindings, operator: str) -> None:
-        """Refuse an operator whose weights are not packed by the time of each execution. operator: its name in errors."""
-        weights = node.initialized
-        if weights is None:
-            return
-        if weights not in self._commands.owned:
-            _expect_initialized(weights, operator, "record_dispatch")
-            for commands in self._recordings:
-                commands.before_execute(lambda: _expect_initialized(weights, operator, "execute"))
+    def _is_packed_here(self, weights: Weights, operator: str) -> bool:
+        """Whether an initializer that was recorded here packs them. Refuses what none has packed, and what was written since.
+        operator: its name in errors.
+        """
+        is_here = weights in self._commands.owned
+        if not is_here and not is_current(weights.origin, OWNED):
+            _refuse_uninitialized(operator, "record_dispatch")
         if self._commands.is_spoiled(weights):
             raise InvalidArgumentError(operator, "the persistent resource", "memory that something recorded before writes",
                                        "what the initializer left there")
+        return is_here
 
     def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
         problem, gpu = part.compiled.problem, part.compiled.gpu
@@ -156,10 +160,9 @@ class CommandRecorder(Named, OfOneProcess):
                                        f"one of the recorder's device, {self._gpu.info.name}")
 
 
-def _expect_initialized(weights: Weights, operator: str, call: str) -> None:
-    if weights.origin != OWNED:
-        raise InvalidArgumentError(operator, call, "an operator that is not initialized",
-                                   "its initializer recorded first, with the persistent resource if one is bound")
+def _refuse_uninitialized(operator: str, call: str) -> NoReturn:
+    raise InvalidArgumentError(operator, call, "an operator that is not initialized",
+                               "its initializer recorded first, with the persistent resource if one is bound")
 
 
 class PendingExecution:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import InvalidArgumentError, shown
 from ...runtime.buffers import Bound, Buffer, Range, overlap
-from ...runtime.device import HAS_RANGES, Gpu
+from ...runtime.device import Gpu
 from ...spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 from ...spec.checks import CheckedOperator, integers, is_count, is_one_of
 
@@ -45,24 +45,13 @@ def _range(operator: str, field: str, buffer: Buffer, offset: int, size: int, al
     alignment = max(alignment, buffer.gpu.info.storage_buffer_alignment)
     if offset % alignment:
         raise InvalidArgumentError(operator, f"{field}: Offset", offset, f"a multiple of {alignment}")
-    if HAS_RANGES:
-        return Range(buffer, offset, size)
-    if offset:
-        raise InvalidArgumentError(operator, f"{field}: Offset", offset, f"0 with this kp: {_NEEDED}")
-    return buffer
+    return Range(buffer, offset, size)
 
 
 def resolve_resource(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
     """As `resolve`, of memory that several buffers of the package have parts of."""
     bound = resolve(operator, field, binding, size, alignment, gpu)
-    if bound is None or not size:
-        return None
-    if not HAS_RANGES:
-        raise InvalidArgumentError(operator, field, "a resource", f"None with this kp, so that the package makes it: {_NEEDED}")
-    return Range(bound.buffer, bound.offset, size)
-
-
-_NEEDED = "parts of buffers need a kp that `make wheels` builds"
+    return Range(bound.buffer, bound.offset, size) if bound and size else None
 
 
 def of_array(operator: str, field: str, binding: object, count: int) -> Sequence[object]:
