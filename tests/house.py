@@ -18,7 +18,11 @@ from pathlib import Path
 # Who may import whom: only what is of one's own rank or a lower one
 RANKS = {"errors": 0, "spec": 1, "planning": 2, "runtime": 3, "faces": 4,
          **dict.fromkeys(["__init__", "dxdispatch", "onnx", "pydirectml", "reference", "torch"], 5),
-         **dict.fromkeys(["__main__", "cli", "demo", "explain"], 6)}
+         **dict.fromkeys(["__main__", "cli", "demo", "explain"], 6), "laboratory": 7}
+
+# What tools and bench may import of the package: modules for users, and one with all else that they need
+PUBLIC = {"dxdispatch", "errors", "onnx", "pydirectml", "reference", "torch"}
+LABORATORY = "laboratory"
 
 KP_MODULE = "src/vkdml/runtime/device.py"
 
@@ -134,6 +138,32 @@ def kp_imports(root: Path) -> Iterator[str]:
                 names = [node.level * "." + (node.module or "")]
             if any(name.split(".")[0] == "kp" for name in names):
                 yield f"{place(root, path, node.lineno)} imports kp: use what {KP_MODULE} offers, or add what is missing there"
+
+
+# 2a. The laboratory
+
+def ways_inside(root: Path) -> Iterator[str]:
+    """Also in programs that stand in strings."""
+    inner = {name.split(".")[0] for name in modules(root)} - PUBLIC - {LABORATORY, "__init__"}
+    for path in files(root, "tools/**/*.py", "bench/**/*.py"):
+        text = path.read_text()
+        for found in re.finditer(r"^[ \t]*(?:import|from) vkdml\b(?:\.(\w+)[\w.]*)?(?: import (\([^)]*|.*))?", text, re.MULTILINE):
+            for name in {found[1]} & inner if found[1] else set(re.findall(r"\w+", found[2] or "")) & inner:
+                yield (f"{place(root, path, line_of(text, found.start()))} imports {name}: take it from vkdml/{LABORATORY}.py, or do "
+                       "without")
+
+
+def unused_ways_inside(root: Path) -> Iterator[str]:
+    path = modules(root).get(LABORATORY)
+    if path is None:
+        return
+    text = path.read_text()
+    users = "\n".join([text, *(user.read_text() for user in files(root, "tools/**/*.py", "bench/**/*.py"))])
+    for node in ast.parse(text).body:
+        names = [alias.asname or alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        for name in names + ([node.name] if isinstance(node, ast.FunctionDef) else []):
+            if name != "annotations" and len(re.findall(rf"\b{name}\b", users)) < 2:
+                yield f"{place(root, path, node.lineno)} has {name}, which nothing in tools and bench uses: take it out"
 
 
 # 3. Drivers' names

@@ -10,7 +10,7 @@ import pytest
 from tests import house
 
 ROOT = Path(__file__).parents[1]
-RULES = [house.layers, house.kp_imports, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
+RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
          house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
 
 
@@ -70,6 +70,14 @@ BROKEN = [
     (house.layers, {"src/vkdml/helpers.py": ""}, "src/vkdml/helpers.py:1 is in no layer: move it into spec, planning"),
     (house.kp_imports, {"bench/ceilings.py": "import kp\n"}, "bench/ceilings.py:1 imports kp: use what src/vkdml/runtime/device.py offers"),
     (house.kp_imports, {"src/vkdml/runtime/execution.py": "def f():\n    from kp import Manager\n"}, "execution.py:2 imports kp"),
+    (house.ways_inside, {"bench/a.py": "\nfrom vkdml.planning.profiles import SPINS\n"},
+     "bench/a.py:2 imports planning: take it from vkdml/laboratory.py, or do without"),
+    (house.ways_inside, {"tools/a.py": 'A = """\n    from vkdml import gru, spec\n"""\n'}, "tools/a.py:2 imports spec"),
+    (house.ways_inside, {"tools/a.py": "def f():\n    import vkdml.runtime.device as device\n"}, "tools/a.py:2 imports runtime"),
+    (house.ways_inside, {"tools/a.py": "from vkdml import (\n    gru,\n    faces,\n)\n"}, "tools/a.py:1 imports faces"),
+    (house.unused_ways_inside, {"src/vkdml/laboratory.py": "from .planning.profiles import SPINS\nfrom .spec.cells import LANES\n",
+                                "tools/a.py": "from vkdml.laboratory import LANES\n"},
+     "laboratory.py:1 has SPINS, which nothing in tools and bench uses: take it out"),
     (house.driver_names, {"src/vkdml/planning/plan.py": "# as llvmpipe does\n"}, "plan.py:1 names a driver, llvmpipe: say which property"),
     (house.driver_names, {"src/vkdml/runtime/vulkan.py": "\nIS_RADV = 1\n"}, "vulkan.py:2 names a driver, RADV"),
     (house.driver_names, {"shaders/common/state.glsl": "// faster with NVIDIA's driver\n"}, "state.glsl:1 names a driver, NVIDIA"),

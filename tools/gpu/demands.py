@@ -11,7 +11,7 @@ from tools.gpu.gpus import DESKTOP
 from tools.gpu.measure import BARRIER, DEFAULT, FLOW, TRIED, Part
 from tools.gpu.model import Estimate
 from tools.gpu.steps import Step
-from vkdml.spec.problem import Problem
+from vkdml.laboratory import Problem
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")

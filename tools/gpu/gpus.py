@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vkdml.planning.gpus import GPUS as FIGURES
-from vkdml.planning.gpus import GpuRates
+from vkdml.laboratory import GPUS as FIGURES
+from vkdml.laboratory import GpuRates
 
 DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 

@@ -15,7 +15,7 @@ from tools.gpu.compiler import Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.loops import Loop, hottest, loops, of_products
 from tools.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
-from vkdml.spec.whole_numbers import ceil_div
+from vkdml.laboratory import ceil_div
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)

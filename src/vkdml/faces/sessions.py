@@ -169,6 +169,9 @@ class Call:
         self.problem, self.shapes = settings.problem(name, arrays, element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
+        x = arrays["InputTensor"]
+        assert x is not None
+        self._results = {field: (self.shapes[field], x.dtype) for field in self.outputs}
         self.execution = Execution(device._gpu, device.share, [Node(self.problem, names)], self.outputs, settings.options,
                                    contents, carried, carrier)
 
@@ -182,8 +185,7 @@ class Call:
         if lengths is not None:
             check_lengths(name, lengths, self.problem.steps)
             given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
-        dtype = given["InputTensor"].dtype
-        results = self.execution.run(given, {field: (self.shapes[field], dtype) for field in self.outputs})
+        results = self.execution.run(given, self._results)
         if check:
             check.check_results(results)
         return list(results.values())

@@ -1,6 +1,6 @@
 """The projection on GPUs: the tiles of its matrix product, what they take, and what its kernel is told of them.
 
-docs/kernels/projection.md has the arithmetic.
+docs/bench/gpu-check.md has the arithmetic.
 """
 
 from __future__ import annotations

@@ -120,12 +120,17 @@ class Buffer(OfOneProcess):
         Nobody sees what is written through the array. So where the device's memory is the host's, weights bound from this
         buffer are packed at each execution from then on. Elsewhere an upload brings all of the copy, and is refused where a
         dispatch wrote a part of the buffer that was not read back.
+
+        The array may outlive the buffer. Once the device is lost it keeps what it has, which nobody else sees.
         """
         dtype = _numbers("Buffer.host", dtype)
+        array = self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        if not self.is_exposed:
+            self.gpu.keep_open_for(self._tensor)  # which the array holds
         self.is_exposed = True
         self.mark_written()
         self._differences.exposed_to_host()
-        return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        return array
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
         """Copy an array's elements, in C order, to the host's copy, so many bytes behind its start.
@@ -158,7 +163,7 @@ class Buffer(OfOneProcess):
         return np.ndarray(shape, dtype, self._bytes, offset).copy()
 
     def _checked_offset(self, call: str, offset: int) -> int:
-        (checked,) = integers(call, "offset", (offset,), 0)
+        checked = offset if type(offset) is int and offset >= 0 else integers(call, "offset", (offset,), 0)[0]
         if checked > self.size_in_bytes:
             raise InvalidArgumentError(call, "offset", checked, f"at most {self.size_in_bytes}, the buffer's bytes")
         return checked

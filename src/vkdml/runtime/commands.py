@@ -184,7 +184,7 @@ class Commands:
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            due, origins = self._due()
+            due, origins = self._due() if self._stamped else ((), {})
             for weights, refuse in self._needed.items():
                 if not is_current(weights.origin, OWNED):
                     refuse()

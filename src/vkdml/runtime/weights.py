@@ -130,12 +130,8 @@ class _Kept(Snapshot):
         super().__init__(lambda: arrays)
         self._kept = {name: (array, _words(array)) for name, array in arrays.items()}
 
-    def holds(self, name: str, array: np.ndarray | None) -> bool:
-        """Whether an array has the contents and the layout of this field's. None: it was not given, and so has not changed."""
-        if array is None:
-            return True
-        if name not in self._kept:
-            return False
+    def holds(self, name: str, array: np.ndarray) -> bool:
+        """Whether an array has the contents and the layout of this field's."""
         kept, words = self._kept[name]
         return array is kept or (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
                                  and bool((_words(array) == words).all()))
@@ -167,7 +163,8 @@ class Contents:
         last = self._last.get(owner)
         if last is not None:
             for field, name in names.items():
-                if not last.holds(field, values.get(name)):
+                array = values.get(name)
+                if array is not None and not last.holds(field, array):
                     break
             else:
                 return
