@@ -13,9 +13,9 @@ import numpy as np
 import vkdml
 from tests import recording
 from tests.guards import POISON, guarded
+from vkdml.faces.directml.compiled_operator import CompiledOperator, Operator
 from vkdml.planning import profiles
 from vkdml.planning.options import PERSISTENT, Options
-from vkdml.runtime.operator import CompiledOperator, Operator
 from vkdml.spec import cells, checks, descs, element_types, problem, reference
 from vkdml.spec.activations import BY_DESC
 from vkdml.spec.cells import Cell

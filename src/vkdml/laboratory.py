@@ -29,7 +29,7 @@ from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rate
 from .planning.tiling import Tiling
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
-from .runtime import commands, device, kernels, operator
+from .runtime import commands, compiled, device, kernels
 from .runtime.choices import folder as folder_of_choices
 from .runtime.commands import Commands
 from .runtime.device import KP_VERSION, Gpu, Kernel, open_device, select_device
@@ -68,7 +68,7 @@ def without_barriers() -> Iterator[None]:
 @contextmanager
 def without_float64_check() -> Iterator[None]:
     """Devices that fail the self-test of float64 compute in it meanwhile."""
-    with patch.object(operator, "check_float64"):
+    with patch.object(compiled, "check_float64"):
         yield
 
 
