@@ -11,10 +11,10 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
 import vkdml
 from tests.house import imports, modules, without_comments
+from vkdml.laboratory import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/vkdml"
@@ -88,4 +88,4 @@ def rows() -> Iterator[tuple[object, ...]]:
 
 
 if __name__ == "__main__":
-    print(tabulate(list(rows()), ["", "now", "at most"], "github", disable_numparse=True))
+    print(table({"": what, "now": now, "at most": aim} for what, now, aim in rows()))

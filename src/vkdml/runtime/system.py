@@ -62,8 +62,9 @@ def after_fork_in_child(call: Callable[[], None]) -> None:
 
 
 def end_without_destructors() -> None:
-    """Have the process, when it ends, leave out those of C++'s static objects, which a driver's threads may still use: SwiftShader
-    crashes. Where the C library can, which is glibc.
+    """Have the process end without those of C++'s static objects, which a driver's threads may still use: SwiftShader crashes.
+
+    Where the C library can: glibc.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
