@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Generic, TypeVar
@@ -18,6 +18,7 @@ from ..errors import DriverError, InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
 from ..planning.dispatches import Dispatch
 from . import fork, kernels, log, system, vulkan
+from .background import Background
 from .buffers import Bound, Buffer, Range
 from .driver import Driver
 from .kernels import CompiledKernel
@@ -164,7 +165,7 @@ class Gpu(fork.OfOneProcess):
         self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
         self.found_out: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
-        self._thread: ThreadPoolExecutor | None = None
+        self._background = Background()
         fork.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
@@ -198,13 +199,9 @@ class Gpu(fork.OfOneProcess):
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """In the device's own thread, after what it was given before."""
         fork.check()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vkdml")
         try:
-            return self._thread.submit(work)
-        except RuntimeError as error:  # it has the work nevertheless, and would do it once there is a thread
-            self._thread.shutdown(wait=False, cancel_futures=True)
-            self._thread = None
+            return self._background.submit(work)
+        except RuntimeError as error:
             raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
                               "threads, or raise the limit (ulimit -u)") from error
 

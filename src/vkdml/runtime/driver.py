@@ -6,13 +6,15 @@ import atexit
 import logging
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, OutOfMemoryError, VkdmlError
-from . import fork
+from . import fork, system
 
 T = TypeVar("T")
 
@@ -44,12 +46,56 @@ def timeout_of_environment() -> float:
 
 _drivers: WeakSet[Driver] = WeakSet()
 
+_calling: list[int] = []  # the threads that are within a call that may run beside others, as often as they are
+_ending: int | None = None  # the thread that ends the process
+
+# When a process ends: seconds at most for all, for calls that other threads are in, and then for what is running
+_FOR_CALLS, _FOR_SUBMISSIONS = 5, 2
+
+
+def _in_child() -> None:
+    _calling[:] = [thread for thread in _calling if thread == threading.get_ident()]
+
+
+system.after_fork_in_child(_in_child)
+
+
+class Calls:
+    """Around each call into C++ beside which other threads run. While the process ends, any other thread ends where it would
+    enter one; but not within another one, as PyTorch does not let such exceptions through.
+
+    Python ends a daemon thread that comes back from such a call when the process has ended, and so aborts the process.
+    """
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        _calling.append(thread)  # before it looks, as the process may begin to end in between
+        if _ending is not None and _ending != thread and _calling.count(thread) == 1:
+            self.__exit__()
+            raise SystemExit
+
+    def __exit__(self, *raised: object) -> None:
+        _calling.remove(threading.get_ident())
+
+
+calls = Calls()
+
+# Has weakref register its own handler now, so that it comes after this one: what its finalizers take away, such as PyTorch's
+# operators, other threads may be in
+finalize(calls, id, None).atexit = False
+
 
 @atexit.register
 def _end() -> None:
-    """The process ends, after an interrupt perhaps. What is running might not."""
+    """The process ends, after an interrupt perhaps. What is running might not, and a driver's threads may be compiling it."""
+    global _ending
+    _ending = threading.get_ident()
+    until = time.monotonic() + _FOR_CALLS
+    while set(_calling) - {_ending} and time.monotonic() < until:
+        time.sleep(0.001)
+    until = min(until, time.monotonic() + _FOR_SUBMISSIONS)
     for driver in _drivers:
-        driver.abandon()
+        driver.end(until)
 
 
 # What to do after a failure
@@ -86,7 +132,8 @@ class Driver:
         """Call kp. What it raises becomes a DriverError that says what was being done."""
         self.check()
         try:
-            return call()
+            with calls:
+                return call()
         except (RuntimeError, MemoryError) as error:
             raise self._failure(doing, error) from error
 
@@ -110,13 +157,12 @@ class Driver:
         _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
     def _run(self, sequence: Any) -> None:
-        self.check()
-        self.running = sequence  # before, as a signal may come at any place
-        try:
+        def submit() -> None:
+            self.running = sequence  # before, as a signal may come at any place
             sequence.eval_async()
             sequence.eval_await(_WAIT_NANOSECONDS)
-        except (RuntimeError, MemoryError) as error:
-            raise self._failure(_RUNNING, error) from error
+
+        self.call(_RUNNING, submit)
         if sequence.is_running():
             self.settle()
         self.running = None
@@ -131,11 +177,20 @@ class Driver:
                                  "in the environment to wait longer, or call with fewer steps or rows")
         self.running = None
 
+    def end(self, until: float) -> None:
+        """Wait for what is running until then, then abandon it."""
+        with suppress(RuntimeError, MemoryError):  # it is lost, or a call of another thread has not ended
+            fork.check()
+            while self.running is not None and self.running.is_running() and time.monotonic() < until:
+                self.running.eval_await(_WAIT_NANOSECONDS)
+        self.abandon()
+
     def abandon(self) -> None:
         """Let what is running outlive this process's objects: it must not be destroyed, and is not waited for."""
         if self.running is not None and self.running.is_running():
             for used in (self._manager, self.running):
                 fork.never_destroy(used)
+            system.end_without_destructors()
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
         """What to raise for what kp raised."""

@@ -61,6 +61,17 @@ def after_fork_in_child(call: Callable[[], None]) -> None:
         os.register_at_fork(after_in_child=call)
 
 
+def end_without_destructors() -> None:
+    """Have the process end without those of C++'s static objects, which a driver's threads may still use: SwiftShader crashes.
+
+    Where the C library can: glibc.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "on_exit"):
+            libc.on_exit(libc._exit, None)  # called with the exit code, before what was registered earlier
+
+
 # For os.open: not to wait for what is no regular file, and not to change line ends
 OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 

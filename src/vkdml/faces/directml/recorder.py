@@ -147,8 +147,9 @@ class CommandRecorder(Named, OfOneProcess):
     def execute_async(self) -> PendingExecution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
 
-        Until it is done the buffers must not be written. Raises DriverError where the system gives no thread for it, and
-        nothing else: its `wait` raises what `execute` would.
+        Until it is done the buffers must not be written. A process that ends drops what has not begun, whose `wait` raises
+        DriverError. Raises DriverError where the system gives no thread for it, and nothing else: its `wait` raises what
+        `execute` would.
         """
         return PendingExecution(self._gpu.run_in_background(self.execute))
 

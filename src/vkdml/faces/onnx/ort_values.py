@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...errors import InvalidArgumentError, OnnxRuntimeError
+from ...runtime.driver import calls
 
 # onnxruntime's exceptions have no common base class
 _ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(
@@ -29,7 +30,8 @@ _KINDS = {dtype: kind for kind, dtype in WITHOUT_ARRAYS.items()}
 def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Call onnxruntime; its exceptions become OnnxRuntimeErrors, which are of their classes, too: scripts catch those."""
     try:
-        return call(*arguments, **keywords)
+        with calls:
+            return call(*arguments, **keywords)
     except _ONNXRUNTIME_ERRORS as error:
         raise _error_class(type(error))(f"onnxruntime: {error}") from error  # type: ignore[arg-type]  # classes are hashable
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import InvalidArgumentError
+from ...runtime.driver import calls
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .operators import OPERATORS, Compiled, States, call_with, check_tensors
@@ -89,7 +90,8 @@ class Twin(nn.Module):
 
     @torch.compiler.disable
     def _call(self, *arguments: Any) -> States:
-        return call_with(self._kept(), self._mode(), *arguments)
+        with calls:
+            return call_with(self._kept(), self._mode(), *arguments)
 
     def set_device(self, device: Device | int | str | None) -> None:
         """device: a Device, or an argument of Device()."""

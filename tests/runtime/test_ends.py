@@ -1,0 +1,229 @@
+"""Ends of processes while something runs, is queued or was interrupted: within seconds, with the exit code that the program gave."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.device
+
+SECONDS = 30  # far more than an end may take, far less than what is queued
+
+HEAD = """
+import atexit, os, signal, sys, threading, time
+behind = []  # what is called at exit behind vkdml's own handler, as it was registered before
+atexit.register(lambda: [call() for call in behind])
+import numpy as np
+import vkdml
+
+w, r = np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32)
+device = vkdml.Device()
+
+def compute(steps=2):
+    return vkdml.rnn(np.ones((steps, 2, 4), np.float32), w, r)[0]
+
+def in_daemon(work):
+    def loop():
+        while True:
+            work()
+    threading.Thread(target=loop, daemon=True).start()
+    time.sleep(0.5)
+
+def recorder_of(seconds):
+    '''An execution, one submission, of so many seconds at least.'''
+    tensor = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(1, 1, 512, 512))
+    gemm = device.compile_operator(device.create_operator(vkdml.DML_GEMM_OPERATOR_DESC(ATensor=tensor, BTensor=tensor, OutputTensor=tensor)))
+    table, count = device.create_binding_table(gemm), 1
+    table.bind_inputs([device.create_buffer(2**20), device.create_buffer(2**20), None])
+    table.bind_outputs([device.create_buffer(2**20)])
+    took = []
+    while True:
+        recorder = device.create_command_recorder()
+        for _ in range(count):
+            recorder.record_dispatch(gemm, table)
+        begin = time.monotonic()
+        recorder.execute()
+        took.append(time.monotonic() - begin)
+        if took[-1] > seconds:
+            return recorder
+        count = int(1.2 * count * seconds / took[-1]) + 1 if took[1:] else 2  # the first compiles
+
+def told(call):
+    try:
+        call()
+    except vkdml.DriverError as error:
+        print(error)
+"""
+
+
+def end(code, with_code=0):
+    """What a program prints, which may take some seconds from its last line to its end."""
+    done = subprocess.run([sys.executable, "-u", "-W", "ignore", "-c", HEAD + code + "\nprint(f'ends at {time.time()}')\nsys.exit(code)"],
+                          capture_output=True, text=True, timeout=200, cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stderr) == (with_code, "")
+    before, begin, behind = re.split(r"ends at (.*)\n", done.stdout)
+    assert time.time() - float(begin) < SECONDS
+    return [*before.splitlines(), *behind.splitlines()]
+
+
+# What a daemon thread is doing
+CALLS = {
+    "short calls": "work = compute",
+    "a long call": "work = recorder_of(3).execute",
+    "first calls": """
+sizes = iter(range(1, 10_000))
+def work():
+    size = next(sizes)
+    vkdml.gru(*(np.ones(shape, np.float32) for shape in ((3, 1, size), (1, 3 * size, size), (1, 3 * size, size))))
+""",
+    "background": """
+recorder = recorder_of(0.01)
+def work():
+    try:
+        recorder.execute_async().wait()
+    except vkdml.DriverError:
+        sys.exit()  # this thread
+""",
+    "onnx": """
+from tests.faces.onnx.support import model, weights
+from vkdml.onnx import InferenceSession
+session = InferenceSession(model('''g (float[T,B,3] x) => (float[T,D,B,4] y, float[D,B,4] h) {
+    a = Tanh (x)  z, h = GRU <hidden_size=4> (a, W, R, B)  y = Neg (z) }''', weights()).SerializeToString())
+x = np.ones((5, 2, 3), np.float32)
+work = lambda: session.run(None, {"x": x})
+""",
+}
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_a_daemon_thread_is_in_a_call(calls):
+    if calls == "onnx":
+        pytest.importorskip("onnxruntime")
+    assert end(CALLS[calls] + "\nin_daemon(work)\ncode = 3", with_code=3) == []
+
+
+def test_a_torch_twin_in_a_daemon_thread():
+    """PyTorch's own operators abort a process that ends within them, so that there are no others here."""
+    pytest.importorskip("torch")
+    assert end("""
+import torch, vkdml.torch
+twin, x = vkdml.torch.convert(torch.nn.GRU(4, 3).eval().requires_grad_(False)), torch.ones(500, 2, 4)
+in_daemon(lambda: twin(x))
+code = 3
+""", with_code=3) == []
+
+
+def test_nothing_that_is_queued_is_waited_for():
+    """Who waits for it nevertheless hears of it."""
+    said = "the process ended before the execution did"
+    assert end("""
+recorder = recorder_of(1)
+executions = [recorder.execute_async() for _ in range(100)]
+time.sleep(0.5)
+behind += [lambda: told(executions[-1].wait), lambda: told(recorder.execute_async().wait)]
+code = 4
+""", with_code=4) == [said, said]
+
+
+def test_what_an_interrupted_start_leaves_does_not_keep_it():
+    assert end("""
+recorder, really = recorder_of(0.001), threading.Thread.start
+def start(thread):
+    really(thread)
+    raise KeyboardInterrupt
+threading.Thread.start = start
+try:
+    recorder.execute_async()
+except KeyboardInterrupt:
+    print("interrupted")
+threading.Thread.start = really
+recorder.execute_async().wait()
+print(sum(thread.name == "vkdml" for thread in threading.enumerate()))
+code = 5
+""", with_code=5) == ["interrupted", "1"]
+
+
+def test_handlers_at_exit_may_call():
+    """Before vkdml's own or behind it, while a daemon thread calls, and after work that was abandoned."""
+    assert end("""
+expected = compute()
+recorder = recorder_of(0.5)
+is_right = lambda: print((compute() == expected).all())
+behind += [is_right]
+atexit.register(is_right)
+in_daemon(recorder.execute)
+code = 6
+""", with_code=6) == ["True", "True"]
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_a_signal_ends_it(handled):
+    """The default, or an exit that a handler of Python's raises within a call."""
+    assert end(f"""
+recorder = recorder_of(1)
+if {handled}:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGTERM]).start()
+print(f"ends at {{time.time()}}")
+recorder.execute()
+""", with_code=7 if handled else -signal.SIGTERM) == []
+
+
+def test_os_exit():
+    assert end("""
+recorder = recorder_of(1)
+executions = [recorder.execute_async() for _ in range(100)]
+time.sleep(0.5)
+print(f"ends at {time.time()}")
+os._exit(8)
+""", with_code=8) == []
+
+
+def test_a_child_of_a_fork_ends():
+    """Whose parent's threads are not there."""
+    assert end("""
+recorder = recorder_of(1)
+executions = [recorder.execute_async() for _ in range(100)]
+in_daemon(compute)
+child = os.fork()
+if child == 0:
+    begin = time.monotonic()
+    atexit.register(lambda: None)
+    behind += [lambda: print(time.monotonic() - begin < 1)]
+    sys.exit(9)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+""", with_code=9) == ["True"]
+
+
+def test_runs_that_call_back_are_waited_for():
+    """ONNX sessions' run_async; an exit in a callback ends its thread alone."""
+    pytest.importorskip("onnxruntime")
+    assert end(CALLS["onnx"] + """
+def heard(results, user_data, error):
+    print(user_data, error == "")
+    sys.exit(1)
+session.run_async(None, {"x": x}, heard, "heard")
+code = 10
+print(f"ends at {time.time()}")
+sys.exit(code)
+""", with_code=10) == ["heard True"]
+
+
+def test_asyncio():
+    """A task that was cancelled leaves its execution, which nobody waits for."""
+    assert end("""
+import asyncio
+recorder = recorder_of(1)
+async def main():
+    executions = [recorder.execute_async() for _ in range(100)]
+    try:
+        await asyncio.wait_for(asyncio.to_thread(executions[-1].wait, 0.5), 0.1)
+    except TimeoutError:
+        print("too long")
+asyncio.run(main())
+code = 11
+""", with_code=11) == ["too long"]
