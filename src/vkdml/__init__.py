@@ -7,6 +7,7 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 
 from importlib.metadata import version as _version
 
+from .engine.vulkan.buffers import Buffer
 from .errors import (
     DeviceLostError,
     DriverError,
@@ -31,7 +32,6 @@ from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
 from .planning.options import Options
-from .runtime.buffers import Buffer
 from .spec import binding_descs, c_names, descs, features, graph_descs, plain_descs
 from .spec.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
 from .spec.c_names import DMLCalcBufferTensorSize

@@ -13,11 +13,11 @@ from typing import Any
 
 from tabulate import tabulate
 
+from .engine.trust.trial import Run, Trial
 from .faces.directml.compiled_operator import Operator
 from .faces.directml.device import Device
 from .planning import words
 from .planning.plan import Plan
-from .runtime.trial import Run, Trial
 from .spec import activations, cells, element_types
 from .spec.arguments import tensor_descs
 from .spec.cells import Cell

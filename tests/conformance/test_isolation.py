@@ -26,8 +26,8 @@ from tests.support import (
     run_on_device,
     tensor,
 )
+from vkdml.engine.trust.trial import Run, Trial
 from vkdml.planning.plan import plan
-from vkdml.runtime.trial import Run, Trial
 from vkdml.spec import cells, element_types
 
 # One less than a tile or a load of weights, as many, and one more, and primes: B, I and H

@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.support import ATOL, DTYPES, RTOL
-from vkdml.runtime import weights as weight_contents
+from vkdml.engine import weights as weight_contents
 from vkdml.spec import reference
 
 pytestmark = pytest.mark.device

@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 import vkdml.pydirectml as dml
+from vkdml.engine.vulkan import gpu as devices
 from vkdml.faces import sessions
-from vkdml.runtime import device as devices
 
 pytestmark = pytest.mark.device
 

@@ -14,8 +14,8 @@ from tests.fuzz.breaking import broken
 from tests.fuzz.calls import Call
 from tests.fuzz.face import Part, device
 from tests.fuzz.faces import FACES
+from vkdml.engine.vulkan.gpu import Submission
 from vkdml.errors import InvalidArgumentError, VkdmlError
-from vkdml.runtime.device import Submission
 from vkdml.spec.verification import differences
 
 

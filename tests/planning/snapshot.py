@@ -21,10 +21,10 @@ import numpy as np
 
 from tests.planning.devices import DEVICES, GPUS, make_problem
 from tests.support import CELLS
+from vkdml.engine.vulkan import spirv as kernels
 from vkdml.errors import InvalidArgumentError
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
-from vkdml.runtime import kernels
 from vkdml.spec import element_types
 
 FILE = Path(__file__).with_suffix(".json")
@@ -61,7 +61,7 @@ def snapshot() -> dict[str, dict[str, str]]:
 
 
 def _kernels() -> list[str]:
-    spirv = Path(str(kernels.__file__)).resolve().parents[1] / "spirv"
+    spirv = Path(str(kernels.__file__)).resolve().parents[2] / "spirv"
     return sorted(str(path.relative_to(spirv).with_suffix("")) for path in spirv.rglob("*.spv"))
 
 

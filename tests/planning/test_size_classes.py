@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from tests.planning.devices import DEVICES, make_problem
+from vkdml.engine.vulkan.spirv import load
 from vkdml.planning.plan import plan
 from vkdml.planning.size_classes import representative
-from vkdml.runtime.kernels import load
 from vkdml.spec import cells
 
 STEPS, BATCHES = range(1, 200), range(1, 40)

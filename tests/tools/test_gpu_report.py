@@ -11,11 +11,11 @@ from tools.gpu_report import bench, bits, candidates, estimates, outcome, worker
 from tools.gpu_report.outcome import FAILED, PASSED, SKIPPED, Job, Outcome
 from tools.gpu_report.parts import PARTS, Part
 from tools.gpu_report.problems import BITS, CANDIDATES, ESTIMATES, QUICK_BITS, WAYS
+from vkdml.engine.trust.trial import Run
 from vkdml.errors import DriverError
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 from vkdml.planning.profiles import gpu_rates
-from vkdml.runtime.trial import Run
 
 FILES = {
     "devices": {"devices.json", "devices.md"}, "conformance": {"conformance.json", "conformance.md"}, "validation": set(),

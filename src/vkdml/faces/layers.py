@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..engine.weights import constant
 from ..planning.options import Options
-from ..runtime.weights import constant
 from ..spec import cells
 from ..spec.arguments import Activations, convert_to, typed_array
 from ..spec.cells import STATES, Cell

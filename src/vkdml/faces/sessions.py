@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.execution import Execution, Node
+from ..engine.recent import Recent
+from ..engine.trust.self_test import Outcome
+from ..engine.vulkan.fork import Lock
+from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..planning.options import Options
-from ..runtime.execution import Execution, Node
-from ..runtime.fork import Lock
-from ..runtime.recent import Recent
-from ..runtime.self_test import Outcome
-from ..runtime.weights import Contents
 from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
 from ..spec.arrays import element_strides, flat
 from ..spec.cells import STATES, Cell

@@ -8,8 +8,8 @@ import pytest
 
 import vkdml
 from tests.faces.onnx.support import GRU, STACK, B, H, I, T, inputs_of, model, weights
+from vkdml.engine.vulkan.gpu import Submission
 from vkdml.onnx import InferenceSession
-from vkdml.runtime.device import Submission
 
 pytestmark = pytest.mark.device
 

@@ -11,7 +11,7 @@ from torch import nn
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
-from vkdml.runtime.commands import Commands
+from vkdml.engine.commands import Commands
 
 pytestmark = pytest.mark.device
 

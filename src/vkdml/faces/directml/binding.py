@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...engine.vulkan.buffers import Bound
 from ...errors import InvalidArgumentError
 from ...planning.needs import ALIGNMENT
-from ...runtime.buffers import Bound
 from .compiled_operator import check_type
 from .initializer import DISPATCHABLES, Compiled, Dispatchable, OperatorInitializer
 from .naming import Named

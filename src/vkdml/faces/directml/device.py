@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.trust.self_test import Outcome, expect_right, outcomes
+from ...engine.trust.verification import Share
+from ...engine.vulkan.buffers import Buffer
+from ...engine.vulkan.fork import Lock
+from ...engine.vulkan.gpu import enumerate_devices, open_device, select_again, select_device
 from ...errors import InvalidArgumentError, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
-from ...runtime.buffers import Buffer
-from ...runtime.device import enumerate_devices, open_device, select_again, select_device
-from ...runtime.fork import Lock
-from ...runtime.self_test import Outcome, expect_right, outcomes
-from ...runtime.verification import Share
 from ...spec import cells, features, graphs
 from ...spec import operators as operator_checks
 from ...spec import problem as problems

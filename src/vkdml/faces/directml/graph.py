@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...engine.vulkan.buffers import Bound, Buffer, Range, parts
 from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
-from ...runtime.buffers import Bound, Buffer, Range, parts
 from ...spec.descs import DML_BINDING_PROPERTIES
 from ...spec.graphs import Graph
 from .compiled_operator import Bindable, Bindings, CompiledOperator

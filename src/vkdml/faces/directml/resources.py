@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
+from ...engine.vulkan.gpu import Gpu
 from ...errors import InvalidArgumentError, shown
-from ...runtime.buffers import Bound, Buffer, Range, overlap
-from ...runtime.device import Gpu
 from ...spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 from ...spec.checks import CheckedOperator, integers, is_count, is_one_of
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
-from ...runtime import files
 from ...spec.whole_numbers import round_up
 from ..directml.device import Device
 from .operators import OperatorDispatchable, ReadyOperator, dispatchable

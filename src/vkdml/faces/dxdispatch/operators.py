@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.weights import Contents, Snapshot
+from ...engine.weights import Contents, Snapshot
 from ...spec import operators
 from ...spec.descs import DML_EXECUTION_FLAGS
 from ...spec.plain import PlainProblem

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ...engine.vulkan import files
 from ...errors import InvalidArgumentError
-from ...runtime import files
 from ...spec.checks import MAX_TENSOR_BYTES
 from ...spec.descs import DML_TENSOR_DATA_TYPE
 from ...spec.whole_numbers import round_up

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...engine.execution import Execution, Node
 from ...errors import DriverError, InvalidArgumentError
-from ...runtime.execution import Execution, Node
 from ...spec.checks import integers
 from ...spec.descs import DML_EXECUTION_FLAGS
 from ..directml.device import Device as VulkanDevice

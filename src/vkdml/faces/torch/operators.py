@@ -27,9 +27,9 @@ from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ...engine.recent import Recent
+from ...engine.vulkan.fork import Lock
 from ...errors import InvalidArgumentError
-from ...runtime.fork import Lock
-from ...runtime.recent import Recent
 from ...spec.element_types import ElementType
 from ..directml.device import Device
 from ..sessions import open_device

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...engine.execution import Execution, Node
+from ...engine.weights import Contents, Snapshot, digest
 from ...errors import InvalidArgumentError
-from ...runtime.execution import Execution, Node
-from ...runtime.weights import Contents, Snapshot, digest
 from ...spec import cells, element_types
 from ...spec.arguments import tensor_descs
 from ...spec.cells import Cell
