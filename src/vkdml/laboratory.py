@@ -31,7 +31,7 @@ from .engine.vulkan.spirv import of_spirv
 
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
 from .faces import sessions
-from .planning.candidates import Planner, best_of_each_way, meeting
+from .planning.candidates import Planner, best_of_each_way
 from .planning.dispatches import Dispatch, time_loop
 from .planning.gpus import GPUS, GpuRates
 from .planning.measured import described

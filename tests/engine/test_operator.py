@@ -23,8 +23,6 @@ from tests.support import (
 )
 from vkdml.engine.commands import Commands
 from vkdml.engine.vulkan import gpu as low_level
-from vkdml.planning.candidates import Planner
-from vkdml.planning.profiles import profile
 from vkdml.spec import reference
 from vkdml.spec.problem import from_desc
 
@@ -225,30 +223,6 @@ def test_the_environment_forces_a_schedule(device, case, monkeypatch):
     monkeypatch.setenv("VKDML_SCHEDULE", "fast")
     with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_SCHEDULE: found 'fast'; expected one of sequence, stepped, persistent"):
         device.compile_operator(operator)
-
-
-@pytest.mark.parametrize("linear_before_reset", [False, True])
-@pytest.mark.parametrize("instead", ["sequence", "stepped"])
-def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_before_reset):
-    """More workgroups than run at a time never meet: the operator runs in another way then, and its results are the same."""
-    if profile(device.info).gpu:
-        pytest.skip("so many parts are of CPU drivers' kernels: those of GPUs are in tests/conformance/test_gpu_kernels.py")
-    fallbacks = Planner.fallbacks
-    monkeypatch.setattr(Planner, "fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.loop.schedule == instead])
-    desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
-    made, create_kernel = [], low_level.Gpu.create_kernel
-    monkeypatch.setattr(low_level.Gpu, "create_kernel", lambda gpu, dispatch, buffers, **kwargs: (
-        made.append(dispatch.constants.get("SPINS")), create_kernel(gpu, dispatch, buffers, **kwargs))[1])
-    ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000))
-    assert any(made)
-    made.clear()
-    check(case, ready.results())
-    assert made
-    assert not any(made)  # the fallback's, made when it is needed first
-    made.clear()
-    check(case, ready.results())
-    assert not made
 
 
 FLOATS = tensor(4)

@@ -157,7 +157,7 @@ def test_the_error_says_what_is_wrong(verified, mistaken):
     rng = np.random.default_rng(0)
     x, w, r = (rng.standard_normal(shape, np.float32) for shape in ((3, 2, 5), (1, 21, 5), (1, 21, 21)))
     with pytest.raises(vkdml.DriverError) as raised:
-        vkdml.rnn(x, w, r, device=verified, options=vkdml.Options(fused=True, lanes=True, row_lanes=False, resident=False))
+        vkdml.rnn(x, w, r, device=verified, options=vkdml.Options(fused=True, lanes=True, resident=False))
     for said in ("DML_RNN_OPERATOR_DESC in float32 with T, B, I, H = 3, 2, 5, 21", verified.info.name, verified.info.driver,
                  "cpu/rnn_lanes", "OutputSequenceTensor: ", "of 126 elements are wrong, the worst at [", "OutputSingleTensor"):
         assert said in str(raised.value)
