@@ -19,7 +19,7 @@ from tests.support import make_desc
 from vkdml import cli
 from vkdml.engine.trust import choices
 from vkdml.onnx import InferenceSession
-from vkdml.spec import cells
+from vkdml.operators import cells
 
 ACTIVATION = {
     "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},

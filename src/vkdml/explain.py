@@ -16,13 +16,13 @@ from tabulate import tabulate
 from .engine.trust.trial import Run, Trial
 from .faces.directml.compiled_operator import Operator
 from .faces.directml.device import Device
+from .operators import activations, cells, element_types
+from .operators.arguments import tensor_descs
+from .operators.cells import Cell
+from .operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
+from .operators.problem import Problem, from_desc
 from .planning import words
 from .planning.plan import Plan
-from .spec import activations, cells, element_types
-from .spec.arguments import tensor_descs
-from .spec.cells import Cell
-from .spec.descs import DML_RECURRENT_NETWORK_DIRECTION
-from .spec.problem import Problem, from_desc
 
 FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 TYPES = [element.name for element in element_types.ALL]

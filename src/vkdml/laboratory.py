@@ -31,6 +31,16 @@ from .engine.vulkan.spirv import of_spirv
 
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
 from .faces import sessions
+
+# What is computed: the tables of cells, activations and types, and problems
+from .operators.activations import BY_DESC as ACTIVATIONS
+from .operators.cells import BY_DESC as CELLS
+from .operators.cells import GRU, LSTM, RNN, Cell
+from .operators.element_types import ALL as ELEMENT_TYPES
+from .operators.element_types import FLOAT32, FLOAT64, ElementType
+from .operators.plain import PlainProblem
+from .operators.problem import Problem, from_desc
+from .operators.whole_numbers import ceil_div
 from .planning.candidates import Planner, best_of_each_way
 from .planning.dispatches import Dispatch, time_loop
 from .planning.gpus import GPUS, GpuRates
@@ -40,16 +50,6 @@ from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rates, profile
 from .planning.tiling import Tiling
-
-# What is computed: the tables of cells, activations and types, and problems
-from .spec.activations import BY_DESC as ACTIVATIONS
-from .spec.cells import BY_DESC as CELLS
-from .spec.cells import GRU, LSTM, RNN, Cell
-from .spec.element_types import ALL as ELEMENT_TYPES
-from .spec.element_types import FLOAT32, FLOAT64, ElementType
-from .spec.plain import PlainProblem
-from .spec.problem import Problem, from_desc
-from .spec.whole_numbers import ceil_div
 
 
 def as_in_a_new_process() -> None:

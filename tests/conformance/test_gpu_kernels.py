@@ -29,12 +29,13 @@ from tests.support import (
     run_on_device,
 )
 from vkdml.faces.directml.compiled_operator import Operator
+from vkdml.operators import cells, element_types, reference
+from vkdml.operators.header import descs
+from vkdml.operators.whole_numbers import ceil_div, round_up
 from vkdml.planning import candidates, gpu_loop, profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from vkdml.spec import cells, descs, element_types, reference
-from vkdml.spec.whole_numbers import ceil_div, round_up
 
 ROOT = Path(__file__).resolve().parents[2]
 SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"

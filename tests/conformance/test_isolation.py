@@ -27,8 +27,8 @@ from tests.support import (
     tensor,
 )
 from vkdml.engine.trust.trial import Run, Trial
+from vkdml.operators import cells, element_types
 from vkdml.planning.plan import plan
-from vkdml.spec import cells, element_types
 
 # One less than a tile or a load of weights, as many, and one more, and primes: B, I and H
 SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (5, 17, 33), (16, 3, 15), (17, 5, 17)]

@@ -10,7 +10,8 @@ import vkdml
 from tests.support import CELLS, Case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
 from vkdml.engine import compiled as recording
 from vkdml.engine.vulkan import gpu as low_level
-from vkdml.spec import cells, descs, element_types
+from vkdml.operators import cells, element_types
+from vkdml.operators.header import descs
 
 pytestmark = pytest.mark.device
 

@@ -10,7 +10,7 @@ from vkdml.engine.execution import Execution, Node
 from vkdml.engine.recent import Recent
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.weights import Contents
-from vkdml.spec import reference
+from vkdml.operators import reference
 
 T, B, I, H = 4, 2, 3, 5
 

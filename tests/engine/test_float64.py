@@ -6,7 +6,7 @@ import pytest
 import vkdml
 from tests.faces.support import arrays, check
 from vkdml.engine.trust import float64
-from vkdml.spec import reference
+from vkdml.operators import reference
 
 pytestmark = pytest.mark.device
 

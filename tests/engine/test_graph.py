@@ -8,8 +8,8 @@ import pytest
 
 import vkdml as v
 from tests.support import ATOL, RTOL, gru_desc, owned, random_arrays, tensor
-from vkdml.spec import reference
-from vkdml.spec.problem import from_desc
+from vkdml.operators import reference
+from vkdml.operators.problem import from_desc
 
 T, B, H = 5, 3, 9  # a layer of as many inputs as units
 NO_OUTPUT = {"OutputSingleTensor": None, "SequenceLengthsTensor": None, "HiddenInitTensor": None}

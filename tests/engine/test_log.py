@@ -18,7 +18,7 @@ from vkdml.engine.trust.tuner import Tuner
 from vkdml.engine.vulkan import log
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.store import Store
-from vkdml.spec import element_types
+from vkdml.operators import element_types
 
 RUN = """
 import numpy as np, vkdml

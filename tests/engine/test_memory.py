@@ -17,8 +17,8 @@ from vkdml.engine.vulkan import memory
 from vkdml.engine.vulkan.gpu import Buffer
 from vkdml.engine.vulkan.memory import Memory
 from vkdml.engine.vulkan.store import Lease, Store
+from vkdml.operators.problem import from_desc
 from vkdml.planning.tiling import GATES
-from vkdml.spec.problem import from_desc
 
 MIB = 2**20
 

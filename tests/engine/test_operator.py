@@ -23,8 +23,8 @@ from tests.support import (
 )
 from vkdml.engine.commands import Commands
 from vkdml.engine.vulkan import gpu as low_level
-from vkdml.spec import reference
-from vkdml.spec.problem import from_desc
+from vkdml.operators import reference
+from vkdml.operators.problem import from_desc
 
 pytestmark = pytest.mark.usefixtures("memory")
 

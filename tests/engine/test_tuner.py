@@ -13,11 +13,11 @@ from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_d
 from vkdml.engine.trust import choices, tuner
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.engine.trust.tuner import Tuner, likely
+from vkdml.operators import element_types, reference
 from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import of_representative
-from vkdml.spec import element_types, reference
 
 PROBLEM, NOTHING = make_problem(12, 1, 16, 64), vkdml.Options()
 

@@ -8,7 +8,7 @@ from tests.support import CELLS, DTYPES, SCHEDULES, Case, make_desc, options, ra
 from vkdml.engine import compiled
 from vkdml.engine.execution import Execution, Node
 from vkdml.engine.trust.verification import Share
-from vkdml.spec import cells, element_types
+from vkdml.operators import cells, element_types
 
 pytestmark = pytest.mark.device
 

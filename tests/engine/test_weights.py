@@ -7,7 +7,7 @@ import vkdml
 from tests.engine.ready import Ready
 from tests.support import ATOL, RTOL, Case, check, gru_desc, make_outputs, random_arrays, read_output, tensor
 from vkdml.engine.vulkan import gpu as low_level
-from vkdml.spec import reference
+from vkdml.operators import reference
 
 pytestmark = pytest.mark.usefixtures("memory")
 

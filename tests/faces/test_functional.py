@@ -8,7 +8,7 @@ import pytest
 import vkdml
 from tests.support import ATOL, RTOL
 from vkdml.faces import functional, sessions
-from vkdml.spec import cells, reference
+from vkdml.operators import cells, reference
 
 pytestmark = pytest.mark.device
 

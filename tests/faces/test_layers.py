@@ -6,7 +6,7 @@ import pytest
 import vkdml
 from tests.support import ATOL, DTYPES, RTOL
 from vkdml.engine import weights as weight_contents
-from vkdml.spec import reference
+from vkdml.operators import reference
 
 pytestmark = pytest.mark.device
 

@@ -16,7 +16,7 @@ from tests.fuzz.face import Part, device
 from tests.fuzz.faces import FACES
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.errors import InvalidArgumentError, VkdmlError
-from vkdml.spec.verification import differences
+from vkdml.operators.verification import differences
 
 
 def run(call: Call) -> bool:

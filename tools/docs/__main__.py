@@ -27,7 +27,7 @@ PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.m
          "SECURITY.md"]
 APART = ["docs/notebook.md"]  # for those who work on it: a file beside the pages
 _LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
-_OURS = re.compile(r"\bvkdml\.(?:faces|planning|engine|spec)\.[\w.]*?(\w+)(?![\w.])")
+_OURS = re.compile(r"\bvkdml\.(?:faces|planning|engine|operators)\.[\w.]*?(\w+)(?![\w.])")
 _OF_ENGINE = re.compile(r"\bvkdml\.engine\.[\w.]*?(\w+)(?![\w.])")
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
+from ..operators.plain import PlainProblem
+from ..operators.problem import Problem
+from ..operators.verification import with_sequence
 from ..planning import words
 from ..planning.device_info import DeviceInfo
 from ..planning.options import SCHEDULES, WORKSPACES, Options
@@ -17,9 +20,6 @@ from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
-from ..spec.plain import PlainProblem
-from ..spec.problem import Problem
-from ..spec.verification import with_sequence
 from .commands import Commands
 from .fallback import Attempts
 from .recording import record_dispatches, record_execution, storage_buffers

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..operators.arrays import flat
+from ..operators.plain import PlainProblem
+from ..operators.problem import Problem
 from ..planning.options import Options
-from ..spec.arrays import flat
-from ..spec.plain import PlainProblem
-from ..spec.problem import Problem
 from .commands import Commands
 from .compiled import Compiled, choose_within
 from .scratch import Layout, Place, Scratch

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from ..spec.whole_numbers import power_of_two
+from ..operators.whole_numbers import power_of_two
 from .vulkan.gpu import Buffer, Gpu
 from .vulkan.store import Lease
 

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..spec.arrays import flat
+from ..operators.arrays import flat
 from .vulkan.buffers import Bound
 
 Origin = Hashable

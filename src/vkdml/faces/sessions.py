@@ -15,13 +15,13 @@ from ..engine.trust.self_test import Outcome
 from ..engine.vulkan.fork import Lock
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
+from ..operators.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
+from ..operators.arrays import element_strides, flat
+from ..operators.cells import STATES, Cell
+from ..operators.checks import MAX_TENSOR_BYTES
+from ..operators.element_types import ElementType
+from ..operators.problem import WEIGHTS, Problem, check_lengths, from_desc
 from ..planning.options import Options
-from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
-from ..spec.arrays import element_strides, flat
-from ..spec.cells import STATES, Cell
-from ..spec.checks import MAX_TENSOR_BYTES
-from ..spec.element_types import ElementType
-from ..spec.problem import WEIGHTS, Problem, check_lengths, from_desc
 from .directml.device import Device
 from .float64_range import RangeCheck
 

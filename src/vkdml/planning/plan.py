@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidArgumentError
-from ..spec.checks import CheckedOperator
-from ..spec.problem import Problem
+from ..operators.checks import CheckedOperator
+from ..operators.problem import Problem
 from .candidates import Planner
 from .device_info import DeviceInfo
 from .dispatches import Dispatch, pack, time_loop

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import DriverError
-from ...planning.plain import plan
-from ...spec import elementwise
-from ...spec.descs import (
+from ...operators import elementwise
+from ...operators.element_types import FLOAT64
+from ...operators.header.descs import (
     DML_ACTIVATION_LINEAR_OPERATOR_DESC,
     DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
     DML_TENSOR_DATA_TYPE,
 )
-from ...spec.element_types import FLOAT64
+from ...planning.plain import plan
 from ..commands import Commands
 from ..vulkan.gpu import Buffer, Gpu, OnceForEachGpu
 

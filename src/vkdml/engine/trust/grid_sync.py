@@ -7,11 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
-from ...planning.candidates import Planner
-from ...planning.options import PERSISTENT, STEPPED, Options
-from ...planning.plan import Plan, plan_of
-from ...planning.tiling import Tiling
-from ...spec.descs import (
+from ...operators.header.descs import (
     DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
@@ -19,7 +15,11 @@ from ...spec.descs import (
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
 )
-from ...spec.problem import Problem, from_desc
+from ...operators.problem import Problem, from_desc
+from ...planning.candidates import Planner
+from ...planning.options import PERSISTENT, STEPPED, Options
+from ...planning.plan import Plan, plan_of
+from ...planning.tiling import Tiling
 from ..vulkan.gpu import Gpu
 from .trial import Run, Trial
 

@@ -16,38 +16,38 @@ from typing import Any
 import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
-from ...planning.candidates import Planner
-from ...planning.options import MEETINGS
-from ...planning.plain import plan as plan_plain
-from ...planning.plan import Plan, plan_of
-from ...planning.profiles import profile
-from ...spec import activations as activation_table
-from ...spec import cells, element_types, elementwise, operators
-from ...spec.arguments import tensor_descs
-from ...spec.arithmetic import ArithmeticProblem
-from ...spec.cells import Cell
-from ...spec.copies import CopyProblem
-from ...spec.descs import (
+from ...operators import activations as activation_table
+from ...operators import cells, element_types, elementwise, table
+from ...operators.arguments import tensor_descs
+from ...operators.arithmetic import ArithmeticProblem
+from ...operators.cells import Cell
+from ...operators.copies import CopyProblem
+from ...operators.element_types import ElementType
+from ...operators.elementwise import ElementwiseProblem
+from ...operators.gather import INDICES, GatherProblem
+from ...operators.gemm import GemmProblem
+from ...operators.header.descs import (
     DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
 )
-from ...spec.element_types import ElementType
-from ...spec.elementwise import ElementwiseProblem
-from ...spec.gather import INDICES, GatherProblem
-from ...spec.gemm import GemmProblem
-from ...spec.plain import MovedProblem, PlainProblem
-from ...spec.plain_descs import (
+from ...operators.header.plain_descs import (
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
     DML_GATHER_OPERATOR_DESC,
     DML_GEMM_OPERATOR_DESC,
     DML_JOIN_OPERATOR_DESC,
     DML_MATRIX_TRANSFORM,
 )
-from ...spec.problem import Problem, from_desc
-from ...spec.verification import differences
+from ...operators.plain import MovedProblem, PlainProblem
+from ...operators.problem import Problem, from_desc
+from ...operators.verification import differences
+from ...planning.candidates import Planner
+from ...planning.options import MEETINGS
+from ...planning.plain import plan as plan_plain
+from ...planning.plan import Plan, plan_of
+from ...planning.profiles import profile
 from ..recording import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
@@ -77,7 +77,7 @@ _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("U
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of the kernels of one plan. kind: of operators, one of KINDS. wrong: what is, or nothing. seconds: with compiling."""
+    """Of the kernels of one plan. kind: of table, one of KINDS. wrong: what is, or nothing. seconds: with compiling."""
 
     kind: str
     element: str
@@ -210,26 +210,26 @@ def _activation(element: ElementType) -> ElementwiseProblem:
 
 def _arithmetic(element: ElementType) -> Any:
     a, b = _tensor(element, 3, 5, 7), _tensor(element, 3, 5, 7, Strides=(7, 0, 1))
-    return operators.from_desc(DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
+    return table.from_desc(DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
         ATensor=a, BTensor=b, OutputTensor=a, FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
 
 
 def _gemm(element: ElementType) -> Any:
     """Several tiles and blocks, none of them full."""
-    return operators.from_desc(DML_GEMM_OPERATOR_DESC(
+    return table.from_desc(DML_GEMM_OPERATOR_DESC(
         ATensor=_tensor(element, 2, 19, 21), BTensor=_tensor(element, 2, 37, 21), TransB=DML_MATRIX_TRANSFORM.TRANSPOSE,
         CTensor=_tensor(element, 2, 19, 37, Strides=(0, 0, 1)), OutputTensor=_tensor(element, 2, 19, 37), Alpha=0.5, Beta=2.0,
         FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
 
 
 def _copy(element: ElementType) -> Any:
-    return operators.from_desc(DML_JOIN_OPERATOR_DESC(
+    return table.from_desc(DML_JOIN_OPERATOR_DESC(
         InputTensors=[_tensor(element, 3, 2, 5), _tensor(element, 3, 4, 5)], OutputTensor=_tensor(element, 3, 6, 5), Axis=1))
 
 
 def _gather(element: ElementType) -> Any:
     """Rows of a table."""
-    return operators.from_desc(DML_GATHER_OPERATOR_DESC(
+    return table.from_desc(DML_GATHER_OPERATOR_DESC(
         InputTensor=_tensor(element, 1, 9, 7), IndicesTensor=_tensor(element_types.any_of(DML_TENSOR_DATA_TYPE.INT32), 1, 3, 5),
         OutputTensor=_tensor(element, 3, 5, 7), Axis=1, IndexDimensions=2))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...operators.plain import PlainProblem
+from ...operators.problem import Problem
 from ...planning.plan import Plan
-from ...spec.plain import PlainProblem
-from ...spec.problem import Problem
 from ..commands import Commands
 from ..fallback import Attempts
 from ..recording import record_dispatches, record_execution

@@ -13,6 +13,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
+from ...operators.problem import Problem
 from ...planning import words
 from ...planning.candidates import Planner, best_of_each_way, class_facts
 from ...planning.forced import forced, forces_bounds_only
@@ -21,7 +22,6 @@ from ...planning.options import PERSISTENT, Options
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling
-from ...spec.problem import Problem
 from ..fallback import Attempts
 from ..recording import storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu

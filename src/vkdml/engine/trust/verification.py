@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
+from ...operators.plain import PlainProblem
+from ...operators.problem import Problem
+from ...operators.verification import differences
 from ...planning.plan import Plan
-from ...spec.plain import PlainProblem
-from ...spec.problem import Problem
-from ...spec.verification import differences
 from ..vulkan.gpu import Gpu
 
 

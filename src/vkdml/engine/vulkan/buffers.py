@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError, shown
+from ...operators.checks import integers
 from ...planning.needs import laid_out
-from ...spec.checks import integers
 from .copies import Differences
 from .fork import OfOneProcess
 

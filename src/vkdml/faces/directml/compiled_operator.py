@@ -14,12 +14,12 @@ from ...engine.vulkan.fork import OfOneProcess
 from ...engine.vulkan.gpu import Gpu
 from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError
+from ...operators.header.descs import DML_BINDING_PROPERTIES
+from ...operators.plain import PlainProblem
+from ...operators.problem import Problem
 from ...planning import needs
 from ...planning.needs import OperatorMemory
 from ...planning.options import Options
-from ...spec.descs import DML_BINDING_PROPERTIES
-from ...spec.plain import PlainProblem
-from ...spec.problem import Problem
 from .naming import NamedOperator
 
 

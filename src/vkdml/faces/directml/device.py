@@ -21,15 +21,15 @@ from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.fork import Lock
 from ...engine.vulkan.gpu import enumerate_devices, open_device, select_again, select_device
 from ...errors import InvalidArgumentError, shown
+from ...operators import cells, features, graphs
+from ...operators import problem as problems
+from ...operators import table as operator_checks
+from ...operators.checks import unwrap_operator
+from ...operators.features import DML_FEATURE
+from ...operators.header.descs import DML_EXECUTION_FLAGS
+from ...operators.header.graph_descs import DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
-from ...spec import cells, features, graphs
-from ...spec import operators as operator_checks
-from ...spec import problem as problems
-from ...spec.checks import unwrap_operator
-from ...spec.descs import DML_EXECUTION_FLAGS
-from ...spec.features import DML_FEATURE
-from ...spec.graph_descs import DML_GRAPH_DESC
 from .binding import BindingTable
 from .compiled_operator import CompiledOperator, Operator, check_type
 from .graph import CompiledGraph

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...engine.vulkan.buffers import Bound, Buffer, Range, parts
+from ...operators.graphs import Graph
+from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
-from ...spec.descs import DML_BINDING_PROPERTIES
-from ...spec.graphs import Graph
 from .compiled_operator import Bindable, Bindings, CompiledOperator
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InvalidArgumentError
-from ...spec.descs import DML_BINDING_PROPERTIES
+from ...operators.header.descs import DML_BINDING_PROPERTIES
 from .compiled_operator import CompiledOperator, check_type
 from .graph import CompiledGraph
 from .naming import Named

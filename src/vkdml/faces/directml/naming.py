@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import InvalidArgumentError
-from ...spec.checks import CheckedOperator
+from ...operators.checks import CheckedOperator
 
 
 class Named:

@@ -1,4 +1,4 @@
-"""The dispatchables of DxDispatch's models: operators, first checked, then compiled for a device.
+"""The dispatchables of DxDispatch's models: table, first checked, then compiled for a device.
 
 Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables".
 """
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...engine.weights import Contents, Snapshot
-from ...spec import operators
-from ...spec.descs import DML_EXECUTION_FLAGS
-from ...spec.plain import PlainProblem
-from ...spec.problem import Problem
+from ...operators import table
+from ...operators.header.descs import DML_EXECUTION_FLAGS
+from ...operators.plain import PlainProblem
+from ...operators.problem import Problem
 from ..directml.compiled_operator import Operator
 from ..directml.device import Device
 from ..directml.initializer import Dispatchable
@@ -46,7 +46,7 @@ def dispatchable(place: str, value: object) -> OperatorDispatchable:
         raise refusal(f"{place}.dmlCompileType", show(given["dmlCompileType"]), "DmlCompileOp or DmlCompileGraph")
     execution_flags = flags(DML_EXECUTION_FLAGS)(f"{place}.executionFlags", given.get("executionFlags", "NONE"))
     with placed(f"{at}."):
-        return OperatorDispatchable(operators.from_desc(desc), execution_flags)
+        return OperatorDispatchable(table.from_desc(desc), execution_flags)
 
 
 class ReadyOperator:

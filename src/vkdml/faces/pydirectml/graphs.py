@@ -14,8 +14,8 @@ import numpy as np
 
 from ...engine.execution import Execution, Node
 from ...errors import DriverError, InvalidArgumentError
-from ...spec.checks import integers
-from ...spec.descs import DML_EXECUTION_FLAGS
+from ...operators.checks import integers
+from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ..directml.device import Device as VulkanDevice
 from .tensors import TensorData, TensorDesc
 

@@ -30,7 +30,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ...engine.recent import Recent
 from ...engine.vulkan.fork import Lock
 from ...errors import InvalidArgumentError
-from ...spec.element_types import ElementType
+from ...operators.element_types import ElementType
 from ..directml.device import Device
 from ..sessions import open_device
 from .stacks import ELEMENTS, KINDS, Form, Layer, Parameters, Shape, Stack, layers_of, to_numpy, to_torch

@@ -15,18 +15,18 @@ from torch import Tensor
 from ...engine.execution import Execution, Node
 from ...engine.weights import Contents, Snapshot, digest
 from ...errors import InvalidArgumentError
-from ...spec import cells, element_types
-from ...spec.arguments import tensor_descs
-from ...spec.cells import Cell
-from ...spec.descs import (
+from ...operators import cells, element_types
+from ...operators.arguments import tensor_descs
+from ...operators.cells import Cell
+from ...operators.element_types import ElementType
+from ...operators.header.descs import (
     DML_ACTIVATION_IDENTITY_OPERATOR_DESC,
     DML_ACTIVATION_RELU_OPERATOR_DESC,
     DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
 )
-from ...spec.element_types import ElementType
-from ...spec.problem import from_desc
+from ...operators.problem import from_desc
 from ..directml.device import Device
 from ..float64_range import RangeCheck
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import activations, arithmetic, cells, copies, elementwise, gather, gemm, plain_descs, problem
+from . import activations, arithmetic, cells, copies, elementwise, gather, gemm, problem
 from .checks import unwrap_operator
+from .header import plain_descs
 from .plain import PlainProblem
 from .problem import Problem
 

@@ -12,7 +12,7 @@ from ..errors import InvalidArgumentError
 from . import element_types
 from .checks import check_index, check_output_strides, check_tensor
 from .copies import check_any_type
-from .descs import DML_TENSOR_DATA_TYPE
+from .header.descs import DML_TENSOR_DATA_TYPE
 from .plain import OUTPUT, MovedProblem
 
 INDICES = "IndicesTensor"

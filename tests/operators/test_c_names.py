@@ -3,7 +3,7 @@
 import pytest
 
 import vkdml
-from vkdml.spec.c_names import CONSTANTS
+from vkdml.operators.header.c_names import CONSTANTS
 
 FLOAT32, FLOAT16, INT8, UINT64 = (vkdml.DML_TENSOR_DATA_TYPE[name] for name in ("FLOAT32", "FLOAT16", "INT8", "UINT64"))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from .fields import tell_fields
+from ..fields import tell_fields
 
 __all__ = ["DML_BINDING_DESC", "DML_BINDING_TYPE", "DML_BUFFER_ARRAY_BINDING", "DML_BUFFER_BINDING"]
 

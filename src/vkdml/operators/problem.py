@@ -17,8 +17,8 @@ from . import activations, cells
 from .activations import FusedActivation
 from .cells import Cell, Loop
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
-from .descs import DML_RECURRENT_NETWORK_DIRECTION
 from .element_types import ElementType
+from .header.descs import DML_RECURRENT_NETWORK_DIRECTION
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import InvalidArgumentError, shown
+from ...errors import InvalidArgumentError, shown
+from ..checks import MINIMUM_ALIGNMENT, integers, is_one_of, least_size, packed_strides
+from ..element_types import ITEMSIZES
+from ..features import DML_FEATURE, DML_FEATURE_LEVEL
 from .binding_descs import DML_BINDING_TYPE
-from .checks import MINIMUM_ALIGNMENT, integers, is_one_of, least_size, packed_strides
 from .descs import (
     DML_EXECUTION_FLAGS,
     DML_OPERATOR_TYPE,
@@ -19,8 +21,6 @@ from .descs import (
     DML_TENSOR_FLAGS,
     DML_TENSOR_TYPE,
 )
-from .element_types import ITEMSIZES
-from .features import DML_FEATURE, DML_FEATURE_LEVEL
 from .graph_descs import DML_GRAPH_EDGE_TYPE, DML_GRAPH_NODE_TYPE
 from .plain_descs import DML_MATRIX_TRANSFORM
 

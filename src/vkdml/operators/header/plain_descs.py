@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ..fields import tell_fields
 from .descs import DML_OPERATOR_DESC, ActivationDesc, TensorDesc, as_tuple
-from .fields import tell_fields
 
 __all__ = [
     "DML_ELEMENT_WISE_ADD1_OPERATOR_DESC",

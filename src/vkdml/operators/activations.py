@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
-from . import descs
-from .descs import DML_OPERATOR_TYPE, ActivationDesc
 from .element_types import ElementType
+from .header import descs
+from .header.descs import DML_OPERATOR_TYPE, ActivationDesc
 
 Function = Callable[[np.ndarray, float, float], np.ndarray]
 

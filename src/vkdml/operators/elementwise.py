@@ -15,10 +15,10 @@ from . import activations
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import Tensor, check_output_strides, check_tensors, unwrap_operator
-from .descs import DML_ACTIVATION_LINEAR_OPERATOR_DESC
 from .element_types import ElementType
+from .header.descs import DML_ACTIVATION_LINEAR_OPERATOR_DESC
+from .header.plain_descs import DML_SCALE_BIAS
 from .plain import MOST_DIMENSIONS, OUTPUT, ComputedProblem
-from .plain_descs import DML_SCALE_BIAS
 
 
 @dataclass(frozen=True)

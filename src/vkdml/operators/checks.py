@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
-from . import descs, element_types, plain_descs
-from .descs import (
+from . import element_types
+from .element_types import ElementType
+from .header import descs, plain_descs
+from .header.descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_OPERATOR_DESC,
     DML_OPERATOR_TYPE,
@@ -21,7 +23,6 @@ from .descs import (
     DML_TENSOR_FLAGS,
     DML_TENSOR_TYPE,
 )
-from .element_types import ElementType
 from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4

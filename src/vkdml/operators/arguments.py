@@ -16,14 +16,14 @@ from . import element_types
 from .arrays import element_strides
 from .cells import Cell
 from .checks import evaluate, expect_sizes
-from .descs import (
+from .element_types import ElementType
+from .header.descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_OPERATOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
     ActivationDesc,
 )
-from .element_types import ElementType
 
 Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
 

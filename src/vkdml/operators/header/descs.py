@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
 
-from .fields import tell_fields
+from ..fields import tell_fields
 
 __all__ = [
     "DML_ACTIVATION_CELU_OPERATOR_DESC",

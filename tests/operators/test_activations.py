@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml.spec import cells, descs
-from vkdml.spec.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, FusedActivation, from_onnx
+from vkdml.operators import cells
+from vkdml.operators.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, FusedActivation, from_onnx
+from vkdml.operators.header import descs
 
 
 def test_every_descriptor_has_its_row():

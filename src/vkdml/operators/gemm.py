@@ -13,8 +13,8 @@ from . import activations
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import check_output_strides, check_tensors, is_one_of
+from .header.plain_descs import DML_MATRIX_TRANSFORM
 from .plain import OUTPUT, ComputedProblem
-from .plain_descs import DML_MATRIX_TRANSFORM
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_RNN_OPERATOR_DESC
+from .header.descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_RNN_OPERATOR_DESC
 
 Sizes = tuple[str, str, str, str]
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from vkdml.spec import activations, descs, element_types
-from vkdml.spec.bounded import Arithmetic, Bounded
+from vkdml.operators import activations, element_types
+from vkdml.operators.bounded import Arithmetic, Bounded
+from vkdml.operators.header import descs
 
 TERMS = 64
 FLOAT32 = Arithmetic(2.0**-23, 2.0**-120, 1e30, TERMS)

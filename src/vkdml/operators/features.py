@@ -13,9 +13,9 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from .checks import is_count, is_one_of
-from .descs import DML_TENSOR_DATA_TYPE
 from .element_types import ITEMSIZES
 from .fields import tell_fields
+from .header.descs import DML_TENSOR_DATA_TYPE
 
 __all__ = [
     "DML_FEATURE",

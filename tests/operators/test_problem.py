@@ -8,8 +8,8 @@ import pytest
 
 import vkdml
 from tests.support import FLOAT32, SIGMOID, TANH, UINT32, gru_desc, tensor
-from vkdml.spec import descs
-from vkdml.spec.problem import from_desc
+from vkdml.operators.header import descs
+from vkdml.operators.problem import from_desc
 
 T = vkdml.DML_OPERATOR_TYPE
 DATA = vkdml.DML_TENSOR_DATA_TYPE

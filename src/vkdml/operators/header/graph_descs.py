@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from .fields import tell_fields
+from ..fields import tell_fields
 
 __all__ = [
     "DML_GRAPH_DESC",

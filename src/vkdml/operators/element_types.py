@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .descs import DML_TENSOR_DATA_TYPE
+from .header.descs import DML_TENSOR_DATA_TYPE
 
 
 @dataclass(frozen=True)
