@@ -80,7 +80,7 @@ def _loop(plan: Plan) -> dict[str, Any]:
 def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
     """Times of executions, without bringing tensors to the device and back."""
     with device.lock:
-        run = Run(Trial(device._gpu, problem), plan)
+        run = Run(Trial(device.gpu, problem), plan)
         run.execute()
         samples: list[float] = []
         end = time.perf_counter() + _SECONDS
@@ -89,7 +89,7 @@ def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
             run.execute()
             samples.append((time.perf_counter() - begin) * 1e3)
     return {"runs": len(samples), "median": statistics.median(samples), "min": min(samples), "max": max(samples),
-            "gave up": run.given_up}
+            "gave up": run.timeouts}
 
 
 def _kernels(plan: Plan) -> list[dict[str, Any]]:

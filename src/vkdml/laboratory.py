@@ -16,7 +16,7 @@ from .cli.conformance import on_device as conformance_on
 from .cli.processes import Worker, WorkerError, supervise
 from .cli.reports import as_json, bullets, cell, document, table, write
 
-# What runs: a devices, spirv, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
+# What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import commands, compiled
 from .engine.commands import Commands
 from .engine.trust.choices import folder as folder_of_choices

@@ -192,8 +192,8 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 
 # Parts that cannot run side by side
 
-def gave_up(compiled):
-    return compiled._decided.attempts.given_up
+def timed_out(compiled):
+    return compiled._decided.attempts.timeouts
 
 
 def executed(device, case, options):
@@ -219,7 +219,7 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
     options = Options(lanes=False, schedule=PERSISTENT, meeting=meeting, parts=16)
     expected = bits(run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16)))
     compiled, results = executed(device, case, options)
-    assert gave_up(compiled) == 1
+    assert timed_out(compiled) == 1
     check(case, results)
     assert bits(results) == expected
     monkeypatch.undo()

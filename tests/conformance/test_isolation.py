@@ -130,7 +130,7 @@ def make_trial(device, variant, element, rows):
     for field, value in rows.items():
         arrays[field][:, :, ROW] = value
     case = Case(desc, 0.2, arrays, element)
-    return Trial(device._gpu, case.problem, arrays)
+    return Trial(device.gpu, case.problem, arrays)
 
 
 @pytest.mark.family("each schedule with each cell, and each with each type")

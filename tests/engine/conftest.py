@@ -50,9 +50,9 @@ def memory(request, device, monkeypatch):
     """CPU drivers work in the host's memory; all that is copied to and from a GPU's is tried on them too. On a GPU
     each buffer for the host is two.
     """
-    if request.param == "host memory" and not device._gpu.host_memory:
+    if request.param == "host memory" and not device.gpu.host_memory:
         pytest.skip("the device has memory of its own")
-    monkeypatch.setattr(device._gpu, "host_memory", request.param == "host memory")
+    monkeypatch.setattr(device.gpu, "host_memory", request.param == "host memory")
     return request.param
 
 

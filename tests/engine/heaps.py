@@ -132,7 +132,7 @@ class Run:
         for buffer in self.buffers:
             content = self.random(HEAP_BYTES)
             buffer.upload(content)
-            self.memory.append(Memory(content, device._gpu.host_memory))
+            self.memory.append(Memory(content, device.gpu.host_memory))
         self.recorders = [device.create_command_recorder() for _ in range(RECORDERS)]
         self.steps = [[] for _ in range(RECORDERS)]
         # By an operator's persistent resource what an initializer packed; None: nobody knows whether that is still there

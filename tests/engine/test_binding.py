@@ -119,13 +119,13 @@ def test_resources_of_the_callers(device, memory, case):
     persistent = resource(device, properties.PersistentResourceSize)
     table.bind_temporary_resource(temporary)
     table.bind_persistent_resource(v.DML_BINDING_DESC(v.DML_BINDING_TYPE.BUFFER, persistent))
-    used = device._gpu.memory.used
+    used = device.gpu.memory.used
     recorder = recorded(device, table)
     for _ in range(2):
         recorder.execute()
         check(case, heap.results())
     assert recorder._commands._due()[0] == (False,)
-    assert device._gpu.memory.used == used
+    assert device.gpu.memory.used == used
     for part in (temporary, persistent):
         assert np.isnan(part.Buffer.download((64,))).all()
         assert not np.isnan(part.Buffer.download((part.SizeInBytes // 4,), offset=256)).all()

@@ -50,7 +50,7 @@ def shown(monkeypatch):
 
 @pytest.mark.parametrize(("host_memory", "expected"), [(True, [[64]]), (False, [])])
 def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, host_memory, expected):
-    gpu = device._gpu
+    gpu = device.gpu
     monkeypatch.setattr(gpu, "host_memory", host_memory)
     commands = Commands(gpu)
     for buffer in (Buffer(gpu, 64), Buffer(gpu, 128, has_copy=False)):
@@ -60,7 +60,7 @@ def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, ho
 
 
 def test_a_call_shows_its_outputs(device, shown):
-    if not device._gpu.host_memory:
+    if not device.gpu.host_memory:
         pytest.skip("tensors are copied")
     gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
     vkdml.gru(*gru, device=device)
@@ -85,7 +85,7 @@ def test_offsets_of_the_hosts_reads_and_writes(device):
 
 def test_stamps_of_parts(device):
     """A change of a part is one of all that has a byte of it, and of nothing else."""
-    buffer = Buffer(device._gpu, 1024)
+    buffer = Buffer(device.gpu, 1024)
     first, second, whole = Range(buffer, 0, 256), Range(buffer, 256, 512), buffer
 
     def changed(change):
@@ -116,7 +116,7 @@ def threads():
     return len(os.listdir("/proc/self/task"))
 
 values = np.arange(1 << 18, dtype=np.float32)
-before, gpu = threads(), vkdml.Device()._gpu
+before, gpu = threads(), vkdml.Device().gpu
 buffer = vkdml.Device().upload(values)
 array, part = buffer.host(), buffer.host(np.uint8)[4:8]
 {ends}

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.device
 
 
 def test_what_is_written_is_read_next(device):
-    carried = Carried(device._gpu, "GRU", {"h'": "h", "c'": "c"}, {"h": 8, "h'": 8, "c": 4, "c'": 12})
+    carried = Carried(device.gpu, "GRU", {"h'": "h", "c'": "c"}, {"h": 8, "h'": 8, "c": 4, "c'": 12})
     assert carried.turns == 2
     assert carried.current("c").size_in_bytes == 12
     assert not carried.current("h").download((2,)).any()
@@ -26,7 +26,7 @@ def test_what_is_written_is_read_next(device):
 
 
 def test_nothing_carried(device):
-    carried = Carried(device._gpu, "GRU", {}, {})
+    carried = Carried(device.gpu, "GRU", {}, {})
     carried.advance()
     assert (carried.turns, carried.turn, carried.buffers()) == (1, 0, {})
 

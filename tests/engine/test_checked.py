@@ -92,7 +92,7 @@ def test_in_place(verified, checks):
 def test_the_copies_of_the_host_stay(checks):
     """On a device with memory of its own, where checks read what it has."""
     device = vkdml.Device(verify=1)
-    device._gpu = low_level.Gpu(replace(device.info, unified_memory=False))
+    device.gpu = low_level.Gpu(replace(device.info, unified_memory=False))
     made = rnn_in_place(device)
     made.weights.write(np.full(20, 7, np.float32))  # for an upload that comes later
     made.recorder.execute()

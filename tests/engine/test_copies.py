@@ -133,7 +133,7 @@ def test_uploads_of_what_may_be_written_unseen(device, memory):
 
 
 def test_an_upload_of_what_may_be_written_unseen_is_refused_before_any_work(device, monkeypatch):
-    monkeypatch.setattr(device._gpu, "host_memory", False)
+    monkeypatch.setattr(device.gpu, "host_memory", False)
     heap = Heap(device)
     heap.buffer.upload(np.ones(192, np.float32))
     heap.adds(0, 1, 1)
@@ -154,7 +154,7 @@ def test_uploads_of_parts_change_no_others_stamp(device, memory):
 
 def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeypatch):
     """A buffer that only the host writes, or only dispatches: nothing is brought back before uploads."""
-    monkeypatch.setattr(device._gpu, "host_memory", False)
+    monkeypatch.setattr(device.gpu, "host_memory", False)
     heap = Heap(device)
     x, y = device.create_buffer(16), device.create_buffer(16)
     heap.part = [x, x, y].__getitem__

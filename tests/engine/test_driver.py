@@ -65,7 +65,7 @@ class Long:
         return bool((self.result.data() == self.steps).all())
 
 expected = compute()
-gpu = vkdml.Device()._gpu
+gpu = vkdml.Device().gpu
 """
 
 

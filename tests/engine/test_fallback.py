@@ -5,14 +5,14 @@ import pytest
 
 import vkdml
 from tests.support import tensor
-from vkdml.engine.fallback import Attempts, Fallback
+from vkdml.engine.recording import Attempts, Fallback
 
 WORD = 2  # of the state, that says that the attempt gave up
 
 
 @pytest.fixture
 def gpu(device, memory):
-    return device._gpu
+    return device.gpu
 
 
 class Scene:
@@ -24,7 +24,7 @@ class Scene:
         self.recorded = []
         self.fails = False
         self.attempts = Attempts(goes_on)
-        self.fallback = Fallback(device._gpu, lambda commands: self.record(commands, "attempt", self.state), (self.state, WORD),
+        self.fallback = Fallback(device.gpu, lambda commands: self.record(commands, "attempt", self.state), (self.state, WORD),
                                  lambda commands: self.record(commands, "fallback", self.result), self.attempts)
 
     def record(self, commands, way, target):
@@ -84,11 +84,11 @@ def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, 
     for _ in range(2):
         assert scene.run(5, 6, 0, 0) == [5, 6, 0, 0]
         assert scene.state.download((4,)).tolist() == [9] * 4  # nothing was tried
-    assert scene.attempts.given_up == 1
+    assert scene.attempts.timeouts == 1
 
 
 @pytest.mark.parametrize(("goes_on", "text"), [(True, "this time"), (False, "and from now on at once")])
 def test_it_is_logged_that_one_gave_up(device, gpu, caplog, goes_on, text):
     Scene(device, goes_on).run(1, 2, 3, 0)
-    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.fallback", "WARNING")]
+    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.recording", "WARNING")]
     assert caplog.text.endswith(f"workgroups did not meet in time: the fallback runs, {text}\n")

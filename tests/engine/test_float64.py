@@ -55,7 +55,7 @@ def test_a_device_that_cannot_do_float64_says_so(device, monkeypatch):
 
 def test_the_trial_sees_float32_arithmetic(device, monkeypatch):
     """Of a kernel whose results have only a float32's digits."""
-    assert float64.is_accurate(device._gpu)
+    assert float64.is_accurate(device.gpu)
     read = vkdml.Buffer.read
     monkeypatch.setattr(vkdml.Buffer, "read", lambda *arguments: read(*arguments).astype(np.float32).astype(np.float64))
-    assert not float64.is_accurate(device._gpu)
+    assert not float64.is_accurate(device.gpu)

@@ -145,13 +145,13 @@ def test_an_internal_buffer_is_not_filled_on_the_host(device):
     used = run("import resource, vkdml\n"
                "from vkdml.engine.vulkan.gpu import Buffer\n"
                "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
-               "gpu = vkdml.Device()._gpu\nbefore = peak()\n"
+               "gpu = vkdml.Device().gpu\nbefore = peak()\n"
                f"buffer = Buffer(gpu, {size}, has_copy=False)\nprint(peak() - before)")
     assert int(used.stdout) < own + size / 16, used.stderr
 
 
 def test_devices_of_one_physical_device_share_buffers(device):
-    assert vkdml.Device(device.info.index)._gpu is device._gpu
+    assert vkdml.Device(device.info.index).gpu is device.gpu
 
 
 def test_a_device_stays_the_same_when_the_process_gets_other_cores(device):

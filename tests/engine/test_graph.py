@@ -94,21 +94,21 @@ def test_a_graphs_resources(device):
     def bind(table):
         table.bind_temporary_resource(device.create_buffer(properties.TemporaryResourceSize))
         table.bind_persistent_resource(device.create_buffer(properties.PersistentResourceSize))
-        made["before"] = device._gpu.memory.used
+        made["before"] = device.gpu.memory.used
 
     results = run(device, graph, layers.inputs, bind)
     assert_right(results, layers.outputs)
-    assert device._gpu.memory.used <= made["before"]
+    assert device.gpu.memory.used <= made["before"]
 
 
 def test_the_memory_of_a_graph(device):
     """What is told is what is made, under the names of the nodes."""
     gc.collect()
-    desc, before = two_layers(device, layer()), device._gpu.memory.used
+    desc, before = two_layers(device, layer()), device.gpu.memory.used
     desc.Nodes[1].Operator.set_name("second")
     graph = device.compile_graph(desc)
     memory = graph.memory()
-    assert device._gpu.memory.used == before
+    assert device.gpu.memory.used == before
     alone = device.compile_operator(desc.Nodes[1].Operator).memory()
     assert memory.tensors == {"input 0": 4 * T * B * H, "output 0": 4 * T * B * H, "output 1": 4 * T * B * H, **{
         f"input {3 * node + place}": alone.tensors[field] for node in range(2)
@@ -119,7 +119,7 @@ def test_the_memory_of_a_graph(device):
         f"{node}: {name}": size for node in ("node 1 'second'", "node 2") for name, size in alone.persistent.items()}
     assert memory.total == sum(size for _, _, size in memory.rows)
     run(device, graph, Layers(layer()).inputs)
-    assert device._gpu.memory.used - before == sum(memory.temporary.values()) + sum(memory.persistent.values())
+    assert device.gpu.memory.used - before == sum(memory.temporary.values()) + sum(memory.persistent.values())
 
 
 @pytest.mark.parametrize("bound", [False, True])

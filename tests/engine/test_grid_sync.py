@@ -20,7 +20,7 @@ pytestmark = pytest.mark.device
 def small(tuned, monkeypatch):
     """What a CPU driver runs in a moment."""
     monkeypatch.setattr(grid_sync, "_SIZES", ((1, 64), (2, 96)))
-    return tuned._gpu
+    return tuned.gpu
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
 
 
 def test_giving_up_fails(small, without_waiting, monkeypatch):
-    monkeypatch.setattr(grid_sync.Run, "gave_up", True)
+    monkeypatch.setattr(grid_sync.Run, "timed_out", True)
     assert not workgroups_meet(small, "barrier")
 
 

@@ -78,7 +78,7 @@ FAMILY = [without_writes_to_parts, without_stamps_of_dispatches, without_what_is
 @pytest.mark.parametrize("mistake", [without_places, *(pytest.param(mistake, marks=pytest.mark.thorough) for mistake in FAMILY)])
 def test_a_mistake_is_found(device, monkeypatch, mistake):
     """And told in few actions. Some can be made only where the device has memory of its own."""
-    monkeypatch.setattr(device._gpu, "host_memory", False)
+    monkeypatch.setattr(device.gpu, "host_memory", False)
     mistake(monkeypatch)
     with pytest.raises(AssertionError, match=r"draw \d+ of seed 0: \[") as caught:
         search(device, 1000)

@@ -61,7 +61,7 @@ def refuse(thread):
 def test_no_thread_for_an_execution(monkeypatch):
     """The execution that was refused is not made up for later."""
     device = vkdml.Device()
-    monkeypatch.setattr(device._gpu, "_thread", None)
+    monkeypatch.setattr(device.gpu, "_thread", None)
     recorder, ran = device.create_command_recorder(), []
     monkeypatch.setattr(recorder, "execute", lambda: ran.append(1))
     with monkeypatch.context() as without_threads:

@@ -94,20 +94,20 @@ def test_a_lost_device(caplog):
 @pytest.mark.device
 def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
     with caplog.at_level(logging.INFO, "vkdml"):
-        Tuner(tuned._gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
+        Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
     texts = [text for text in told(caplog)["INFO"] if "timed" in text]
     assert len(texts) > 1
     assert texts[0].startswith("GRU: T ")
     assert texts[0].endswith(": 250.000 ms")
     caplog.clear()
     with caplog.at_level(logging.INFO, "vkdml"):
-        Tuner(tuned._gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
+        Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
     assert told(caplog)["INFO"] == ["GRU: T 12, B 1, I 16, H 64, float32, forward: goes by what was timed and kept before"]
 
 
 @pytest.mark.device
 def test_what_was_tested(caplog, device):
     with caplog.at_level(logging.INFO, "vkdml"):
-        outcome = next(outcomes_of(device._gpu, ACTIVATION, element_types.FLOAT32))
+        outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))
     (text,) = [text for text in told(caplog)["INFO"] if text.startswith("tested ")]
     assert text.startswith(f"tested {outcome}, in ")

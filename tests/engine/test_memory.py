@@ -26,7 +26,7 @@ MIB = 2**20
 @pytest.fixture
 def budget(device):
     """The device's memory, with nothing kept at first, and the limit of before in the end."""
-    kept, found, limit = device.cache_limit, device._gpu.memory, device.memory_limit
+    kept, found, limit = device.cache_limit, device.gpu.memory, device.memory_limit
     device.cache_limit = 0
     device.cache_limit = kept
     gc.collect()
@@ -107,15 +107,15 @@ def test_no_limit_where_the_driver_does_not_say_how_much_there_is(monkeypatch):
 
 def test_a_device_tells_its_memory(device):
     assert device.info.memory >= 2**30
-    assert device._gpu.memory.limit <= device.info.memory
+    assert device.gpu.memory.limit <= device.info.memory
 
 
 # Buffers
 
 def test_buffers_are_counted_until_they_are_gone(device, memory, budget):
-    before, copies = budget.used, 1 if device._gpu.host_memory else 2
+    before, copies = budget.used, 1 if device.gpu.host_memory else 2
     buffers = [device.create_buffer(MIB), device.upload(np.zeros(MIB, np.uint8))]
-    internal = Buffer(device._gpu, MIB, has_copy=False)
+    internal = Buffer(device.gpu, MIB, has_copy=False)
     assert budget.used == before + (2 * copies + 1) * MIB
     del internal
     buffers.pop()
@@ -140,10 +140,10 @@ def test_buffers_above_the_limit_are_refused(device, memory, budget):
 def test_buffers_of_the_functions_make_room_for_those_of_callers(device, budget):
     arrays = [np.zeros(shape, np.float32) for shape in ((50, 4, 64), (1, 96, 64), (1, 96, 32))]
     expected = vkdml.gru(*arrays, device=device)
-    kept = device._gpu.store.memory
+    kept = device.gpu.store.memory
     assert kept > 100_000
     with room(device, budget, 0):
-        buffer = device.create_buffer(kept // device._gpu.bytes_of(1, has_copy=True) // 4 * 4)
+        buffer = device.create_buffer(kept // device.gpu.bytes_of(1, has_copy=True) // 4 * 4)
         assert budget.used <= device.memory_limit
         with pytest.raises(vkdml.InvalidArgumentError, match="GRU.*: memory: found"):
             vkdml.gru(*arrays, device=device)
@@ -153,9 +153,9 @@ def test_buffers_of_the_functions_make_room_for_those_of_callers(device, budget)
 
 def test_a_lower_limit_drops_what_is_kept(device, budget):
     vkdml.rnn(*(np.ones(shape, np.float32) for shape in ((5, 1, 8), (1, 4, 8), (1, 4, 4))), device=device)
-    assert device._gpu.store.memory > 0
+    assert device.gpu.store.memory > 0
     with room(device, budget, -budget._store.memory):
-        assert device._gpu.store.memory == 0
+        assert device.gpu.store.memory == 0
 
 
 # Operators
@@ -215,7 +215,7 @@ def test_what_is_kept_makes_room_to_try_plans_out(device, memory, budget):
     """With the host's copies of the tensors."""
     problem = from_desc(gru_desc(40, 4, 16, 24))
     plan = compiled(device).plan
-    gpu = device._gpu
+    gpu = device.gpu
     needed = sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*problem.inputs, *problem.outputs)
                  if problem.has(field)) + sum(plan.internal.values())
     lease, size = Lease(gpu.store, lambda: None), needed // 64 * 4 + 4
@@ -246,7 +246,7 @@ def test_chunks_get_smaller_where_memory_is_short(device, memory, budget, monkey
     plain = compiled(device)
     expected = run(device, plain, arrays)
     inner = plain.memory()
-    tensors = sum(device._gpu.bytes_of(size, True) for size in inner.tensors.values())
+    tensors = sum(device.gpu.bytes_of(size, True) for size in inner.tensors.values())
     without_gates = tensors + inner.total - sum(inner.tensors.values()) - inner.temporary[GATES]
     for gates in (20_000, 5_000):
         operator = compiled(device)

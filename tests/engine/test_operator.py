@@ -236,7 +236,7 @@ def copying_plan(device):
 
 
 def copying_kernel(device, source, target):
-    return device._gpu.create_kernel(copying_plan(device), {"InputTensor": source, "OutputTensor": target})
+    return device.gpu.create_kernel(copying_plan(device), {"InputTensor": source, "OutputTensor": target})
 
 
 def test_hazards(device, memory):
@@ -245,7 +245,7 @@ def test_hazards(device, memory):
     push = copying_plan(device).push
 
     def submissions(*steps):
-        commands = Commands(device._gpu)
+        commands = Commands(device.gpu)
         for name, *arguments in steps:
             getattr(commands, name)(*arguments)
         commands.execute()
@@ -282,10 +282,10 @@ def test_a_call_is_one_submission(device, sizes, schedule, linear_before_reset):
 def test_many_bindings_make_one_pipeline(device, case):
     ready = Ready(device, case)
     ready.recorder.execute()
-    made = device._gpu.pipelines_made
+    made = device.gpu.pipelines_made
     for _ in range(5):
         check(case, run_on_device(device, case))
-    assert device._gpu.pipelines_made == made
+    assert device.gpu.pipelines_made == made
 
 
 # Executions in the background
@@ -351,6 +351,6 @@ def test_devices_do_not_mix(device, case):
 def test_a_device_with_too_few_storage_buffers_is_told_so(device, case, monkeypatch):
     """A tensor that is left out takes one too."""
     operator = device.create_operator(case.desc)
-    monkeypatch.setattr(device._gpu, "info", replace(device.info, max_storage_buffers=6))
+    monkeypatch.setattr(device.gpu, "info", replace(device.info, max_storage_buffers=6))
     with pytest.raises(vkdml.InvalidArgumentError, match="gru.*: found [78] storage buffers; expected at most 6 on "):
         device.compile_operator(operator)

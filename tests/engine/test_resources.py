@@ -174,7 +174,7 @@ def test_resources_in_turn_take_no_more_memory_than_one(device, without_gc, is_o
         operator.initializing.bind_outputs([resource])
         operator.table.bind_persistent_resource(resource)
         recorded(checking, operator.initializing, operator.table).execute()
-        used.append(device._gpu.memory.used)
+        used.append(device.gpu.memory.used)
         gone = weakref.ref(resource)
         operator.initializing.bind_outputs([])
         operator.table.bind_persistent_resource(None)
@@ -206,7 +206,7 @@ def test_resources_of_a_graph_in_turn(device, without_gc):
         table.bind_persistent_resource(resource)
         table.bind_temporary_resource(temporary)
         recorded(device, initializing, table).execute()
-        used.append(device._gpu.memory.used)
+        used.append(device.gpu.memory.used)
         del resource, temporary, initializing, table
     assert set(used) == {used[0]}
 
@@ -245,7 +245,7 @@ def test_packed_once_for_all_recorders_of_a_resource(device):
 @pytest.mark.parametrize("sizes", [SIZES, pytest.param((2, 1, 2, 2), id="with gaps")])
 def test_a_resource_in_a_heap_that_the_host_writes(device, monkeypatch, is_owned, has_host_memory, sizes):
     """And uploads: weights stay packed where it writes beside them, and are packed anew or refused where it writes to them."""
-    monkeypatch.setattr(device._gpu, "host_memory", has_host_memory and device._gpu.host_memory)
+    monkeypatch.setattr(device.gpu, "host_memory", has_host_memory and device.gpu.host_memory)
     operator = Bound(device, is_owned=is_owned, sizes=sizes)
     size = operator.compiled.get_binding_properties().PersistentResourceSize
     heap = device.create_buffer(256 + size)

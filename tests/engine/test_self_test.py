@@ -37,21 +37,21 @@ def fresh(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("kind", "element"), [pytest.param(kind, element, id=f"{kind}-{element.name}")
                                                for kind in self_test.KINDS[::-1] for element in self_test.types_of(kind)])
 def test_this_device_passes(device, kind, element):
-    found = list(self_test.outcomes_of(device._gpu, kind, element))
+    found = list(self_test.outcomes_of(device.gpu, kind, element))
     assert [outcome.wrong for outcome in found] == [""] * len(found) != []
 
 
 @pytest.mark.parametrize("element", [element_types.FLOAT32, element_types.FLOAT64], ids=lambda element: element.name)
 def test_every_kernel_is_run_once_at_least(device, element):
     problem = self_test._recurrent("LSTM", element)
-    run = [kernel for plan in self_test._plans(device._gpu, problem) for kernel in self_test._kernels(plan)]
+    run = [kernel for plan in self_test._plans(device.gpu, problem) for kernel in self_test._kernels(plan)]
     planner = Planner(problem, device.info, without=frozenset(MEETINGS))
     assert set(run) == {kernel for tiling in planner.tilings() for kernel in self_test._kernels(plan_of(planner, tiling))}
 
 
 def test_what_the_device_has_no_bindings_for_is_left_out(device, monkeypatch):
-    monkeypatch.setattr(device._gpu, "info", replace(device.info, max_storage_buffers=8))
-    assert list(self_test.outcomes_of(device._gpu, "LSTM", element_types.FLOAT64)) == []
+    monkeypatch.setattr(device.gpu, "info", replace(device.info, max_storage_buffers=8))
+    assert list(self_test.outcomes_of(device.gpu, "LSTM", element_types.FLOAT64)) == []
 
 
 # A kind, a part of the kernel's name, and the mistake
@@ -67,12 +67,12 @@ MISTAKES = [
 def test_a_mistake_is_seen(device, mistaken, monkeypatch, kind, name, file, old, new):
     problem = self_test._activation(element_types.FLOAT32) if kind == self_test.ACTIVATION else self_test._recurrent(
         kind, element_types.FLOAT32)
-    plan = next(self_test._plans(device._gpu, problem))
+    plan = next(self_test._plans(device.gpu, problem))
     kernel = next(kernel for kernel in self_test._kernels(plan) if name in kernel)
     mistaken(kernel, file, old, new)
     monkeypatch.setattr(self_test, "_plans", lambda *_: [plan])
     with pytest.raises(vkdml.VerificationError) as raised:
-        self_test.expect_right(device._gpu, self_test.outcomes_of(device._gpu, kind, element_types.FLOAT32))
+        self_test.expect_right(device.gpu, self_test.outcomes_of(device.gpu, kind, element_types.FLOAT32))
     for said in (device.info.name, device.info.driver, kernel, "elements are wrong, the worst at"):
         assert said in str(raised.value)
 
@@ -82,7 +82,7 @@ def test_a_driver_that_fails_is_seen(device, monkeypatch):
         raise vkdml.DriverError("lost")
 
     monkeypatch.setattr(self_test.Run, "execute", fail)
-    (outcome,) = self_test.outcomes_of(device._gpu, self_test.ACTIVATION, element_types.FLOAT32)
+    (outcome,) = self_test.outcomes_of(device.gpu, self_test.ACTIVATION, element_types.FLOAT32)
     assert outcome.wrong == "lost"
 
 

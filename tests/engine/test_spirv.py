@@ -99,12 +99,12 @@ def test_missing_files_are_named(package, file):
 def test_a_damaged_file_never_reaches_the_driver(package, device):
     path = package / "spirv" / "elementwise.spv"
     path.write_bytes(path.read_bytes()[:-4])
-    made = device._gpu.pipelines_made
+    made = device.gpu.pipelines_made
     tensor = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(2, 3))
     operator = device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor, tensor))
     with pytest.raises(vkdml.DriverError, match="elementwise.spv is damaged"):
         device.compile_operator(operator)
-    assert device._gpu.pipelines_made == made
+    assert device.gpu.pipelines_made == made
 
 
 @pytest.mark.parametrize("name", compile_shaders.kernels())

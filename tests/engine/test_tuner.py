@@ -52,10 +52,10 @@ def schedules(device, problem=PROBLEM):
 @pytest.mark.parametrize("schedule", ["sequence", "persistent"])
 def test_the_fastest_is_chosen_and_kept(tuned, trusted, timed, schedule):
     timed["fastest"] = schedules(tuned).index(schedule)
-    chosen = Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "on")
+    chosen = Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
     assert schedule_of(chosen) == schedule
     for mode in ("on", "read"):
-        later = Tuner(tuned._gpu)  # as in another process
+        later = Tuner(tuned.gpu)  # as in another process
         assert later.plan(PROBLEM, NOTHING, mode) == chosen
         assert schedule_of(later.plan(make_problem(99, 1, 16, 64), NOTHING, mode)) == schedule
     assert timed["times"] == 1
@@ -66,13 +66,13 @@ def test_the_fastest_is_chosen_and_kept(tuned, trusted, timed, schedule):
 def test_what_was_measured_bounds_submissions(tuned, trusted, timed):
     timed["fastest"] = schedules(tuned).index("sequence")
     steps = 10_000  # 250 of them take a quarter of a second
-    planned = Tuner(tuned._gpu).plan(make_problem(steps, 1, 16, 64), NOTHING, "on")
+    planned = Tuner(tuned.gpu).plan(make_problem(steps, 1, 16, 64), NOTHING, "on")
     assert sum(dispatch.starts_submission for dispatch in planned.execute) >= 0.9 * steps / 250 * 0.25 / 0.5
 
 
 @pytest.mark.device
 def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
-    one = Tuner(tuned._gpu)
+    one = Tuner(tuned.gpu)
     for problem in (PROBLEM, make_problem(12, 2, 16, 64), make_problem(12, 1, 17, 64), make_problem(12, 1, 16, 65),
                     make_problem(12, 1, 16, 64, LinearBeforeReset=True), make_problem(12, 1, 16, 64, cell=CELLS[1]),
                     make_problem(12, 1, 16, 64, element=element_types.FLOAT16),
@@ -86,7 +86,7 @@ def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
 @pytest.mark.device
 @pytest.mark.parametrize("options", [vkdml.Options(schedule="sequence"), vkdml.Options(rows=1)])
 def test_what_is_forced_is_not_timed(tuned, trusted, timed, options):
-    Tuner(tuned._gpu).plan(PROBLEM, options, "on")
+    Tuner(tuned.gpu).plan(PROBLEM, options, "on")
     assert timed["times"] == 0
 
 
@@ -94,16 +94,16 @@ def test_what_is_forced_is_not_timed(tuned, trusted, timed, options):
 @pytest.mark.parametrize("mode", ["read", "off"])
 def test_without_tuning_the_model_chooses_and_nothing_is_written(tuned, trusted, timed, mode):
     planner = Planner(PROBLEM, tuned.info)
-    assert Tuner(tuned._gpu).plan(PROBLEM, NOTHING, mode) == plan_of(planner, planner.best())
+    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode) == plan_of(planner, planner.best())
     assert (timed["times"], choices.count()) == (0, 0)
 
 
 @pytest.mark.device
 def test_off_reads_nothing(tuned, trusted, timed):
     timed["fastest"] = schedules(tuned).index("sequence")
-    Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "on")
-    assert schedule_of(Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "read")) == "sequence"
-    assert schedule_of(Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "off")) == schedules(tuned)[0] == "persistent"
+    Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read")) == "sequence"
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "off")) == schedules(tuned)[0] == "persistent"
 
 
 def test_the_environment_chooses_the_mode(monkeypatch):
@@ -120,13 +120,13 @@ def test_the_environment_chooses_the_mode(monkeypatch):
                                     {"step seconds": -1.0}, {"step seconds": 0.0}, {"step seconds": None}])
 def test_what_cannot_have_been_measured_changes_nothing(tuned, trusted, timed, change):
     timed["fastest"] = 1
-    Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "on")
+    Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
     for path in choices.folder().rglob("*.json"):
         content = json.loads(path.read_text())
         if "cell" in content["key"]:
             path.write_text(json.dumps({**content, "value": {**content["value"], **change}}))
     planner = Planner(PROBLEM, tuned.info)
-    assert Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "read") == plan_of(planner, planner.best())
+    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read") == plan_of(planner, planner.best())
 
 
 @pytest.mark.device
@@ -134,23 +134,23 @@ def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
     trusted["passes"] = False
     assert schedules(tuned)[0] == "persistent"
     for mode in ("on", "read", "off"):
-        assert schedule_of(Tuner(tuned._gpu).plan(PROBLEM, NOTHING, mode)) != "persistent"
+        assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode)) != "persistent"
     asked = len(trusted["asked"])
     assert asked == 2 * len(set(trusted["asked"])) > 0  # off reads nothing
-    forced = Tuner(tuned._gpu).plan(PROBLEM, vkdml.Options(schedule="persistent"), "on")
+    forced = Tuner(tuned.gpu).plan(PROBLEM, vkdml.Options(schedule="persistent"), "on")
     assert schedule_of(forced) == "persistent"
     assert len(trusted["asked"]) == asked
 
 
 @pytest.mark.device
 def test_operators_of_a_class_learn_that_one_gave_up(tuned):
-    one, longer = Tuner(tuned._gpu), make_problem(13, 1, 16, 64)
+    one, longer = Tuner(tuned.gpu), make_problem(13, 1, 16, 64)
     attempts = one.attempts(PROBLEM, NOTHING)
     assert one.attempts(longer, NOTHING) is attempts
-    attempts.given_up += 1
+    attempts.timeouts += 1
     assert not attempts.is_worthwhile
     forced = one.attempts(PROBLEM, vkdml.Options(schedule="persistent"))
-    forced.given_up += 1
+    forced.timeouts += 1
     for other in (forced, one.attempts(make_problem(12, 1, 16, 65), NOTHING)):
         assert other.is_worthwhile
 
@@ -160,7 +160,7 @@ def test_operators_of_a_class_learn_that_one_gave_up(tuned):
 class MadeUpRun:
     """In the place of a run: what its executions take, or raise."""
 
-    gave_up = False
+    timed_out = False
 
     def __init__(self, trial, plan):
         self.schedule = schedule_of(plan)
@@ -177,7 +177,7 @@ class MadeUpRun:
 @pytest.fixture
 def runs(monkeypatch):
     for name, value in {"seconds": {"persistent": 0.001, "sequence": 0.002, "stepped": 0.003}, "made": [], "clock": 0.0,
-                        "fails": "", "fails_at": 1, "gave_up": False}.items():
+                        "fails": "", "fails_at": 1, "timed_out": False}.items():
         monkeypatch.setattr(MadeUpRun, name, value, raising=False)
     monkeypatch.setattr(tuner, "Run", MadeUpRun)
     monkeypatch.setattr(tuner, "time", SimpleNamespace(perf_counter=lambda: MadeUpRun.clock))
@@ -189,15 +189,15 @@ def runs(monkeypatch):
 def test_what_fails_is_left_out(tuned, trusted, runs, monkeypatch, fails_at):
     monkeypatch.setattr(runs, "fails", "persistent")
     monkeypatch.setattr(runs, "fails_at", fails_at)
-    assert schedule_of(Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
     assert [run.executions for run in runs.made] == [fails_at if run.schedule == "persistent" else 6 for run in runs.made]
 
 
 @pytest.mark.device
 @pytest.mark.parametrize("after", [1, 4])  # executions
 def test_what_gives_up_is_left_out(tuned, trusted, runs, monkeypatch, after):
-    monkeypatch.setattr(runs, "gave_up", property(lambda run: run.schedule == "persistent" and run.executions >= after))
-    assert schedule_of(Tuner(tuned._gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
+    monkeypatch.setattr(runs, "timed_out", property(lambda run: run.schedule == "persistent" and run.executions >= after))
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
 
 
 @pytest.mark.device
@@ -207,7 +207,7 @@ def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
 
     monkeypatch.setattr(tuner, "Trial", fail)
     planner = Planner(PROBLEM, tuned.info)
-    one = Tuner(tuned._gpu)
+    one = Tuner(tuned.gpu)
     assert one.plan(PROBLEM, NOTHING, "on") == plan_of(planner, planner.best())
     assert choices.count() == len(trusted["asked"]) > 0  # of the test of meetings
     assert one.knows(PROBLEM, NOTHING, "on")  # it is not tried again
@@ -216,11 +216,11 @@ def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
 @pytest.mark.device
 def test_what_takes_long_is_timed_less_often(tuned, trusted, runs, monkeypatch):
     monkeypatch.setattr(runs, "seconds", dict.fromkeys(runs.seconds, 1.25))
-    Tuner(tuned._gpu).plan(make_problem(12, 1, 16, 256), NOTHING, "on")
+    Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 256), NOTHING, "on")
     assert [run.executions for run in runs.made] == [2] * len(runs.made)
     runs.made.clear()
     monkeypatch.setattr(runs, "seconds", dict.fromkeys(runs.seconds, 3.5))
-    Tuner(tuned._gpu).plan(make_problem(12, 1, 16, 512), NOTHING, "on")
+    Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 512), NOTHING, "on")
     assert len(runs.made) == 1  # nothing else was begun
 
 
@@ -235,7 +235,7 @@ def test_all_that_is_chosen_from_gives_the_same_bits(tuned, monkeypatch, cell, e
     batch = 1 if element.pairs else 3  # a tile of float64 has one row, and few parts fit beside many tiles
     desc = make_desc(cell, 9, batch, 20, 70, data_type=element.data_type)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(0), element), element)
-    trial = Trial(tuned._gpu, case.problem, case.arrays)
+    trial = Trial(tuned.gpu, case.problem, case.arrays)
     planner = Planner(case.problem, tuned.info)
     results = []
     for tiling in likely(planner):
@@ -264,8 +264,8 @@ def test_an_operator_waits_in_vain_only_once(tuned, trusted, monkeypatch):
     layer = vkdml.GRU(w, r)
     for steps in (30, 30, 29, 28):
         np.testing.assert_allclose(layer(x[:steps])[0], reference.gru(x[:steps], w, r)[0], atol=1e-5)
-    (attempts,) = tuner.tuner(tuned._gpu)._attempts.values()
-    assert attempts.given_up <= 1
+    (attempts,) = tuner.tuner(tuned.gpu)._attempts.values()
+    assert attempts.timeouts <= 1
 
 
 @pytest.mark.device

@@ -20,7 +20,7 @@ def verified():
 
 def run(device, case, forced=vkdml.Options()):
     problem = case.problem
-    made = Execution(device._gpu, device.share, [Node(problem, {field: field for field in problem.tensors if problem.has(field)})],
+    made = Execution(device.gpu, device.share, [Node(problem, {field: field for field in problem.tensors if problem.has(field)})],
                    [field for field in problem.outputs if problem.has(field)], forced)
     made.run({field: np.ascontiguousarray(array).reshape(-1) for field, array in case.arrays.items()}, {})
 
@@ -112,7 +112,7 @@ def test_devices_with_other_shares_are_others(verified):
     """So that they share no sessions; their buffers may still pass between them."""
     assert vkdml.Device(verify=1) == verified != vkdml.Device()
     assert hash(vkdml.Device(verify=1)) == hash(verified) != hash(vkdml.Device())
-    assert vkdml.Device()._gpu is verified._gpu
+    assert vkdml.Device().gpu is verified.gpu
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def _refusal(work: Callable[[], object]) -> VkdmlError | None:
 @contextmanager
 def no_work() -> Iterator[None]:
     """Raises AssertionError when the driver was given anything to do or to compile."""
-    gpu, submitted = device()._gpu, []
+    gpu, submitted = device().gpu, []
     before, run = gpu.pipelines_made, Submission.run
 
     def counted(self: Submission) -> None:

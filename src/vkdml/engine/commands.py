@@ -201,8 +201,8 @@ class Commands:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place among
-        the packings: what comes before it still sees what was there, even if the host wrote the new before.
+        """Say which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place
+        among the packings: what comes before it still sees what was there, even if the host wrote the new before.
         """
         after: dict[Weights, tuple[Origin | None, int | None]] = {}
         due = []

@@ -21,8 +21,7 @@ from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
 from .commands import Commands
-from .fallback import Attempts
-from .recording import record_dispatches, record_execution, storage_buffers
+from .recording import Attempts, record_dispatches, record_execution, storage_buffers
 from .trust import tuner
 from .trust.float64 import check_float64
 from .trust.self_test import check_driver
@@ -139,7 +138,7 @@ class Compiled:
     @property
     def flagged(self) -> str | None:
         """The scratch buffer with the word in which the plan says that it gave up."""
-        return self.plan.gave_up[0] if self.plan.gave_up else None
+        return self.plan.timed_out[0] if self.plan.timed_out else None
 
     def is_read(self, name: str) -> bool:
         """Whether the host reads a scratch buffer, which is no part of another one then."""

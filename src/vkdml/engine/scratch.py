@@ -1,4 +1,4 @@
-"""Where an execution has its buffers: all of it is known before any of them is made.
+"""The places of an execution's buffers: all of it is known before any of them is made.
 
 What holds nothing from one execution to the next is scratch: all executions on a device have the same buffers for it.
 """

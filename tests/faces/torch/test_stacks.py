@@ -83,8 +83,8 @@ def test_like_lengths_share_pipelines(device, batch_first):
     for t in (60, 50, 56):
         x = torch.randn((1, t, I) if batch_first else (t, 1, I))
         torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
-        made = made or device._gpu.pipelines_made
-        assert device._gpu.pipelines_made == made
+        made = made or device.gpu.pipelines_made
+        assert device.gpu.pipelines_made == made
 
 
 def test_float64_out_of_range_is_refused():

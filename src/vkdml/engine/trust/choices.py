@@ -29,7 +29,7 @@ _MOST_BYTES = 2**20  # of a file
 
 
 def folder() -> Path | None:
-    """Where all devices' files are: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
+    """The folder of all devices' files: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
     with suppress(RuntimeError):
         given = Path(os.environ.get("XDG_CACHE_HOME", ""))
         return (given if given.is_absolute() else Path.home() / ".cache") / "vkdml" / "tuning"
@@ -44,7 +44,7 @@ def count() -> int:
 
 @cache
 def _version() -> str:
-    """Of the package and of the kernels in it."""
+    """The versions of the package and of the kernels in it."""
     digest = hashlib.sha256()
     shaders = Path(str(resources.files("vkdml") / "spirv"))
     for path in sorted(shaders.rglob("*.spv")):
@@ -53,7 +53,7 @@ def _version() -> str:
 
 
 class Choices:
-    """Of one device with its present driver and kernels."""
+    """The choices of one device with its present driver and kernels."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version, "vkdml": _version()}

@@ -47,7 +47,7 @@ def _agree(gpu: Gpu, waits_by: str, problem: Problem) -> bool:
     run = Run(trial, persistent)
     for _ in range(_RUNS):
         run.execute()
-        if run.gave_up or _bytes(trial) != expected:
+        if run.timed_out or _bytes(trial) != expected:
             return False
     return True
 
@@ -77,7 +77,7 @@ def _workgroups(tiling: Tiling) -> int:
 
 
 def _gru(batch: int, hidden: int) -> Problem:
-    """With two meetings a step, as the reset gate is applied before the product."""
+    """A GRU with two meetings a step, as the reset gate is applied before the product."""
     def tensor(*sizes: int) -> DML_BUFFER_TENSOR_DESC:
         return DML_BUFFER_TENSOR_DESC(DataType=DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes)
 

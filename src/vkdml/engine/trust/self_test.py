@@ -77,7 +77,9 @@ _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("U
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of the kernels of one plan. kind: of table, one of KINDS. wrong: what is, or nothing. seconds: with compiling."""
+    """What was found of the kernels of one plan. kind: of operators, one of KINDS. wrong: what is, or nothing. seconds: with
+    compiling.
+    """
 
     kind: str
     element: str
@@ -90,21 +92,21 @@ class Outcome:
 
 
 def outcomes(gpu: Gpu) -> Iterator[Outcome]:
-    """Of all kinds of operators in all types."""
+    """The outcomes of all kinds of operators in all types."""
     for kind in KINDS:
         for element in types_of(kind):
             yield from outcomes_of(gpu, kind, element)
 
 
 def types_of(kind: str) -> tuple[ElementType, ...]:
-    """In which its kernels differ."""
+    """The types in which a kind's kernels differ."""
     if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
         return _COPIED
     return element_types.IN_DIRECTML if kind in ("arithmetic", "GEMM") else element_types.ALL
 
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
-    """Of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
+    """The outcomes of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
     problem = _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
     memory = _random_memory(problem)
     for plan in _plans(gpu, problem):
@@ -126,8 +128,8 @@ def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[s
 
 
 def _plans(gpu: Gpu, problem: Problem | PlainProblem) -> Iterator[Plan]:
-    """As few as have all spirv, of those that the device has enough bindings for; of these the ones with the fewest
-    pipelines, as compiling takes nearly all of the time. A loop that multiplies the input itself takes longer than two spirv.
+    """Plans, as few as have all kernels, of those that the device has enough bindings for; of these the ones with the fewest
+    pipelines, as compiling takes nearly all of the time. A loop that multiplies the input itself takes longer than two kernels.
     """
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, gpu.info)
@@ -239,7 +241,7 @@ PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
 
 
 def _recurrent(kind: str, element: ElementType) -> Problem:
-    """With every tensor that the cell has."""
+    """A problem with every tensor that the cell has."""
     cell, flags = _CELLS[kind]
     tensors = tensor_descs(cell, element, _SIZES, cell.tensors)
     activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
@@ -265,7 +267,7 @@ def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
 
 
 def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
-    """As bytes of a type."""
+    """Numbers as bytes of a type."""
     if element.name == "bfloat16":  # the upper half of a float32
         return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
     return numbers.astype(element.name).reshape(-1).view(np.uint8)

@@ -10,8 +10,7 @@ from ...operators.plain import PlainProblem
 from ...operators.problem import Problem
 from ...planning.plan import Plan
 from ..commands import Commands
-from ..fallback import Attempts
-from ..recording import record_dispatches, record_execution
+from ..recording import Attempts, record_dispatches, record_execution
 from ..vulkan.gpu import Buffer, Gpu
 
 
@@ -46,7 +45,7 @@ class Run:
     """A plan that runs a trial's problem, as often as it is executed. Its weights are packed once."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
-        flagged = plan.gave_up[0] if plan.gave_up else None
+        flagged = plan.timed_out[0] if plan.timed_out else None
         trial.gpu.memory.free(sum(trial.gpu.bytes_of(size, name == flagged) for name, size in plan.internal.items()))
         own = {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()}
         buffers = {**trial.buffers, **own}
@@ -62,11 +61,11 @@ class Run:
         self._commands.execute()
 
     @property
-    def given_up(self) -> int:
+    def timeouts(self) -> int:
         """How often."""
-        return self._attempts.given_up
+        return self._attempts.timeouts
 
     @property
-    def gave_up(self) -> bool:
+    def timed_out(self) -> bool:
         """Ever."""
-        return self.given_up > 0
+        return self.timeouts > 0

@@ -1,4 +1,5 @@
-"""Which plan an operator gets where the model of costs is a guess: what the model thinks best is timed, once for a size class.
+"""The plan that an operator gets where the model of costs is a guess: what the model thinks best is timed, once for a size
+class.
 
 The choice is kept on disk (choices.py). It changes times, never a result: what is chosen from gives the same bits.
 """
@@ -22,8 +23,7 @@ from ...planning.options import PERSISTENT, Options
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling
-from ..fallback import Attempts
-from ..recording import storage_buffers
+from ..recording import Attempts, storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
 from .grid_sync import workgroups_meet
@@ -51,7 +51,7 @@ def mode_of_environment() -> str:
 
 
 class Tuner:
-    """Of one device: what was found out so far. Its calls hold the device's lock."""
+    """What was found out of one device so far. Its calls hold the device's lock."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
@@ -61,7 +61,7 @@ class Tuner:
         self._attempts: dict[Hashable, Attempts] = {}
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
-        """Of what it chooses."""
+        """The plan of what it chooses."""
         return plan_of(*self.choice(problem, options, mode, workspace_bytes))
 
     def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
@@ -215,7 +215,7 @@ def _elapsed(run: Run) -> float | None:
         run.execute()
     except DriverError:
         return None
-    return None if run.gave_up else time.perf_counter() - start
+    return None if run.timed_out else time.perf_counter() - start
 
 
 def _read(value: dict[str, Any] | None) -> Measured | None:

@@ -17,7 +17,9 @@ from ..vulkan.gpu import Gpu
 
 
 class Share:
-    """Of calls, evenly spread, the first one among them. share: from 0 to 1; None: what VKDML_VERIFY says, or else 0."""
+    """A share of the calls, evenly spread, the first one among them. share: from 0 to 1; None: what VKDML_VERIFY says, or else
+    0.
+    """
 
     def __init__(self, share: float | None) -> None:
         field, given = ("verify", share) if share is not None else ("VKDML_VERIFY", os.environ.get("VKDML_VERIFY") or 0)

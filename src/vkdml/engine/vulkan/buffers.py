@@ -69,7 +69,7 @@ class Buffer(OfOneProcess):
         return _contents(self)
 
     def stamp_of(self, offset: int, size: int) -> int | None:
-        """Of a part of it."""
+        """The stamp of a part of it."""
         if self.is_exposed and not self.has_other_memory:
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
@@ -81,7 +81,7 @@ class Buffer(OfOneProcess):
         return self.has_copy and not self.gpu.host_memory
 
     def mark_written(self, offset: int = 0, size: int | None = None) -> None:
-        """To be called after a change of what the device has, or will have from the host: of all of it, or of a part."""
+        """Record that device memory (all of it, or a range) has changed or will be uploaded."""
         part = (offset, self.size_in_bytes if size is None else offset + size)
         if len(self._stamps) >= _MOST_STAMPS:
             self._stamps = _joined(self._stamps, self.size_in_bytes)
@@ -90,20 +90,20 @@ class Buffer(OfOneProcess):
         self._stamps[part] = next(_serials)
 
     def mark_computed(self, offset: int = 0, size: int | None = None) -> None:
-        """As `mark_written`, of a change by a dispatch."""
+        """Record that a dispatch has changed all of it, or a range."""
         self.mark_written(offset, size)
         if self.has_other_memory:
             self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
 
     def mark_uploaded(self) -> None:
-        """To be called before an upload, which may fail and have changed it nevertheless. What only the device has is merged:
-        it does not change.
+        """Record an upload, before it: it may fail and have changed the buffer nevertheless. What only the device has is
+        merged: it does not change.
         """
         for begin, end in [(0, self.size_in_bytes)] if self.is_exposed else self._differences.of_host:
             self.mark_written(begin, end - begin)
 
     def mark_copied(self) -> None:
-        """To be called after an upload or a readback."""
+        """Record that an upload or a readback has ended."""
         self._differences.copied(0, self.size_in_bytes)
         if self.is_exposed:
             self._differences.exposed_to_host()
@@ -194,7 +194,7 @@ class Buffer(OfOneProcess):
                 self.put_back(kept)
 
     def merge(self) -> None:
-        """To be called before an upload, which copies all: bring what only the device has to the host's copy.
+        """Bring what only the device has to the host's copy, before an upload, which copies all.
 
         Raises InvalidArgumentError where that is a part, and nobody knows whether the host has written there since (`host`).
         """
@@ -257,16 +257,16 @@ class Range:
 
     @property
     def stamp(self) -> int | None:
-        """As that of a Buffer, of this part."""
+        """The same of this part as a Buffer has of all."""
         return self.buffer.stamp_of(self.offset, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
-        """As that of a Buffer, of this part."""
+        """The same of this part as a Buffer has of all."""
         return _contents(self)
 
     def mark_computed(self) -> None:
-        """To be called after a dispatch changed what the device has of it."""
+        """Record that a dispatch has changed this part."""
         self.buffer.mark_computed(self.offset, self.size_in_bytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
@@ -299,13 +299,13 @@ def _numbers(call: str, dtype: Any) -> np.dtype:
     return found
 
 
-def parts(whose: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
-    """Of a resource: for each of so many bytes, by name, its own. whose: the operator's name in errors.
+def parts(operator: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
+    """The parts of a resource, one for each of so many bytes, by name. operator: its name in errors.
 
     Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
     """
     places, size = laid_out(sizes)
     if size > within.size_in_bytes:
-        raise InvalidArgumentError(whose, "a bound resource", f"{within.size_in_bytes} bytes",
+        raise InvalidArgumentError(operator, "a bound resource", f"{within.size_in_bytes} bytes",
                                    f"{size}, as get_binding_properties says now")
     return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

@@ -1,4 +1,4 @@
-"""Where the host's copy of a buffer and the device's memory differ, so that to copy one to the other loses nothing."""
+"""Differences of a buffer's memory on the device and the host's copy of it, so that to copy one to the other loses nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Part = tuple[int, int]  # where it begins and ends
 
 
 class Parts:
-    """Of a buffer: in order, with gaps between them."""
+    """Parts of a buffer, in order, with gaps between them."""
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
@@ -62,7 +62,7 @@ class Differences:
         self.of_device.remove(begin, end)
 
     def exposed_to_host(self) -> None:
-        """Who may write anywhere from now on, unseen."""
+        """The host holds a raw view and may write anywhere without notice."""
         unread = list(self.of_device)
         self.of_host.add(0, self._size)
         for begin, end in unread:
@@ -73,6 +73,6 @@ class Differences:
         self.of_host.remove(begin, end)
 
     def copied(self, begin: int, end: int) -> None:
-        """From either to the other."""
+        """The range [begin, end) is now equal on both sides."""
         self.of_host.remove(begin, end)
         self.of_device.remove(begin, end)

@@ -58,7 +58,7 @@ _UNKNOWN = "Calls that follow may work; if it comes again, update the driver or 
 
 
 class Driver:
-    """Of one opened device.
+    """The driver of one opened device.
 
     lost: why the device cannot be used any more; None: it can. running: kp's sequence whose end was not seen yet. lock: around
     all work on the device. forget: lets go of all that is kept on it.
@@ -146,7 +146,7 @@ class Driver:
         return OutOfMemoryError(f"{text}. {_SMALLER}") if is_memory else DriverError(f"{text}. {_UNKNOWN}")
 
     def _lose(self, reason: str) -> DeviceLostError:
-        """From here on nothing on this device can be used."""
+        """Give the device up: nothing on it can be used any more."""
         self.lost = (f"{reason}. The device {self._name} is lost, with all that was made on it. vkdml.Device() opens it anew; "
                      "calls that name no Device do so by themselves")
         _log.error("%s", self.lost)
@@ -159,9 +159,9 @@ class Driver:
 class DeviceLock(fork.Lock):
     """Around work on a device.
 
-    Entering waits for what an interrupted call left running, and raises if the device is lost. What other exceptions than
-    vkdml's own leave half done is forgotten: those of signals' handlers may come at any place. In a wait nothing is half done.
-    Nor where memory runs out, which would be a bad time to compile again.
+    Entering waits for what an interrupted call left running, and raises if the device is lost. After a
+    foreign exception, as of a signal's handler, the cached state may be inconsistent, so it is dropped; not within a wait, nor
+    where memory runs out, which would be a bad time to compile again.
     """
 
     def __init__(self, driver: Driver) -> None:

@@ -98,7 +98,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 
 def _check_npy(file: BinaryIO) -> None:
-    """Before memory is allocated for what the header says."""
+    """Refuse what the header says, before memory is allocated for it."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"version {version} of the format")

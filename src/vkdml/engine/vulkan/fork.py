@@ -31,7 +31,7 @@ def check() -> None:
 
 
 def begin() -> None:
-    """To be called before a device is opened."""
+    """Note that a device is about to be opened."""
     global _has_opened
     check()
     _has_opened = True

@@ -163,7 +163,7 @@ class Gpu(fork.OfOneProcess):
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
-        self.found_out: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
+        self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._thread: ThreadPoolExecutor | None = None
         fork.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
@@ -172,7 +172,7 @@ class Gpu(fork.OfOneProcess):
                   self.memory.limit)
 
     def bytes_of(self, size: int, has_copy: bool) -> int:
-        """That a buffer of this size takes, with the host's copy of it."""
+        """Bytes allocated for a buffer, the host copy included."""
         return size * (1 + (has_copy and not self.host_memory))
 
     def make_tensor(self, size_in_bytes: int, has_copy: bool) -> Any:
@@ -184,7 +184,7 @@ class Gpu(fork.OfOneProcess):
                                 lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
 
     def keep_open_for(self, tensor: object) -> None:
-        """Until kp's object is gone, whoever holds it: its memory goes with kp's manager."""
+        """Stay open until kp's object is gone, whoever holds it: its memory goes with kp's manager."""
         finalize(tensor, id, self._manager).atexit = False  # holds what it would call `id` with
 
     def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
@@ -196,7 +196,7 @@ class Gpu(fork.OfOneProcess):
         return self.store.get(key, make_in_room, size, lease, is_memory=True)
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
-        """In the device's own thread, after what it was given before."""
+        """Do work in the device's own thread, after what it was given before."""
         fork.check()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vkdml")
@@ -209,7 +209,7 @@ class Gpu(fork.OfOneProcess):
                               "threads, or raise the limit (ulimit -u)") from error
 
     def create_submission(self) -> Submission:
-        """With nothing recorded."""
+        """A submission with nothing recorded."""
         return Submission(self)
 
     def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel | None = None,
@@ -260,7 +260,7 @@ class OnceForEachGpu(Generic[T]):
         self._function = function
 
     def __call__(self, gpu: Gpu, *arguments: Hashable) -> T:
-        kept = gpu.found_out.setdefault(self, {})
+        kept = gpu.once_cache.setdefault(self, {})
         if arguments not in kept:
             kept[arguments] = self._function(gpu, *arguments)
         result: T = kept[arguments]
@@ -268,7 +268,7 @@ class OnceForEachGpu(Generic[T]):
 
     def cache_clear(self) -> None:
         for gpu in _open.values():
-            gpu.found_out.pop(self, None)
+            gpu.once_cache.pop(self, None)
 
 
 _open: dict[tuple[int, str, str], Gpu] = {}

@@ -19,7 +19,7 @@ _MOST_DIGITS = 30  # Python refuses to read thousands of them
 
 
 def bytes_of_environment(name: str, default: int) -> int:
-    """Of an environment variable. Raises InvalidArgumentError for what is no number."""
+    """The bytes that an environment variable says. Raises InvalidArgumentError for what is no number."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise InvalidArgumentError("Device", name, repr(text), "a whole number of bytes")
@@ -32,7 +32,7 @@ def default_limit(info: DeviceInfo) -> int:
 
 
 class Memory:
-    """Of one device. store: drops what nobody needs now. lock: the device's.
+    """The memory of one device. store: drops what nobody needs now. lock: the device's.
 
     limit: bytes of all buffers at most, with the host's copies of them.
     """
@@ -68,16 +68,18 @@ class Memory:
         with self._lock:
             return self._is_within(lambda: self.used - self._store.memory + sum(sizes.values()))
 
-    def expect_room(self, whose: str, sizes: Mapping[str, int]) -> None:
+    def expect_room(self, operator: str, sizes: Mapping[str, int]) -> None:
         """Raises InvalidArgumentError if not `has_room`."""
         if not self.has_room(sizes):
-            raise self._refusal(whose, sizes, self.used - self._store.memory)
+            raise self._refusal(operator, sizes, self.used - self._store.memory)
 
-    def make_room(self, whose: str, sizes: Mapping[str, int]) -> None:
-        """For new buffers of so many bytes, by name. Raises InvalidArgumentError, with all as before, where there is none."""
+    def make_room(self, operator: str, sizes: Mapping[str, int]) -> None:
+        """Make room for new buffers of so many bytes, by name. Raises InvalidArgumentError, with all as before, where there is
+        none.
+        """
         total = sum(sizes.values())
         if total and self.used + total > self.limit:
-            self.expect_room(whose, sizes)
+            self.expect_room(operator, sizes)
             self.free(total)
 
     def free(self, size: int, lease: Lease | None = None) -> None:
@@ -95,12 +97,12 @@ class Memory:
             gc.collect()  # networks hold themselves, and go only when Python looks for such objects
         return used() <= self.limit
 
-    def _refusal(self, whose: str, sizes: Mapping[str, int], others: int) -> InvalidArgumentError:
+    def _refusal(self, operator: str, sizes: Mapping[str, int], others: int) -> InvalidArgumentError:
         largest = sorted(sizes.items(), key=lambda item: -item[1])
         told = [f"{name} {size}" for name, size in largest[:_PARTS_TOLD]]
         rest = sum(size for _, size in largest[_PARTS_TOLD:])
         parts = ", ".join([*told, f"others {rest}"] if rest else told)
         return InvalidArgumentError(
-            whose, "memory", f"{sum(sizes.values())} bytes ({parts})",
+            operator, "memory", f"{sum(sizes.values())} bytes ({parts})",
             f"at most {max(self.limit - others, 0)} on {self._name}: the limit of {self.limit} less {others} in use. "
             "Device.memory_limit or VKDML_MEMORY_BYTES raises it")

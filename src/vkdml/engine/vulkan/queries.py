@@ -42,7 +42,7 @@ _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4  # VkMemoryPropertyFlagBi
 
 
 def _asked_for() -> str:
-    """Which drivers the environment has the loader look at; empty: all that are installed."""
+    """The drivers that the environment has the loader look at; empty: all that are installed."""
     asked = [f"{name}={os.environ[name]}" for name in _NAMES_DRIVERS if os.environ.get(name)]
     return f" (it looks only where {', '.join(asked)} says)" if asked else ""
 
@@ -196,8 +196,8 @@ def _is_unified(kind: str, memory_types: Iterable[int]) -> bool:
 
 
 def _heap_bytes(is_unified: bool, memory: structures.MemoryProperties) -> int:
-    """Of the heap that kp's buffers come from: that of the first type of memory that the host sees or, where the device has
-    memory of its own, that is the device's. A GPU in the processor may have set a little aside as its own, but takes any.
+    """Bytes of the heap that kp's buffers come from: that of the first type of memory that the host sees or, where the device
+    has memory of its own, that is the device's. A GPU in the processor may have set a little aside as its own, but takes any.
     """
     wanted = _HOST_VISIBLE | _HOST_COHERENT if is_unified else _DEVICE_LOCAL
     heaps = [found.heapIndex for found in memory.memoryTypes[:memory.memoryTypeCount] if found.propertyFlags & wanted == wanted]

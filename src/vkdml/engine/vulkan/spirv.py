@@ -81,7 +81,7 @@ class CompiledKernel:
         return [push[name] for name in self.interface.push]
 
     def values(self, constants: Mapping[str, int]) -> tuple[int, ...]:
-        """Of the constants that this kernel declares: two dispatches with equal ones run the same pipeline."""
+        """The values of the constants that this kernel declares: two dispatches with equal ones run the same pipeline."""
         return tuple(constants[name] for name in self.interface.constant_ids)
 
     def specialize(self, constants: Mapping[str, int]) -> bytes:

@@ -55,7 +55,7 @@ class Store:
         self._limit = limit
         self._entries: dict[Hashable, _Entry] = {}  # what was used last is last
         self._size = 0
-        self._last_keys: object = None  # of the `use` that nothing came after
+        self._last_keys: object = None  # keys of the most recent `use`, if nothing else has touched the store
 
     @property
     def size(self) -> int:
@@ -115,7 +115,7 @@ class Store:
         self._drop_while(lambda: not is_enough(), lambda key: self._entries[key].is_memory, lease)
 
     def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
-        """Until the rest is within the limit, but nothing of this lease, nor the key that is used now."""
+        """Drop until the rest is within the limit, but nothing of this lease, nor the key that is used now."""
         self._drop_while(lambda: self._size > self._limit, lambda key: key != used, lease)
 
     def _drop_while(self, is_needed: Callable[[], bool], may_go: Callable[[Hashable], bool], lease: Lease | None) -> None:

@@ -1,4 +1,4 @@
-"""Which memory is which tensor: DirectML's binding table."""
+"""DirectML's binding table: which memory is which tensor."""
 
 from __future__ import annotations
 

@@ -87,5 +87,5 @@ class CompiledGraph(Bindable):
 
 
 def _part(resource: Bound | None, size: int) -> Bound | None:
-    """As much of a resource as one node needs; None: it needs nothing, or has the package's own."""
+    """The part of a resource that one node needs; None: it needs nothing, or has the package's own."""
     return Range(resource.buffer, resource.offset, size) if resource and size else None

@@ -25,7 +25,7 @@ class OperatorInitializer(Named):
         self._set("create_operator_initializer", compiled)
 
     def reset(self, compiled: Compiled | Sequence[Compiled]) -> None:
-        """For other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
+        """Initialize other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
         self._set("reset", compiled)
 
     def _set(self, call: str, compiled: Compiled | Sequence[Compiled]) -> None:

@@ -49,7 +49,7 @@ def _range(operator: str, field: str, buffer: Buffer, offset: int, size: int, al
 
 
 def resolve_resource(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
-    """As `resolve`, of memory that several buffers of the package have parts of."""
+    """The same as `resolve`, for memory that several buffers of the package have parts of."""
     bound = resolve(operator, field, binding, size, alignment, gpu)
     return Range(bound.buffer, bound.offset, size) if bound and size else None
 

@@ -1,4 +1,4 @@
-"""The dispatchables of DxDispatch's models: table, first checked, then compiled for a device.
+"""The dispatchables of DxDispatch's models: operators, first checked, then compiled for a device.
 
 Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables".
 """
@@ -34,7 +34,7 @@ class OperatorDispatchable:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of all its tensors."""
+        """Bytes of all its tensors."""
         return sum(tensor.size_in_bytes for tensor in self.checked.tensors.values() if tensor)
 
 

@@ -193,7 +193,7 @@ class Model:
         self._builder = builder
         self._inputs = builder.inputs.intersection(name for step in steps for name in step.names.values())
         self._outputs = dict.fromkeys(outputs)
-        self._execution = Execution(builder.device._gpu, builder.device.share, steps, self._outputs)
+        self._execution = Execution(builder.device.gpu, builder.device.share, steps, self._outputs)
 
     def run(self, bindings: Sequence[Binding | None], outputs: Sequence[Expression]) -> list[TensorData]:
         """See Device.compute."""

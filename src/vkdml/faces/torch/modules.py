@@ -217,7 +217,7 @@ class _Single(Twin, nn.RNNCellBase):
 
     def warm_up(self, T: int | Iterable[int] = 1, B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
                 ) -> None:
-        """As that of a GRU. A cell has one step, whatever T says."""
+        """The same as a GRU's. A cell has one step, whatever T says."""
         super().warm_up(1, B, hx=hx)
 
     def _weights(self) -> list[Tensor]:

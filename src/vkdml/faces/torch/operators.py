@@ -149,7 +149,7 @@ def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tens
 
 
 def _state_shapes(mode: str, form: Form, weights: Sequence[Tensor], rows: int) -> list[tuple[int, int, int]]:
-    """Of h, and of an LSTM's c, which proj_size does not make smaller."""
+    """Shapes of h, and of an LSTM's c, which proj_size does not make smaller."""
     sizes = [weights[1].shape[1], *[form.hidden_size] * (mode == "LSTM")]
     return [(form.num_layers * form.directions, rows, size) for size in sizes]
 
@@ -200,12 +200,12 @@ def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[
 
 
 def _lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """As autocast casts: what is floating point, but not float64."""
+    """Cast as autocast does: what is floating point, but not float64."""
     return tensor if tensor.dtype is torch.float64 or not tensor.is_floating_point() else tensor.to(dtype)
 
 
 def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ...]:
-    """For each result, whether it has the initial state's type under PyTorch's autocast: not all modules are alike."""
+    """Whether each result has the initial state's type under PyTorch's autocast: not all modules are alike."""
     if mode == "GRU":
         return True, True
     if mode != "LSTM":
