@@ -18,7 +18,7 @@ from vkdml.laboratory import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/vkdml"
-ENGINE = "runtime"
+ENGINE = "engine"
 GRU_ON_A_GPU = ROOT / "shaders/gpu/gru.comp"
 CALL_AIMS = {"first": ["30", "30", "-", "26"], "warm": ["9", "11", "40", "-"]}
 UNCOUNTED = r"CHANGELOG\.md|docs/notebook\.md|docs/bench/.*"

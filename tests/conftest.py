@@ -10,7 +10,7 @@ import pytest
 
 import vkdml
 from tests import recording, support
-from vkdml.runtime import kernels
+from vkdml.engine.vulkan import spirv
 
 MARKERS = [
     "device: needs a Vulkan device; the fixture of that name gives this mark by itself",
@@ -128,7 +128,7 @@ def mistaken(monkeypatch, tmp_path):
         assert old in text
         (shaders / file).write_text(text.replace(old, new))
         compiler.compile_source(shaders / f"{kernel}.comp", tmp_path / "wrong.spv")
-        wrong, right = kernels.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), kernels.load
-        monkeypatch.setattr(kernels, "load", lambda name: wrong if name == kernel else right(name))
+        wrong, right = spirv.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), spirv.load
+        monkeypatch.setattr(spirv, "load", lambda name: wrong if name == kernel else right(name))
 
     return compiled

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from vkdml.runtime.device import Buffer, Gpu
+from vkdml.engine.vulkan.gpu import Buffer, Gpu
 
 POISON = 2**32 - 1  # a NaN in each type
 _KINDS_OF_POISON = 100  # so that a NaN that was read behind one buffer and written behind another is seen

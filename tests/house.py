@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 # Who may import whom: only what is of one's own rank or a lower one
-RANKS = {"errors": 0, "spec": 1, "planning": 2, "runtime": 3, "faces": 4,
+RANKS = {"errors": 0, "operators": 1, "planning": 2, "engine": 3, "faces": 4,
          **dict.fromkeys(["__init__", "dxdispatch", "onnx", "pydirectml", "reference", "torch"], 5),
          **dict.fromkeys(["__main__", "cli", "demo", "explain"], 6), "laboratory": 7}
 
@@ -24,7 +24,7 @@ RANKS = {"errors": 0, "spec": 1, "planning": 2, "runtime": 3, "faces": 4,
 PUBLIC = {"dxdispatch", "errors", "onnx", "pydirectml", "reference", "torch"}
 LABORATORY = "laboratory"
 
-KP_MODULE = "src/vkdml/runtime/device.py"
+KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
 
 DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|"
                      r"qualcomm|mali|panvk|powervr|moltenvk|dozen|dzn|venus)(?![a-z])", re.IGNORECASE)
@@ -64,7 +64,7 @@ def line_of(text: str, position: int) -> int:
 # 1. The layers
 
 def modules(root: Path) -> dict[str, Path]:
-    """The package's, by their names within it: spec.cells, and __init__ and onnx of those at its top."""
+    """The package's, by their names within it: operators.cells, and __init__ and onnx of those at its top."""
     package = root / "src/vkdml"
     return {".".join(path.relative_to(package).with_suffix("").parts).replace(".__init__", ""): path
             for path in files(package, "**/*.py")}
@@ -97,7 +97,7 @@ def layers(root: Path) -> Iterator[str]:
     for name, path in known.items():
         room = name.split(".")[0]
         if room not in RANKS:
-            yield (f"{place(root, path, 1)} is in no layer: move it into spec, planning, runtime or faces, the first that has all "
+            yield (f"{place(root, path, 1)} is in no layer: move it into operators, planning, engine or faces, the first that has all "
                    "that it imports")
             continue
         graph[name] = set()

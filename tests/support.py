@@ -14,13 +14,14 @@ import vkdml
 from tests import recording
 from tests.guards import POISON, guarded
 from vkdml.faces.directml.compiled_operator import CompiledOperator, Operator
+from vkdml.operators import cells, checks, element_types, problem, reference
+from vkdml.operators.activations import BY_DESC
+from vkdml.operators.cells import Cell
+from vkdml.operators.element_types import ElementType
+from vkdml.operators.header import descs
+from vkdml.operators.problem import Problem
 from vkdml.planning import profiles
 from vkdml.planning.options import PERSISTENT, Options
-from vkdml.spec import cells, checks, descs, element_types, problem, reference
-from vkdml.spec.activations import BY_DESC
-from vkdml.spec.cells import Cell
-from vkdml.spec.element_types import ElementType
-from vkdml.spec.problem import Problem
 
 FLOAT32, UINT32 = vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UINT32
 SIGMOID, TANH = vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()

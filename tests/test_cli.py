@@ -17,9 +17,9 @@ import vkdml
 from tests.faces.onnx.support import GRU, H, I, model, weights
 from tests.support import make_desc
 from vkdml import cli
+from vkdml.engine.trust import choices
 from vkdml.onnx import InferenceSession
-from vkdml.runtime import choices
-from vkdml.spec import cells
+from vkdml.operators import cells
 
 ACTIVATION = {
     "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},

@@ -7,6 +7,7 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 
 from importlib.metadata import version as _version
 
+from .engine.vulkan.buffers import Buffer
 from .errors import (
     DeviceLostError,
     DriverError,
@@ -28,17 +29,17 @@ from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
 from .faces.sessions import selftest
 from .faces.streams import Stream
+from .operators import features
+from .operators.features import *  # noqa: F403
+from .operators.header import binding_descs, c_names, descs, graph_descs, plain_descs
+from .operators.header.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
+from .operators.header.c_names import DMLCalcBufferTensorSize
+from .operators.header.descs import *  # noqa: F403
+from .operators.header.graph_descs import *  # noqa: F403
+from .operators.header.plain_descs import *  # noqa: F403
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
 from .planning.options import Options
-from .runtime.buffers import Buffer
-from .spec import binding_descs, c_names, descs, features, graph_descs, plain_descs
-from .spec.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
-from .spec.c_names import DMLCalcBufferTensorSize
-from .spec.descs import *  # noqa: F403
-from .spec.features import *  # noqa: F403
-from .spec.graph_descs import *  # noqa: F403
-from .spec.plain_descs import *  # noqa: F403
 
 __version__ = _version("vkdml")
 

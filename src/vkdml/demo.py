@@ -18,7 +18,7 @@ from tqdm import tqdm
 from .errors import MissingPackageError
 from .faces.directml.device import Device
 from .faces.layers import GRU
-from .spec import reference
+from .operators import reference
 
 WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -13,16 +13,16 @@ from typing import Any
 
 from tabulate import tabulate
 
+from .engine.trust.trial import Run, Trial
 from .faces.directml.compiled_operator import Operator
 from .faces.directml.device import Device
+from .operators import activations, cells, element_types
+from .operators.arguments import tensor_descs
+from .operators.cells import Cell
+from .operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
+from .operators.problem import Problem, from_desc
 from .planning import words
 from .planning.plan import Plan
-from .runtime.trial import Run, Trial
-from .spec import activations, cells, element_types
-from .spec.arguments import tensor_descs
-from .spec.cells import Cell
-from .spec.descs import DML_RECURRENT_NETWORK_DIRECTION
-from .spec.problem import Problem, from_desc
 
 FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 TYPES = [element.name for element in element_types.ALL]
@@ -80,7 +80,7 @@ def _loop(plan: Plan) -> dict[str, Any]:
 def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
     """Times of executions, without bringing tensors to the device and back."""
     with device.lock:
-        run = Run(Trial(device._gpu, problem), plan)
+        run = Run(Trial(device.gpu, problem), plan)
         run.execute()
         samples: list[float] = []
         end = time.perf_counter() + _SECONDS
@@ -89,7 +89,7 @@ def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
             run.execute()
             samples.append((time.perf_counter() - begin) * 1e3)
     return {"runs": len(samples), "median": statistics.median(samples), "min": min(samples), "max": max(samples),
-            "gave up": run.given_up}
+            "gave up": run.timeouts}
 
 
 def _kernels(plan: Plan) -> list[dict[str, Any]]:

@@ -16,8 +16,31 @@ from .cli.conformance import on_device as conformance_on
 from .cli.processes import Worker, WorkerError, supervise
 from .cli.reports import as_json, bullets, cell, document, table, write
 
+# What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
+from .engine import commands, compiled
+from .engine.commands import Commands
+from .engine.trust.choices import folder as folder_of_choices
+from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
+from .engine.trust.trial import Run, Trial
+from .engine.trust.tuner import ON, Tuner
+from .engine.vulkan import gpu as devices
+from .engine.vulkan import spirv as kernels
+from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, open_device, select_device
+from .engine.vulkan.spirv import load as load_kernel
+from .engine.vulkan.spirv import of_spirv
+
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
 from .faces import sessions
+
+# What is computed: the tables of cells, activations and types, and problems
+from .operators.activations import BY_DESC as ACTIVATIONS
+from .operators.cells import BY_DESC as CELLS
+from .operators.cells import GRU, LSTM, RNN, Cell
+from .operators.element_types import ALL as ELEMENT_TYPES
+from .operators.element_types import FLOAT32, FLOAT64, ElementType
+from .operators.plain import PlainProblem
+from .operators.problem import Problem, from_desc
+from .operators.whole_numbers import ceil_div
 from .planning.candidates import Planner, best_of_each_way
 from .planning.dispatches import Dispatch, time_loop
 from .planning.gpus import GPUS, GpuRates
@@ -28,33 +51,12 @@ from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rates, profile
 from .planning.tiling import Tiling
 
-# What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
-from .runtime import commands, compiled, device, kernels
-from .runtime.choices import folder as folder_of_choices
-from .runtime.commands import Commands
-from .runtime.device import KP_VERSION, Gpu, Kernel, open_device, select_device
-from .runtime.kernels import load as load_kernel
-from .runtime.kernels import of_spirv
-from .runtime.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
-from .runtime.trial import Run, Trial
-from .runtime.tuner import ON, Tuner
-
-# What is computed: the tables of cells, activations and types, and problems
-from .spec.activations import BY_DESC as ACTIVATIONS
-from .spec.cells import BY_DESC as CELLS
-from .spec.cells import GRU, LSTM, RNN, Cell
-from .spec.element_types import ALL as ELEMENT_TYPES
-from .spec.element_types import FLOAT32, FLOAT64, ElementType
-from .spec.plain import PlainProblem
-from .spec.problem import Problem, from_desc
-from .spec.whole_numbers import ceil_div
-
 
 def as_in_a_new_process() -> None:
     """Forget the devices that are open, and all that calls without a device have kept."""
     sessions.shared_sessions = sessions.Sessions(kept=16)
     sessions._devices.clear()
-    device._open.clear()
+    devices._open.clear()
     gc.collect()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench import accuracy
-from vkdml.spec import cells
+from vkdml.operators import cells
 
 
 def test_errors_are_in_ulp_of_at_least_the_floor():

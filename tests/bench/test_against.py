@@ -11,7 +11,7 @@ from bench import against
 from bench.against import Comparison, Tree
 from bench.cases import CASES, Case
 from bench.processes import ROOT
-from vkdml.runtime.device import select_device
+from vkdml.engine.vulkan.gpu import select_device
 
 TINY = Case("gru", 3, 2, 4, 8)
 HERE = Tree("this", ROOT)

@@ -6,8 +6,8 @@ import vkdml
 from bench import candidates
 from bench.adapters.ours import make_desc
 from bench.cases import Case
+from vkdml.operators.problem import from_desc
 from vkdml.planning.candidates import Planner
-from vkdml.spec.problem import from_desc
 
 pytestmark = pytest.mark.device
 

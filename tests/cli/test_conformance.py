@@ -15,7 +15,8 @@ from vkdml import cli
 from vkdml.cli import processes
 from vkdml.cli.conformance import junit, progress, report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
-from vkdml.spec import cells, descs, reference
+from vkdml.operators import cells, reference
+from vkdml.operators.header import descs
 
 DEVICE = {"index": 3, "name": "Some GPU", "type": "discrete", "driver": "somedrv", "driver_version": "1.2", "api_version": "1.3.0",
           "vendor": 0x1234, "device_id": 7, "driver_id": 13}

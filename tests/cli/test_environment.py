@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
+from vkdml.engine.trust import tuner
+from vkdml.engine.vulkan import log
 from vkdml.planning.options import SCHEDULES
-from vkdml.runtime import log, tuner
 
 ROOT = Path(__file__).parents[2]
 TABLE = dict(re.findall(r"^\| `(VKDML_\w+)` \| (.*?) \|", (ROOT / "docs/faces/cli.md").read_text(), re.M))

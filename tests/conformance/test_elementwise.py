@@ -10,8 +10,8 @@ import vkdml
 from tests.guards import guarded
 from tests.support import DTYPES, FLOAT32, assert_close, random_activation, random_numbers, random_strides, read_output, tensor
 from vkdml.faces.directml.compiled_operator import Operator
-from vkdml.spec import activations, element_types, elementwise
-from vkdml.spec.element_types import FLOAT64
+from vkdml.operators import activations, element_types, elementwise
+from vkdml.operators.element_types import FLOAT64
 
 WORD: Any = "x"
 RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC

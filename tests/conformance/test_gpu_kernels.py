@@ -29,12 +29,13 @@ from tests.support import (
     run_on_device,
 )
 from vkdml.faces.directml.compiled_operator import Operator
+from vkdml.operators import cells, element_types, reference
+from vkdml.operators.header import descs
+from vkdml.operators.whole_numbers import ceil_div, round_up
 from vkdml.planning import candidates, gpu_loop, profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from vkdml.spec import cells, descs, element_types, reference
-from vkdml.spec.whole_numbers import ceil_div, round_up
 
 ROOT = Path(__file__).resolve().parents[2]
 SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
@@ -191,8 +192,8 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 
 # Parts that cannot run side by side
 
-def gave_up(compiled):
-    return compiled._decided.attempts.given_up
+def timed_out(compiled):
+    return compiled._decided.attempts.timeouts
 
 
 def executed(device, case, options):
@@ -218,7 +219,7 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
     options = Options(lanes=False, schedule=PERSISTENT, meeting=meeting, parts=16)
     expected = bits(run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16)))
     compiled, results = executed(device, case, options)
-    assert gave_up(compiled) == 1
+    assert timed_out(compiled) == 1
     check(case, results)
     assert bits(results) == expected
     monkeypatch.undo()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.support import Case, check, make_desc, random_arrays, random_strides, run_on_device
+from vkdml.operators import cells, element_types
+from vkdml.operators.header import descs
 from vkdml.planning import candidates, gpu_projection
 from vkdml.planning.options import Options
-from vkdml.spec import cells, descs, element_types
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 TILES = {f"{tile.samples}x{tile.units}": tile for tile in gpu_projection._TILES}

@@ -26,9 +26,9 @@ from tests.support import (
     run_on_device,
     tensor,
 )
+from vkdml.engine.trust.trial import Run, Trial
+from vkdml.operators import cells, element_types
 from vkdml.planning.plan import plan
-from vkdml.runtime.trial import Run, Trial
-from vkdml.spec import cells, element_types
 
 # One less than a tile or a load of weights, as many, and one more, and primes: B, I and H
 SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (5, 17, 33), (16, 3, 15), (17, 5, 17)]
@@ -130,7 +130,7 @@ def make_trial(device, variant, element, rows):
     for field, value in rows.items():
         arrays[field][:, :, ROW] = value
     case = Case(desc, 0.2, arrays, element)
-    return Trial(device._gpu, case.problem, arrays)
+    return Trial(device.gpu, case.problem, arrays)
 
 
 @pytest.mark.family("each schedule with each cell, and each with each type")

@@ -10,10 +10,10 @@ import pytest
 import vkdml
 from tests.conformance import test_plain
 from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device, tensor
+from vkdml.operators import cells, element_types
 from vkdml.planning import iterations, profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
-from vkdml.spec import cells, element_types
 
 LIMIT = 65_535
 LANES = Options(schedule="sequence", lanes=True, resident=False)

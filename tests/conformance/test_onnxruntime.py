@@ -7,7 +7,7 @@ from onnx import helper
 
 from tests.support import CELLS, assert_close, random_numbers
 from vkdml.onnx import run_node
-from vkdml.spec import element_types
+from vkdml.operators import element_types
 
 pytestmark = pytest.mark.device
 

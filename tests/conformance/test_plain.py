@@ -11,9 +11,9 @@ import pytest
 import vkdml as v
 from tests.guards import guarded
 from tests.support import assert_close, random_activation, random_strides, tensor
+from vkdml.operators import activations, element_types, table
+from vkdml.operators.verification import differences
 from vkdml.planning import gemm
-from vkdml.spec import activations, element_types, operators
-from vkdml.spec.verification import differences
 
 D = v.DML_TENSOR_DATA_TYPE
 TYPES = [data_type for data_type in D if data_type != D.UNKNOWN]
@@ -36,7 +36,7 @@ def make(rng, described, low=0, high=100):
 
 
 def checked_tensor(described):
-    whole = operators.from_desc(v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(
+    whole = table.from_desc(v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(
         InputTensor=described, OutputTensor=tensor(*described.Sizes, data_type=described.DataType)))
     return whole.tensor("InputTensor")
 
@@ -364,13 +364,13 @@ def test_only_elementwise_in_place(device, desc):
 
 def test_wrong_results_are_seen():
     """By the check of calls and the self-test: one wrong bit of a copy, and a sum that is off."""
-    problem = operators.from_desc(IDENTITY(InputTensor=WIDE, OutputTensor=WIDE))
+    problem = table.from_desc(IDENTITY(InputTensor=WIDE, OutputTensor=WIDE))
     x = np.arange(6, dtype=np.int64) + 2**60
     wrong = x.copy()
     wrong[4] += 1
     (difference,) = differences(problem, {"InputTensor": x.view(np.uint8), "OutputTensor": wrong.view(np.uint8)})
     assert (difference.wrong, difference.index) == (1, (1, 1))
-    problem = operators.from_desc(GEMM(ATensor=A, BTensor=B, OutputTensor=C))
+    problem = table.from_desc(GEMM(ATensor=A, BTensor=B, OutputTensor=C))
     a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
     memory = {"ATensor": a.view(np.uint8).reshape(-1), "BTensor": b.view(np.uint8).reshape(-1)}
     for off, count in ((0, 0), (1e-5, 8)):

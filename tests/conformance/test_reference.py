@@ -19,11 +19,12 @@ from tests.support import (
     random_numbers,
     run_on_device,
 )
+from vkdml.operators import cells, element_types
+from vkdml.operators.activations import BY_DESC
+from vkdml.operators.header import descs
 from vkdml.planning import profiles
 from vkdml.planning.options import BARRIER, FLOW
 from vkdml.planning.options import SCHEDULES as SCHEDULE_NAMES
-from vkdml.spec import cells, descs, element_types
-from vkdml.spec.activations import BY_DESC
 
 
 @pytest.mark.family("random shapes, attributes and types", first=len(CELLS) * len(SCHEDULES))

@@ -13,8 +13,8 @@ import vkdml.torch
 from tests.faces.onnx.support import model
 from tests.support import ATOL, RTOL, tensor
 from vkdml.faces.dxdispatch.operators import OperatorDispatchable, ReadyOperator
-from vkdml.spec import reference
-from vkdml.spec.problem import from_desc
+from vkdml.operators import reference
+from vkdml.operators.problem import from_desc
 
 pytestmark = pytest.mark.device
 

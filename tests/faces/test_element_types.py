@@ -8,7 +8,7 @@ import vkdml
 from tests.faces.support import B, H, I, T, arrays, check
 from tests.support import DTYPES, gru_desc, tensor
 from vkdml.onnx import run_node
-from vkdml.spec import arguments, cells, element_types, problem, reference
+from vkdml.operators import arguments, cells, element_types, problem, reference
 
 pytestmark = pytest.mark.device
 

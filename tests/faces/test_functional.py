@@ -8,7 +8,7 @@ import pytest
 import vkdml
 from tests.support import ATOL, RTOL
 from vkdml.faces import functional, sessions
-from vkdml.spec import cells, reference
+from vkdml.operators import cells, reference
 
 pytestmark = pytest.mark.device
 
@@ -155,7 +155,7 @@ def test_lengths_of_one_size_class_share_pipelines(arrays, device):
     made = []
     for t in (20, 21, 22, 23):
         check(arguments | {"x": np.resize(arrays["x"], (t, B, I))})
-        made.append(device._gpu.pipelines_made)
+        made.append(device.gpu.pipelines_made)
     assert made == made[:1] * 4
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 from tests.support import ATOL, DTYPES, RTOL
-from vkdml.runtime import weights as weight_contents
-from vkdml.spec import reference
+from vkdml.engine import weights as weight_contents
+from vkdml.operators import reference
 
 pytestmark = pytest.mark.device
 
@@ -91,23 +91,23 @@ def test_nothing_is_made_after_a_warm_up(device, layout):
     layer = vkdml.LSTM(**weights("LSTM"), layout=layout, device=device)
     for flags in ({}, {"initial_states": True, "sequence_lens": True}):
         layer.warm_up([1, 7], range(1, 3), **flags)
-    made, packed = device._gpu.pipelines_made, device._gpu.store.sizes()["packed weights"]
+    made, packed = device.gpu.pipelines_made, device.gpu.store.sizes()["packed weights"]
     for t, b in ((1, 1), (1, 2), (7, 1), (7, 2)):
         x, given = make(t, b, I), states("LSTM", b)
         if layout:
             x, given = x.swapaxes(0, 1).copy(), {name: array.swapaxes(0, 1).copy() for name, array in given.items()}
         layer(x)
         layer(x, **given, sequence_lens=np.ones(b, np.int64))
-    assert (device._gpu.pipelines_made, device._gpu.store.sizes()["packed weights"]) == (made, packed)
+    assert (device.gpu.pipelines_made, device.gpu.store.sizes()["packed weights"]) == (made, packed)
 
 
 def test_layers_with_the_same_weights_share_them(device):
     given, x = weights("GRU"), make(T, B, I)
     first, second = vkdml.GRU(**given), vkdml.GRU(**given)
     first(x)
-    made, size = device._gpu.pipelines_made, device._gpu.store.size
+    made, size = device.gpu.pipelines_made, device.gpu.store.size
     second(x)
-    assert (device._gpu.pipelines_made, device._gpu.store.size) == (made, size)
+    assert (device.gpu.pipelines_made, device.gpu.store.size) == (made, size)
 
 
 @pytest.mark.parametrize(("changes", "message"), [

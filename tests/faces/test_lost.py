@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 import vkdml.pydirectml as dml
+from vkdml.engine.vulkan import gpu as devices
 from vkdml.faces import sessions
-from vkdml.runtime import device as devices
 
 pytestmark = pytest.mark.device
 
@@ -116,7 +116,7 @@ def test_what_is_made_on_a_device_is_lost_with_it(lose, expected):
                  lambda: vkdml.rnn(X, W, R, device=device), lambda: device.create_command_recorder().record_dispatch(compiled, table)):
         with pytest.raises(vkdml.DeviceLostError, match=r"lost"):
             call()
-    assert len(device._gpu.store) == device._gpu.store.size == 0
+    assert len(device.gpu.store) == device.gpu.store.size == 0
     again = vkdml.Device()
     assert again != device
     assert again.get_device_removed_reason() is None

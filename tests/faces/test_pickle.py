@@ -15,9 +15,9 @@ from onnx import parser
 
 import vkdml
 from tests.support import gru_desc, random_arrays, run_on_device
+from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, types_of
 from vkdml.onnx import InferenceSession
 from vkdml.planning.options import Options
-from vkdml.runtime.self_test import PLAIN_PROBLEMS, types_of
 
 pytestmark = pytest.mark.device
 

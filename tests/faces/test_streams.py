@@ -6,7 +6,7 @@ import pytest
 import vkdml
 from tests.faces.test_layers import GATES, B, H, I, make, states, weights
 from tests.support import DTYPES, TOLERANCES, options
-from vkdml.runtime.device import Buffer
+from vkdml.engine.vulkan.gpu import Buffer
 
 pytestmark = pytest.mark.device
 

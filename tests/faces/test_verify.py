@@ -13,8 +13,8 @@ from tests.faces.dxdispatch.support import SAMPLE
 from tests.faces.onnx.support import model, weights
 from vkdml.faces import sessions
 from vkdml.onnx import InferenceSession
-from vkdml.spec import reference
-from vkdml.spec.activations import BY_TYPE
+from vkdml.operators import reference
+from vkdml.operators.activations import BY_TYPE
 
 pytestmark = pytest.mark.device
 

@@ -21,11 +21,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from vkdml.spec import reference
-from vkdml.spec.activations import FusedActivation
-from vkdml.spec.descs import DML_OPERATOR_TYPE
-from vkdml.spec.element_types import ElementType
-from vkdml.spec.problem import Problem
+from vkdml.operators import reference
+from vkdml.operators.activations import FusedActivation
+from vkdml.operators.element_types import ElementType
+from vkdml.operators.header.descs import DML_OPERATOR_TYPE
+from vkdml.operators.problem import Problem
 
 COPIES = 8
 MARGIN = 4.0

@@ -16,13 +16,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.support import CELLS, DTYPES, make_desc, random_arrays
-from vkdml.spec import element_types, problem
-from vkdml.spec.activations import BY_DESC, BY_TYPE
-from vkdml.spec.arguments import onnx_shape
-from vkdml.spec.cells import Cell
-from vkdml.spec.descs import DML_OPERATOR_TYPE, DML_RECURRENT_NETWORK_DIRECTION
-from vkdml.spec.element_types import ElementType
-from vkdml.spec.problem import WEIGHTS, Problem
+from vkdml.operators import element_types, problem
+from vkdml.operators.activations import BY_DESC, BY_TYPE
+from vkdml.operators.arguments import onnx_shape
+from vkdml.operators.cells import Cell
+from vkdml.operators.element_types import ElementType
+from vkdml.operators.header.descs import DML_OPERATOR_TYPE, DML_RECURRENT_NETWORK_DIRECTION
+from vkdml.operators.problem import WEIGHTS, Problem
 
 DIRECTIONS = {"forward": 0, "reverse": 1, "bidirectional": 2}
 ELEMENTS = {element.name: element for element in element_types.ALL}

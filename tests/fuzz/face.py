@@ -12,7 +12,7 @@ import numpy as np
 import vkdml
 from tests.fuzz.breaking import Argument
 from tests.fuzz.calls import Call, Operator
-from vkdml.spec.problem import Problem
+from vkdml.operators.problem import Problem
 
 Arrays = dict[str, np.ndarray]
 

@@ -23,10 +23,10 @@ from tests.fuzz.calls import Call, Operator, dtype_of
 from tests.fuzz.face import Arrays, Face, Part, device
 from tests.support import initialize, make_outputs, read_output
 from vkdml.faces.directml.compiled_operator import Operator as DirectMLOperator
-from vkdml.spec import element_types
-from vkdml.spec.activations import BY_DESC
-from vkdml.spec.cells import STATES
-from vkdml.spec.problem import WEIGHTS
+from vkdml.operators import element_types
+from vkdml.operators.activations import BY_DESC
+from vkdml.operators.cells import STATES
+from vkdml.operators.problem import WEIGHTS
 
 # numpy's functions, layers and streams
 

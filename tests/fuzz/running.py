@@ -14,9 +14,9 @@ from tests.fuzz.breaking import broken
 from tests.fuzz.calls import Call
 from tests.fuzz.face import Part, device
 from tests.fuzz.faces import FACES
+from vkdml.engine.vulkan.gpu import Submission
 from vkdml.errors import InvalidArgumentError, VkdmlError
-from vkdml.runtime.device import Submission
-from vkdml.spec.verification import differences
+from vkdml.operators.verification import differences
 
 
 def run(call: Call) -> bool:
@@ -80,7 +80,7 @@ def _refusal(work: Callable[[], object]) -> VkdmlError | None:
 @contextmanager
 def no_work() -> Iterator[None]:
     """Raises AssertionError when the driver was given anything to do or to compile."""
-    gpu, submitted = device()._gpu, []
+    gpu, submitted = device().gpu, []
     before, run = gpu.pipelines_made, Submission.run
 
     def counted(self: Submission) -> None:

@@ -8,8 +8,9 @@ import pytest
 from tests.conformance.test_mutations import mutated
 from tests.fuzz import bounds
 from tests.support import CELLS, DTYPES, RTOL, SIGMOID, TANH, Case, make_desc, random_arrays, random_case
-from vkdml.spec import cells, descs, element_types, reference
-from vkdml.spec.activations import BY_DESC
+from vkdml.operators import cells, element_types, reference
+from vkdml.operators.activations import BY_DESC
+from vkdml.operators.header import descs
 
 IDENTITY = descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC()
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tests.support import CELLS, make_desc
+from vkdml.operators import cells, element_types
+from vkdml.operators.problem import from_desc
 from vkdml.planning import gpus
 from vkdml.planning.device_info import DeviceInfo
-from vkdml.spec import cells, element_types
-from vkdml.spec.problem import from_desc
 
 # What Vulkan guarantees everywhere, but for the storage buffers of a stage (see docs/architecture.md)
 SMALLEST = DeviceInfo(index=0, name="smallest", type="integrated", driver="any", driver_version="", api_version="1.1.0",

@@ -21,11 +21,11 @@ import numpy as np
 
 from tests.planning.devices import DEVICES, GPUS, make_problem
 from tests.support import CELLS
+from vkdml.engine.vulkan import spirv as kernels
 from vkdml.errors import InvalidArgumentError
+from vkdml.operators import element_types
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
-from vkdml.runtime import kernels
-from vkdml.spec import element_types
 
 FILE = Path(__file__).with_suffix(".json")
 _DEBUG = {3, 4, 5, 6, 7, 8, 317, 330}  # OpSource, OpName, OpMemberName, OpLine and the like
@@ -61,7 +61,7 @@ def snapshot() -> dict[str, dict[str, str]]:
 
 
 def _kernels() -> list[str]:
-    spirv = Path(str(kernels.__file__)).resolve().parents[1] / "spirv"
+    spirv = Path(str(kernels.__file__)).resolve().parents[2] / "spirv"
     return sorted(str(path.relative_to(spirv).with_suffix("")) for path in spirv.rglob("*.spv"))
 
 
@@ -81,8 +81,8 @@ def _described(of_plan):
     parts = of_plan.initialize, of_plan.execute, of_plan.fallback
     described = [[of(dispatch) for dispatch in part] for part in parts]
     sizes = sorted((place(name), size) for name, size in of_plan.internal.items())
-    gave_up = of_plan.gave_up and [place(of_plan.gave_up[0]), of_plan.gave_up[1]]
-    return [described, sizes, gave_up], sorted({dispatch.kernel for part in parts for dispatch in part})
+    timed_out = of_plan.timed_out and [place(of_plan.timed_out[0]), of_plan.timed_out[1]]
+    return [described, sizes, timed_out], sorted({dispatch.kernel for part in parts for dispatch in part})
 
 
 @cache

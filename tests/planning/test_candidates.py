@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.planning.devices import CPU, GPU, GPUS, make_problem
+from vkdml.operators import cells, element_types
 from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
-from vkdml.spec import cells, element_types
 
 
 def test_a_gpu_gets_no_shuffles_and_shared_state():

@@ -7,13 +7,13 @@ import pytest
 
 from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from tests.support import CELLS, SCHEDULES, options_on, tensor
+from vkdml.engine.vulkan.spirv import load
+from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import SUBMISSION_SECONDS, Costs
 from vkdml.planning.dispatches import pack, time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
-from vkdml.runtime.kernels import load
-from vkdml.spec import cells, element_types
 
 GPU_COSTS = Costs(GPU)
 NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not

@@ -7,8 +7,8 @@ import pytest
 import vkdml
 from tests.planning.devices import CPU
 from tests.support import tensor
+from vkdml.operators import element_types, elementwise
 from vkdml.planning.plain import plan
-from vkdml.spec import element_types, elementwise
 
 
 def dimensions(*inner, outermost):

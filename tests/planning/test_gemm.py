@@ -7,15 +7,15 @@ import pytest
 import vkdml
 from tests.planning.devices import CPU, GPU
 from tests.support import tensor
+from vkdml.operators import table
 from vkdml.planning import gemm
 from vkdml.planning.plain import plan
 from vkdml.planning.profiles import profile
-from vkdml.spec import operators
 
 
 def problem(m, k, n, **fields):
     given = {"ATensor": tensor(m, k), "BTensor": tensor(k, n), "OutputTensor": tensor(m, n)} | fields
-    return operators.from_desc(vkdml.DML_GEMM_OPERATOR_DESC(**given))
+    return table.from_desc(vkdml.DML_GEMM_OPERATOR_DESC(**given))
 
 
 @pytest.mark.parametrize(("sizes", "groups"), [((1, 100, 1000), 32), ((64, 8, 64), 4), ((65, 8, 64), 6), ((1, 1, 1), 1)])

@@ -7,6 +7,7 @@ import pytest
 
 from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from tests.support import CELLS
+from vkdml.operators import cells, element_types
 from vkdml.planning import iterations
 from vkdml.planning.candidates import Planner
 from vkdml.planning.dispatches import time_loop
@@ -14,7 +15,6 @@ from vkdml.planning.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_uni
 from vkdml.planning.options import SCHEDULES, Options
 from vkdml.planning.profiles import GPU as GPU_KERNEL
 from vkdml.planning.profiles import gpu_rates
-from vkdml.spec import cells, element_types
 
 ALL_DEVICES = {"smallest": SMALLEST, "gpu": GPU, **GPUS}
 SIZES = (1, 7, 64, 100, 260, 512, 1024, 3000)

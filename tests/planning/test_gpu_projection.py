@@ -6,11 +6,11 @@ import pytest
 
 from tests.planning.devices import DEVICES, GPU, SMALLEST, make_problem
 from tests.support import CELLS
+from vkdml.operators import cells, element_types
 from vkdml.planning import gpu_projection, iterations, profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import Costs
 from vkdml.planning.options import Options
-from vkdml.spec import cells, element_types
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 INTEL, NVIDIA = 0x8086, 0x10DE

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import vkdml
 from tests.planning.devices import CPU, DEVICES, GPU, make_problem, problems
 from tests.support import CELLS, SCHEDULES, options_on
+from vkdml.operators import element_types
 from vkdml.planning import iterations
 from vkdml.planning.candidates import Planner
 from vkdml.planning.dispatches import time_loop
 from vkdml.planning.options import Options
-from vkdml.spec import element_types
 
 LIMIT = 65_535  # of llvmpipe
 LLVMPIPES = [info for info in DEVICES.values() if info.driver == "llvmpipe"]

@@ -11,11 +11,11 @@ from tools.gpu_report import bench, bits, candidates, estimates, outcome, worker
 from tools.gpu_report.outcome import FAILED, PASSED, SKIPPED, Job, Outcome
 from tools.gpu_report.parts import PARTS, Part
 from tools.gpu_report.problems import BITS, CANDIDATES, ESTIMATES, QUICK_BITS, WAYS
+from vkdml.engine.trust.trial import Run
 from vkdml.errors import DriverError
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 from vkdml.planning.profiles import gpu_rates
-from vkdml.runtime.trial import Run
 
 FILES = {
     "devices": {"devices.json", "devices.md"}, "conformance": {"conformance.json", "conformance.md"}, "validation": set(),
@@ -136,7 +136,7 @@ def test_every_part_has_a_module(tmp_path):
 
 @pytest.fixture
 def checked(device):
-    return bits.Checked(device._gpu, QUICK_BITS[0], 3)
+    return bits.Checked(device.gpu, QUICK_BITS[0], 3)
 
 
 def only(checked, monkeypatch, *ways):
@@ -177,7 +177,7 @@ def test_what_gives_up_is_counted(checked, monkeypatch):
 
     def give_up(run):
         execute(run)
-        run._attempts.given_up += 1
+        run._attempts.timeouts += 1
 
     monkeypatch.setattr(Run, "execute", give_up)
     (row,) = only(checked, monkeypatch, "stepped")

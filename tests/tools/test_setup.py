@@ -13,7 +13,7 @@ PATCHES = sorted((ROOT / "tools" / "kp").glob("*.patch"))
 
 def test_versions_of_kp_agree():
     """Of the last patch, the package's requirement, from which tools/setup takes it, and the check at the import."""
-    dependencies = (ROOT / "pyproject.toml").read_text(), (ROOT / "src" / "vkdml" / "runtime" / "device.py").read_text()
+    dependencies = (ROOT / "pyproject.toml").read_text(), (ROOT / "src" / "vkdml" / "engine" / "vulkan" / "gpu.py").read_text()
     required, checked = re.search(r'"kp==([^"]+)"', dependencies[0])[1], re.search(r'^KP_VERSION = "(\S+)"', dependencies[1], re.M)[1]
     found = subprocess.run(["bash", "-c", re.search(r"^KP_VERSION=.*$", SETUP, re.M)[0] + '\necho "$KP_VERSION"'], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert required == checked == found.stdout.strip() != ""

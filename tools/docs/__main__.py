@@ -27,8 +27,8 @@ PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.m
          "SECURITY.md"]
 APART = ["docs/notebook.md"]  # for those who work on it: a file beside the pages
 _LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
-_OURS = re.compile(r"\bvkdml\.(?:faces|planning|runtime|spec)\.[\w.]*?(\w+)(?![\w.])")
-_OF_RUNTIME = re.compile(r"\bvkdml\.runtime\.[\w.]*?(\w+)(?![\w.])")
+_OURS = re.compile(r"\bvkdml\.(?:faces|planning|engine|operators)\.[\w.]*?(\w+)(?![\w.])")
+_OF_ENGINE = re.compile(r"\bvkdml\.engine\.[\w.]*?(\w+)(?![\w.])")
 
 
 def write(folder: Path) -> None:
@@ -108,12 +108,12 @@ def _show_what_is_inherited(public: Container[str]) -> None:
 
 
 def _leave_out_what_is_internal() -> None:
-    """What takes objects of the runtime that users do not have, constructors of what other calls make, and the rooms' names."""
+    """What takes objects of the engine that users do not have, constructors of what other calls make, and the rooms' names."""
     names = {cls.__name__ for cls in classes()}
     for cls in classes():
         for name, method in vars(cls).items():
             hints = typing.get_type_hints(method).values() if inspect.isfunction(method) else ()
-            taken = {found[1] for hint in hints for found in _OF_RUNTIME.finditer(inspect.formatannotation(hint))}
+            taken = {found[1] for hint in hints for found in _OF_ENGINE.finditer(inspect.formatannotation(hint))}
             if not taken <= names or (name == "__init__" and "Made by" in (cls.__doc__ or "")):
                 method.__doc__ = "@private"
     shown: Callable[[Any], str] = inspect.formatannotation

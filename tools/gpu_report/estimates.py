@@ -76,7 +76,7 @@ def timed(gpu: Gpu, case: Case, options: Options, samples: int) -> Row:
 
 def projection_alone(plan: Plan) -> Plan:
     only = tuple(dispatch for dispatch in plan.execute if "projection" in dispatch.kernel)
-    return replace(plan, execute=only, fallback=(), gave_up=None)
+    return replace(plan, execute=only, fallback=(), timed_out=None)
 
 
 def beside(row: Row, estimated: float | None, measured: float | None) -> Row:

@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from tabulate import tabulate
 
+from ..engine.trust import choices, tuner
+from ..engine.vulkan.gpu import KP_VERSION, enumerate_devices, select_device
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from ..runtime import choices, tuner
-from ..runtime.device import KP_VERSION, enumerate_devices, select_device
 from .arguments import add_json, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",

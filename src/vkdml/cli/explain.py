@@ -11,8 +11,8 @@ from tabulate import tabulate
 
 from .. import explain
 from ..faces.directml.device import Device
-from ..spec.cells import Cell
-from ..spec.problem import Problem
+from ..operators.cells import Cell
+from ..operators.problem import Problem
 from .arguments import add_allow_outside, add_device, add_json, count, existing_file, print_json
 from .values import add_inputs, feed
 

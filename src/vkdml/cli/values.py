@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.vulkan.files import read, read_npy, read_npz
 from ..errors import InvalidArgumentError
-from ..runtime.files import read, read_npy, read_npz
 from .arguments import existing_file
 
 _READERS: dict[str, Callable[[Path], Any]] = {

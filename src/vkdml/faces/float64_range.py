@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..spec.problem import MAX_FLOAT32
+from ..operators.problem import MAX_FLOAT32
 
 _ALLOWED = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of float32 numbers"
 

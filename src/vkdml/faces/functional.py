@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..operators import cells
+from ..operators.arguments import Activations
 from ..planning.options import Options
-from ..spec import cells
-from ..spec.arguments import Activations
 from .directml.device import Device
 from .sessions import shared_sessions
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..engine.weights import constant
+from ..operators import cells
+from ..operators.arguments import Activations, convert_to, typed_array
+from ..operators.cells import STATES, Cell
 from ..planning.options import Options
-from ..runtime.weights import constant
-from ..spec import cells
-from ..spec.arguments import Activations, convert_to, typed_array
-from ..spec.cells import STATES, Cell
 from .directml.device import Device
 from .sessions import Session, Settings, shapes_to_warm_up
 from .streams import Stream

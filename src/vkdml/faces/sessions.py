@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.execution import Execution, Node
+from ..engine.recent import Recent
+from ..engine.trust.self_test import Outcome
+from ..engine.vulkan.fork import Lock
+from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
+from ..operators.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
+from ..operators.arrays import element_strides, flat
+from ..operators.cells import STATES, Cell
+from ..operators.checks import MAX_TENSOR_BYTES
+from ..operators.element_types import ElementType
+from ..operators.problem import WEIGHTS, Problem, check_lengths, from_desc
 from ..planning.options import Options
-from ..runtime.execution import Execution, Node
-from ..runtime.fork import Lock
-from ..runtime.recent import Recent
-from ..runtime.self_test import Outcome
-from ..runtime.weights import Contents
-from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
-from ..spec.arrays import element_strides, flat
-from ..spec.cells import STATES, Cell
-from ..spec.checks import MAX_TENSOR_BYTES
-from ..spec.element_types import ElementType
-from ..spec.problem import WEIGHTS, Problem, check_lengths, from_desc
 from .directml.device import Device
 from .float64_range import RangeCheck
 
@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        """Of calls that share a session."""
+        """The key of calls that share a session."""
         return self.device, *self._of_attributes
 
     @property
@@ -65,13 +65,15 @@ class Settings:
         return open_device(self._name, self.given_device)
 
     def problem(self, name: str, arrays: Arrays, element: ElementType) -> tuple[Problem, dict[str, tuple[int, ...]]]:
-        """Of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in errors."""
+        """The problem of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in
+        errors.
+        """
         given = {field: arrays.get(field) for field in self.cell.inputs}
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 
     def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
-        """Of an operator with these weights, by the letters of the cell's table. None is 0, whatever the weights are."""
+        """Sizes T, B, I, H, D for these weights, each at least 1."""
         w, r = arrays["WeightTensor"], arrays["RecurrenceTensor"]
         assert w is not None
         assert r is not None
@@ -145,7 +147,7 @@ class Session:
         return self._calls.get(key, fresh)
 
     def problems(self) -> list[Problem]:
-        """Of the calls that are kept, the last one last."""
+        """Problems of the calls that are kept, the last one last."""
         return [call.problem for call in list(self._calls.values())]  # a list, as another thread may call meanwhile
 
     def is_lost(self) -> bool:
@@ -172,7 +174,7 @@ class Call:
         x = arrays["InputTensor"]
         assert x is not None
         self._results = {field: (self.shapes[field], x.dtype) for field in self.outputs}
-        self.execution = Execution(device._gpu, device.share, [Node(self.problem, names)], self.outputs, settings.options,
+        self.execution = Execution(device.gpu, device.share, [Node(self.problem, names)], self.outputs, settings.options,
                                    contents, carried, carrier)
 
     def is_lost(self) -> bool:
@@ -239,7 +241,7 @@ class StreamSession(Session):
 
     def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
         self._check_state()
-        if self._carrier is not None and self._carrier.gpu is not device._gpu:
+        if self._carrier is not None and self._carrier.gpu is not device.gpu:
             self._carrier = None
         call = self._kept(
             key, lambda: Call(name, self, device, {**arrays, **self._state}, self._contents, self._carried, self._carrier))
@@ -282,18 +284,18 @@ class Sessions:
         return self.session(Settings(name, cell, attributes, wanted, device, options), element, checked).run(name, checked)
 
     def session(self, settings: Settings, element: ElementType, arrays: Arrays) -> Session:
-        """For calls with weights of these shapes."""
+        """The session of calls with weights of these shapes."""
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
         with self._lock:
             return self._sessions.get((settings.key, element, *weights), lambda: self._made(settings, element))
 
     def problems(self) -> list[Problem]:
-        """Of the calls that are kept."""
+        """Problems of the calls that are kept."""
         with self._lock:
             return [problem for session in self._sessions.values() for problem in session.problems()]
 
     def _made(self, settings: Settings, element: ElementType) -> Session:
-        """After those whose device is lost, which would keep its memory."""
+        """Make one, and drop those whose device is lost, which would keep its memory."""
         self._sessions.drop_where(Session.is_lost)
         return Session(settings, element)
 

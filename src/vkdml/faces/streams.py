@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.vulkan.fork import OfOneProcess
 from ..errors import InvalidArgumentError, shown
-from ..runtime.fork import OfOneProcess
-from ..spec.arguments import convert_to
-from ..spec.cells import STATES
-from ..spec.element_types import ElementType
+from ..operators.arguments import convert_to
+from ..operators.cells import STATES
+from ..operators.element_types import ElementType
 from .sessions import Arrays, Settings, StreamSession
 
 

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
-from ..spec.problem import Problem
+from ..operators.problem import Problem
 from . import iterations, profiles
 from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo

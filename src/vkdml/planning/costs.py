@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TypeVar
 
-from ..spec.whole_numbers import ceil_div
+from ..operators.whole_numbers import ceil_div
 from . import gpu_projection, profiles
 from .device_info import DeviceInfo
 from .gpu_costs import GpuCosts

@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..spec.activations import BY_TYPE, FusedActivation
-from ..spec.cells import BY_DESC
-from ..spec.checks import CheckedOperator
-from ..spec.descs import DML_OPERATOR_TYPE
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div, power_of_two
+from ..operators.activations import BY_TYPE, FusedActivation
+from ..operators.cells import BY_DESC
+from ..operators.checks import CheckedOperator
+from ..operators.header.descs import DML_OPERATOR_TYPE
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div, power_of_two
 from . import gpu_dispatches, gpu_projection
 from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo

@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 import operator as op
 
-from ..spec.arithmetic import ArithmeticProblem
-from ..spec.elementwise import ElementwiseProblem
-from ..spec.plain import MOST_DIMENSIONS, OUTPUT
-from ..spec.whole_numbers import ceil_div
+from ..operators.arithmetic import ArithmeticProblem
+from ..operators.elementwise import ElementwiseProblem
+from ..operators.plain import MOST_DIMENSIONS, OUTPUT
+from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import UNUSED, WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, given, in_room
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..errors import InvalidArgumentError
-from ..spec.gemm import GemmProblem
-from ..spec.plain import OUTPUT
-from ..spec.whole_numbers import ceil_div
+from ..operators.gemm import GemmProblem
+from ..operators.plain import OUTPUT
+from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import UNUSED, Dispatch, activation_constants, float_bits, given
 from .profiles import profile

@@ -5,7 +5,7 @@ It ranks tilings; a GPU's tuner measures.
 
 from __future__ import annotations
 
-from ..spec.whole_numbers import ceil_div
+from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .gpu_loop import GpuLoop, resident_workgroups
 from .options import FLOW, PERSISTENT, SEQUENCE

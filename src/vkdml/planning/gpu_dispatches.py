@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..spec.whole_numbers import ceil_div
+from ..operators.whole_numbers import ceil_div
 from .gpu_loop import GpuLoop
 from .options import FLOW, PERSISTENT
 from .tiling import MEETING, STATE

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div
 from . import gpu_projection
 from .gpu_loop import GpuLoop
 from .options import FLOW, SEQUENCE, STEPPED

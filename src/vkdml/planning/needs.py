@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..spec.checks import CheckedOperator
-from ..spec.descs import DML_BINDING_PROPERTIES
-from ..spec.whole_numbers import round_up
+from ..operators.checks import CheckedOperator
+from ..operators.header.descs import DML_BINDING_PROPERTIES
+from ..operators.whole_numbers import round_up
 from .dispatches import Dispatch
 from .plan import Plan
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..spec.arithmetic import ArithmeticProblem
-from ..spec.copies import CopyProblem
-from ..spec.elementwise import ElementwiseProblem
-from ..spec.gather import GatherProblem
-from ..spec.gemm import GemmProblem
-from ..spec.plain import PlainProblem
+from ..operators.arithmetic import ArithmeticProblem
+from ..operators.copies import CopyProblem
+from ..operators.elementwise import ElementwiseProblem
+from ..operators.gather import GatherProblem
+from ..operators.gemm import GemmProblem
+from ..operators.plain import PlainProblem
 from .copies import of_copy, of_gather
 from .device_info import DeviceInfo
 from .dispatches import Dispatch

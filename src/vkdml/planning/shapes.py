@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import product
 from math import gcd
 
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div, round_up
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div, round_up
 from . import gpu_projection, iterations, profiles
 from .costs import Costs
 from .device_info import DeviceInfo

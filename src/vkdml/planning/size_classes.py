@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..spec.checks import Tensor, evaluate, least_size, packed_strides
-from ..spec.problem import Problem
+from ..operators.checks import Tensor, evaluate, least_size, packed_strides
+from ..operators.problem import Problem
 
 
 class Sizes(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..spec.element_types import ElementType
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div, round_up
+from ..operators.element_types import ElementType
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div, round_up
 from .profiles import LANES, RESIDENT
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"

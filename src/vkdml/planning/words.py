@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..spec.problem import Problem
+from ..operators.problem import Problem
 from .plan import Plan
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from vkdml.spec import descs
+from vkdml.operators.header import descs
 
 SAMPLE = Path(__file__).parent / "models" / "dml_rnn.json"
 

@@ -14,8 +14,8 @@ import pytest
 import vkdml
 from tests.faces.dxdispatch.support import SAMPLE, one_operator, relu, zeros
 from vkdml.dxdispatch import load
+from vkdml.engine.vulkan.files import read_npy
 from vkdml.faces.dxdispatch.reader import parse
-from vkdml.runtime.files import read_npy
 
 A_BATCH = 100
 VALUES: tuple = (None, True, 0, 1, -1, 3, 2**31, 2**32, 2**64, 10**30, 1.5, 1e39, "nan", "", "x", "FLOAT16", "UINT32", "UNKNOWN", "ACTIVATION_RELU",

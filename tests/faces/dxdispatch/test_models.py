@@ -24,8 +24,9 @@ from tests.faces.dxdispatch.support import (
 )
 from tests.support import CELLS, make_desc, random_arrays, tensor
 from vkdml.dxdispatch import Dispatched, Printed, Written, load
-from vkdml.spec import descs, reference
-from vkdml.spec.problem import from_desc
+from vkdml.operators import reference
+from vkdml.operators.header import descs
+from vkdml.operators.problem import from_desc
 
 
 def test_microsofts_sample(device):

@@ -9,8 +9,9 @@ import vkdml
 from tests.faces.dxdispatch.support import array_resource, long, one_operator, relu, short, zeros
 from tests.support import CELLS, DTYPES, Case, assert_close, check, make_desc, owned, random_arrays, tensor
 from vkdml.dxdispatch import Printed
-from vkdml.spec import activations, descs, element_types
-from vkdml.spec.problem import from_desc
+from vkdml.operators import activations, element_types
+from vkdml.operators.header import descs
+from vkdml.operators.problem import from_desc
 
 FLOAT16 = descs.DML_TENSOR_DATA_TYPE.FLOAT16
 

@@ -6,7 +6,7 @@ import pytest
 import vkdml
 from tests.faces.dxdispatch.support import array_resource, one_operator, zeros
 from tests.support import assert_close
-from vkdml.spec import element_types, reference
+from vkdml.operators import element_types, reference
 
 RNG = np.random.default_rng(0)
 X, Y, BIAS = (RNG.standard_normal(sizes).astype(np.float32) for sizes in ((3, 4), (4, 2), (2,)))

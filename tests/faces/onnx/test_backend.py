@@ -10,7 +10,7 @@ from tests.faces.onnx.support import I, model, weights
 from tests.faces.support import B, H, T, arrays, check
 from vkdml.faces.onnx import backend
 from vkdml.onnx import prepare, supports_device
-from vkdml.spec import reference
+from vkdml.operators import reference
 
 
 @pytest.mark.device

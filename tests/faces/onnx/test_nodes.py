@@ -8,7 +8,7 @@ from onnx import helper
 import vkdml
 from tests.support import ATOL, RTOL
 from vkdml.onnx import run_node
-from vkdml.spec import reference
+from vkdml.operators import reference
 
 pytestmark = pytest.mark.device
 

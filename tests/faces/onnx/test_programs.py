@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 from tests.faces.onnx.support import B, H, I, T, check, kinds, model, weights
+from vkdml.engine import weights as contents
 from vkdml.onnx import InferenceSession
-from vkdml.runtime import weights as contents
 
 pytestmark = pytest.mark.device
 

@@ -123,8 +123,8 @@ def test_like_lengths_share_pipelines(device):
     for t in (42, 36, 40):
         feed = {"x": np.random.default_rng(t).standard_normal((t, 1, I)).astype(np.float32)}
         np.testing.assert_allclose(session.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
-        made = made or device._gpu.pipelines_made
-        assert device._gpu.pipelines_made == made
+        made = made or device.gpu.pipelines_made
+        assert device.gpu.pipelines_made == made
 
 
 @pytest.mark.parametrize(("text", "message"), [

@@ -6,8 +6,8 @@ import pytest
 
 import vkdml
 from tests.faces.onnx.support import B, H, I, inputs_of, model, weights
+from vkdml.engine.vulkan.gpu import Buffer
 from vkdml.onnx import InferenceSession
-from vkdml.runtime.device import Buffer
 
 pytestmark = pytest.mark.device
 

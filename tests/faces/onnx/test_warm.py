@@ -8,8 +8,8 @@ import pytest
 
 import vkdml
 from tests.faces.onnx.support import GRU, STACK, B, H, I, T, inputs_of, model, weights
+from vkdml.engine.vulkan.gpu import Submission
 from vkdml.onnx import InferenceSession
-from vkdml.runtime.device import Submission
 
 pytestmark = pytest.mark.device
 
@@ -32,7 +32,7 @@ def lstm_weights():
 
 def made(device):
     """What a run may not add to."""
-    return device._gpu.pipelines_made, device._gpu.store.sizes().get("packed weights")
+    return device.gpu.pipelines_made, device.gpu.store.sizes().get("packed weights")
 
 
 def test_nothing_is_made_after_a_warm_up(device):
@@ -83,11 +83,11 @@ def pipelines_of_random_shapes(device, count):
     proto = model(TWO_LAYERS, lstm_weights()).SerializeToString()
     ours, theirs = InferenceSession(proto), onnxruntime.InferenceSession(proto)
     rng = np.random.default_rng(0)
-    before, after = device._gpu.pipelines_made, []
+    before, after = device.gpu.pipelines_made, []
     for number in range(count):
         x = rng.standard_normal((rng.integers(1, 200), rng.integers(1, 40), 5), np.float32)
         y, = ours.run(None, {"x": x})
-        after.append(device._gpu.pipelines_made - before)
+        after.append(device.gpu.pipelines_made - before)
         if number % 10 == 0:
             np.testing.assert_allclose(y, theirs.run(None, {"x": x})[0], atol=1e-5)
     return after

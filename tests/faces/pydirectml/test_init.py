@@ -28,7 +28,7 @@ from tests.faces.pydirectml.support import (
     refer,
     wrong,
 )
-from vkdml.spec import activations, element_types, reference
+from vkdml.operators import activations, element_types, reference
 
 SCRIPT = """
 import pydirectml as dml

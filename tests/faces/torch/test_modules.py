@@ -178,24 +178,24 @@ def test_nothing_is_made_after_a_warm_up(device, module, shapes):
     else:
         twin.warm_up([1, T], [1, 2])
         twin.warm_up(T, 2, hx=True, packed=True)
-    made = device._gpu.pipelines_made
+    made = device.gpu.pipelines_made
     for shape in shapes:
         x = torch.randn(*shape, I)
         torch.testing.assert_close(flat(twin(x)), flat(module(x)), atol=1e-5, rtol=1e-5)
     if isinstance(twin, nn.LSTM):
         packed = nn.utils.rnn.pack_padded_sequence(torch.randn(T, 2, I), torch.tensor([T, 2]))
         twin(packed, (torch.randn(4, 2, H), torch.randn(4, 2, H)))
-    assert device._gpu.pipelines_made == made
+    assert device.gpu.pipelines_made == made
 
 
 def test_a_cell_has_one_step(device):
     twin = vt.convert(nn.LSTMCell(I, H).eval())
     twin.warm_up(B=[B])
     twin.warm_up([1, T], B, hx=True)
-    made = device._gpu.pipelines_made
+    made = device.gpu.pipelines_made
     h = twin(torch.randn(B, I))
     twin(torch.randn(B, I), h)
-    assert device._gpu.pipelines_made == made
+    assert device.gpu.pipelines_made == made
 
 
 @pytest.mark.parametrize(("call", "message"), [

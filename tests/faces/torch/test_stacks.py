@@ -11,7 +11,7 @@ from torch import nn
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
-from vkdml.runtime.commands import Commands
+from vkdml.engine.commands import Commands
 
 pytestmark = pytest.mark.device
 
@@ -83,8 +83,8 @@ def test_like_lengths_share_pipelines(device, batch_first):
     for t in (60, 50, 56):
         x = torch.randn((1, t, I) if batch_first else (t, 1, I))
         torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
-        made = made or device._gpu.pipelines_made
-        assert device._gpu.pipelines_made == made
+        made = made or device.gpu.pipelines_made
+        assert device.gpu.pipelines_made == made
 
 
 def test_float64_out_of_range_is_refused():

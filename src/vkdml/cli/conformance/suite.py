@@ -31,8 +31,8 @@ _MACHINE = """
 import json, platform
 from dataclasses import asdict
 import numpy, onnx, onnxruntime, vkdml
-from vkdml.runtime.device import KP_VERSION, enumerate_devices
-from vkdml.runtime.vulkan import loader
+from vkdml.engine.vulkan.gpu import KP_VERSION, enumerate_devices
+from vkdml.engine.vulkan.queries import loader
 packages = {package.__name__: package.__version__ for package in (vkdml, numpy, onnx, onnxruntime)}
 print(json.dumps({"devices": [asdict(info) for info in enumerate_devices()], "software": {
     **packages, "kp": KP_VERSION, **loader(), "Python": platform.python_version(), "system": platform.platform()}}))

@@ -1,12 +1,12 @@
-"""Which memory is which tensor: DirectML's binding table."""
+"""DirectML's binding table: which memory is which tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...engine.vulkan.buffers import Bound
 from ...errors import InvalidArgumentError
 from ...planning.needs import ALIGNMENT
-from ...runtime.buffers import Bound
 from .compiled_operator import check_type
 from .initializer import DISPATCHABLES, Compiled, Dispatchable, OperatorInitializer
 from .naming import Named

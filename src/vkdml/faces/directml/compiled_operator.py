@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ...engine.commands import Commands
+from ...engine.compiled import Compiled, choose_within
+from ...engine.vulkan.buffers import Bound, Buffer, parts
+from ...engine.vulkan.fork import OfOneProcess
+from ...engine.vulkan.gpu import Gpu
+from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError
+from ...operators.header.descs import DML_BINDING_PROPERTIES
+from ...operators.plain import PlainProblem
+from ...operators.problem import Problem
 from ...planning import needs
 from ...planning.needs import OperatorMemory
 from ...planning.options import Options
-from ...runtime.buffers import Bound, Buffer, parts
-from ...runtime.commands import Commands
-from ...runtime.compiled import Compiled, choose_within
-from ...runtime.device import Gpu
-from ...runtime.fork import OfOneProcess
-from ...runtime.weights import PackState, Weights
-from ...spec.descs import DML_BINDING_PROPERTIES
-from ...spec.plain import PlainProblem
-from ...spec.problem import Problem
 from .naming import NamedOperator
 
 

@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.trust.self_test import Outcome, expect_right, outcomes
+from ...engine.trust.verification import Share
+from ...engine.vulkan.buffers import Buffer
+from ...engine.vulkan.fork import Lock
+from ...engine.vulkan.gpu import enumerate_devices, open_device, select_again, select_device
 from ...errors import InvalidArgumentError, shown
+from ...operators import cells, features, graphs
+from ...operators import problem as problems
+from ...operators import table as operator_checks
+from ...operators.checks import unwrap_operator
+from ...operators.features import DML_FEATURE
+from ...operators.header.descs import DML_EXECUTION_FLAGS
+from ...operators.header.graph_descs import DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
-from ...runtime.buffers import Buffer
-from ...runtime.device import enumerate_devices, open_device, select_again, select_device
-from ...runtime.fork import Lock
-from ...runtime.self_test import Outcome, expect_right, outcomes
-from ...runtime.verification import Share
-from ...spec import cells, features, graphs
-from ...spec import operators as operator_checks
-from ...spec import problem as problems
-from ...spec.checks import unwrap_operator
-from ...spec.descs import DML_EXECUTION_FLAGS
-from ...spec.features import DML_FEATURE
-from ...spec.graph_descs import DML_GRAPH_DESC
 from .binding import BindingTable
 from .compiled_operator import CompiledOperator, Operator, check_type
 from .graph import CompiledGraph
@@ -65,13 +65,13 @@ class Device(Named):
 
     def __init__(self, device: int | str | None = None, *, verify: float | None = None) -> None:
         self.share = Share(verify)
-        self._gpu = open_device(select_device(device))
+        self.gpu = open_device(select_device(device))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and self._gpu is other._gpu and self.verify == other.verify
+        return isinstance(other, Device) and self.gpu is other.gpu and self.verify == other.verify
 
     def __hash__(self) -> int:
-        return hash((self._gpu, self.verify))
+        return hash((self.gpu, self.verify))
 
     @property
     def _facts(self) -> str:
@@ -89,11 +89,11 @@ class Device(Named):
     @property
     def info(self) -> DeviceInfo:
         """The device's name, driver and limits."""
-        return self._gpu.info
+        return self.gpu.info
 
     def get_device_removed_reason(self) -> str | None:
         """Why the device is lost and cannot be used any more; None: it can be (IDMLDevice::GetDeviceRemovedReason)."""
-        return self._gpu.driver.lost
+        return self.gpu.driver.lost
 
     def check_feature_support(self, feature: DML_FEATURE, query: Any) -> Any:
         """Answer a DML_FEATURE_QUERY_* structure with a DML_FEATURE_DATA_* one (IDMLDevice::CheckFeatureSupport).
@@ -118,13 +118,13 @@ class Device(Named):
         What was not used for the longest is dropped, and made again when it is needed. At first what the environment variable
         VKDML_CACHE_BYTES says, or else 1 GiB. May be set.
         """
-        return self._gpu.store.limit
+        return self.gpu.store.limit
 
     @cache_limit.setter
     def cache_limit(self, limit: int) -> None:
         checked = _checked_limit("cache_limit", limit)
-        with self._gpu.lock:
-            self._gpu.store.limit = checked
+        with self.gpu.lock:
+            self.gpu.store.limit = checked
 
     @property
     def memory_limit(self) -> int:
@@ -134,11 +134,11 @@ class Device(Named):
         changes no result; or else an InvalidArgumentError refuses it before anything is allocated. At first what the
         environment variable VKDML_MEMORY_BYTES says, or else 80% of info.memory. May be set.
         """
-        return self._gpu.memory.limit
+        return self.gpu.memory.limit
 
     @memory_limit.setter
     def memory_limit(self, limit: int) -> None:
-        self._gpu.memory.limit = _checked_limit("memory_limit", limit)
+        self.gpu.memory.limit = _checked_limit("memory_limit", limit)
 
     @property
     def lock(self) -> Lock:
@@ -146,7 +146,7 @@ class Device(Named):
 
         Hold it around writes, an execution and reads that belong together.
         """
-        return self._gpu.lock
+        return self.gpu.lock
 
     def selftest(self) -> list[Outcome]:
         """Run each kernel that the device may be given, for each cell in each type, and check it by the float64 reference.
@@ -154,11 +154,11 @@ class Device(Named):
         It compiles all of them, which takes a CPU driver 20 seconds where nothing was kept from before.
         Raises VerificationError, which names the device, its driver, and what is wrong with which kernels.
         """
-        return expect_right(self._gpu, self.selftest_outcomes())
+        return expect_right(self.gpu, self.selftest_outcomes())
 
     def selftest_outcomes(self) -> Iterator[Outcome]:
         """What `selftest` looks at, one by one: also what is wrong."""
-        return outcomes(self._gpu)
+        return outcomes(self.gpu)
 
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
         """Check an operator descriptor (IDMLDevice::CreateOperator): a DML_OPERATOR_DESC or the structure alone.
@@ -189,7 +189,7 @@ class Device(Named):
         check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", shown(flags), "DML_EXECUTION_FLAGS")
-        return CompiledOperator(self._gpu, operator.problem, options, bool(self.verify))
+        return CompiledOperator(self.gpu, operator.problem, options, bool(self.verify))
 
     def compile_graph(self, desc: DML_GRAPH_DESC, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                       options: Options = Options()) -> CompiledGraph:
@@ -222,7 +222,7 @@ class Device(Named):
 
     def create_command_recorder(self) -> CommandRecorder:
         """A recorder with nothing recorded (IDMLDevice::CreateCommandRecorder)."""
-        return CommandRecorder(self._gpu, self.share)
+        return CommandRecorder(self.gpu, self.share)
 
     def create_buffer(self, size_in_bytes: int) -> Buffer:
         """Device memory of a multiple of 4 bytes, at most info.max_storage_buffer_range.
@@ -235,8 +235,8 @@ class Device(Named):
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", shown(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
-        self._gpu.memory.make_room("create_buffer", {"size_in_bytes": self._gpu.bytes_of(int(size_in_bytes), True)})
-        return Buffer(self._gpu, int(size_in_bytes))
+        self.gpu.memory.make_room("create_buffer", {"size_in_bytes": self.gpu.bytes_of(int(size_in_bytes), True)})
+        return Buffer(self.gpu, int(size_in_bytes))
 
     def upload(self, array: np.ndarray) -> Buffer:
         """A new buffer with an array's elements, in C order, of any dtype of numbers. Its size is rounded up to 4 bytes.

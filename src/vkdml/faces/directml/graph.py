@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...engine.vulkan.buffers import Bound, Buffer, Range, parts
+from ...operators.graphs import Graph
+from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
-from ...runtime.buffers import Bound, Buffer, Range, parts
-from ...spec.descs import DML_BINDING_PROPERTIES
-from ...spec.graphs import Graph
 from .compiled_operator import Bindable, Bindings, CompiledOperator
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other
@@ -87,5 +87,5 @@ class CompiledGraph(Bindable):
 
 
 def _part(resource: Bound | None, size: int) -> Bound | None:
-    """As much of a resource as one node needs; None: it needs nothing, or has the package's own."""
+    """The part of a resource that one node needs; None: it needs nothing, or has the package's own."""
     return Range(resource.buffer, resource.offset, size) if resource and size else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InvalidArgumentError
-from ...spec.descs import DML_BINDING_PROPERTIES
+from ...operators.header.descs import DML_BINDING_PROPERTIES
 from .compiled_operator import CompiledOperator, check_type
 from .graph import CompiledGraph
 from .naming import Named
@@ -25,7 +25,7 @@ class OperatorInitializer(Named):
         self._set("create_operator_initializer", compiled)
 
     def reset(self, compiled: Compiled | Sequence[Compiled]) -> None:
-        """For other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
+        """Initialize other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
         self._set("reset", compiled)
 
     def _set(self, call: str, compiled: Compiled | Sequence[Compiled]) -> None:

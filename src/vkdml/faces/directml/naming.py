@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import InvalidArgumentError
-from ...spec.checks import CheckedOperator
+from ...operators.checks import CheckedOperator
 
 
 class Named:
@@ -30,12 +30,12 @@ class Named:
         return ""
 
     def __repr__(self) -> str:
-        told = (type(self).__name__, repr(self._name) if self._name else "", self._facts)
-        return f"<{' '.join(filter(None, told))}>"
+        facts = (type(self).__name__, repr(self._name) if self._name else "", self._facts)
+        return f"<{' '.join(filter(None, facts))}>"
 
 
 class NamedOperator(Named):
-    """Whose errors begin with the name too. problem: the checked descriptor."""
+    """An object whose errors begin with the name too. problem: the checked descriptor."""
 
     problem: CheckedOperator
 
@@ -51,5 +51,5 @@ class NamedOperator(Named):
 
 
 def _structure(problem: CheckedOperator) -> str:
-    """Without an operator's name."""
+    """The structure, without an operator's name."""
     return problem.operator.split(" ")[0]

@@ -10,13 +10,13 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import NoReturn
 
+from ...engine.commands import Commands
+from ...engine.trust.verification import Share
+from ...engine.vulkan.buffers import Buffer, overlap
+from ...engine.vulkan.fork import OfOneProcess
+from ...engine.vulkan.gpu import Gpu
+from ...engine.weights import OWNED, Weights, is_current
 from ...errors import InvalidArgumentError
-from ...runtime.buffers import Buffer, overlap
-from ...runtime.commands import Commands
-from ...runtime.device import Gpu
-from ...runtime.fork import OfOneProcess
-from ...runtime.verification import Share
-from ...runtime.weights import OWNED, Weights, is_current
 from .binding import BindingTable, OperatorBindings
 from .compiled_operator import Bindings, check_type
 from .initializer import DISPATCHABLES, Dispatchable, OperatorInitializer

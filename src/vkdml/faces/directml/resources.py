@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
+from ...engine.vulkan.gpu import Gpu
 from ...errors import InvalidArgumentError, shown
-from ...runtime.buffers import Bound, Buffer, Range, overlap
-from ...runtime.device import Gpu
-from ...spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
-from ...spec.checks import CheckedOperator, integers, is_count, is_one_of
+from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
+from ...operators.header.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 
 
 def resolve(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
@@ -49,7 +49,7 @@ def _range(operator: str, field: str, buffer: Buffer, offset: int, size: int, al
 
 
 def resolve_resource(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
-    """As `resolve`, of memory that several buffers of the package have parts of."""
+    """The same as `resolve`, for memory that several buffers of the package have parts of."""
     bound = resolve(operator, field, binding, size, alignment, gpu)
     return Range(bound.buffer, bound.offset, size) if bound and size else None
 

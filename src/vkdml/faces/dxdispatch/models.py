@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
-from ...runtime import files
-from ...spec.whole_numbers import round_up
+from ...operators.whole_numbers import round_up
 from ..directml.device import Device
 from .operators import OperatorDispatchable, ReadyOperator, dispatchable
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.weights import Contents, Snapshot
-from ...spec import operators
-from ...spec.descs import DML_EXECUTION_FLAGS
-from ...spec.plain import PlainProblem
-from ...spec.problem import Problem
+from ...engine.weights import Contents, Snapshot
+from ...operators import table
+from ...operators.header.descs import DML_EXECUTION_FLAGS
+from ...operators.plain import PlainProblem
+from ...operators.problem import Problem
 from ..directml.compiled_operator import Operator
 from ..directml.device import Device
 from ..directml.initializer import Dispatchable
@@ -34,7 +34,7 @@ class OperatorDispatchable:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of all its tensors."""
+        """Bytes of all its tensors."""
         return sum(tensor.size_in_bytes for tensor in self.checked.tensors.values() if tensor)
 
 
@@ -46,7 +46,7 @@ def dispatchable(place: str, value: object) -> OperatorDispatchable:
         raise refusal(f"{place}.dmlCompileType", show(given["dmlCompileType"]), "DmlCompileOp or DmlCompileGraph")
     execution_flags = flags(DML_EXECUTION_FLAGS)(f"{place}.executionFlags", given.get("executionFlags", "NONE"))
     with placed(f"{at}."):
-        return OperatorDispatchable(operators.from_desc(desc), execution_flags)
+        return OperatorDispatchable(table.from_desc(desc), execution_flags)
 
 
 class ReadyOperator:

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError
-from ...spec import activations
-from ...spec.checks import OPERATOR_TYPES
-from ...spec.descs import (
+from ...operators import activations
+from ...operators.checks import OPERATOR_TYPES
+from ...operators.header.descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
@@ -33,7 +33,7 @@ from ...spec.descs import (
     DML_TENSOR_FLAGS,
     DML_TENSOR_TYPE,
 )
-from ...spec.plain_descs import DML_MATRIX_TRANSFORM, DML_SCALE_BIAS
+from ...operators.header.plain_descs import DML_MATRIX_TRANSFORM, DML_SCALE_BIAS
 
 Reader = Callable[[str, Any], Any]
 

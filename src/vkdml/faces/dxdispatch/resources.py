@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ...engine.vulkan import files
 from ...errors import InvalidArgumentError
-from ...runtime import files
-from ...spec.checks import MAX_TENSOR_BYTES
-from ...spec.descs import DML_TENSOR_DATA_TYPE
-from ...spec.whole_numbers import round_up
+from ...operators.checks import MAX_TENSOR_BYTES
+from ...operators.header.descs import DML_TENSOR_DATA_TYPE
+from ...operators.whole_numbers import round_up
 from .reader import data_type, either, integer, list_of, members, number, refusal, show, text
 
 UNKNOWN = DML_TENSOR_DATA_TYPE.UNKNOWN

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
+from ...engine.vulkan.gpu import select_device
 from ...errors import DriverError, InvalidArgumentError
-from ...runtime.device import select_device
 from .models import Source
 from .nodes import named_device, run_node
 from .session import InferenceSession

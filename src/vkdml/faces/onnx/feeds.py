@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import TensorProto, TypeProto, ValueInfoProto, helper
 
 from ...errors import InvalidArgumentError, shown
-from ...spec.arguments import as_array
+from ...operators.arguments import as_array
 from . import graphs
 from .ort_values import array_of
 

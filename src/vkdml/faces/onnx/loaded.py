@@ -9,9 +9,9 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto
 
+from ...engine.recent import Recent
+from ...engine.vulkan.fork import Lock
 from ...planning.options import Options
-from ...runtime.fork import Lock
-from ...runtime.recent import Recent
 from ..directml.device import Device
 from ..sessions import open_device
 from . import models

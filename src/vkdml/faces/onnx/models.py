@@ -31,8 +31,8 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 from onnxruntime.capi import onnxruntime_pybind11_state
 
+from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
-from ...runtime import files
 from ..sessions import shared_sessions
 from . import graphs
 from .nodes import RecurrentNode, is_recurrent

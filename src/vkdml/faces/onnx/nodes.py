@@ -11,12 +11,12 @@ import onnx
 from onnx.backend.base import namedtupledict
 
 from ...errors import InvalidArgumentError
+from ...operators import cells, element_types
+from ...operators.arguments import convert, onnx_shape
+from ...operators.cells import Cell
+from ...operators.element_types import ElementType
+from ...operators.problem import WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
-from ...spec import cells, element_types
-from ...spec.arguments import convert, onnx_shape
-from ...spec.cells import Cell
-from ...spec.element_types import ElementType
-from ...spec.problem import WEIGHTS, Problem, check_lengths
 from ..directml.device import Device
 from ..sessions import Arrays, Session, Sessions, Settings, shared_sessions
 

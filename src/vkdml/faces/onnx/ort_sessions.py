@@ -16,8 +16,8 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
+from ...engine.vulkan.fork import Lock
 from ...errors import InvalidArgumentError, shown
-from ...runtime.fork import Lock
 from . import graphs
 from .ort_values import array_of, of_onnxruntime
 from .profile import Profile

@@ -13,8 +13,8 @@ import onnxruntime
 from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
+from ...engine.vulkan.driver import calls
 from ...errors import InvalidArgumentError, OnnxRuntimeError
-from ...runtime.driver import calls
 
 # onnxruntime's exceptions have no common base class
 _ONNXRUNTIME_ERRORS: tuple[type[Exception], ...] = (RuntimeError, ValueError, TypeError, *(

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
+from ...engine.weights import constant
 from ...errors import InvalidArgumentError
-from ...runtime.weights import constant
 from . import graphs, models
 from .assignment import DEVICE, HOST, LOAD, NOWHERE, ONNXRUNTIME, AssignedNode, assigned, within
 from .nodes import attribute_value, is_recurrent

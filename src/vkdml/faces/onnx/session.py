@@ -18,8 +18,8 @@ from onnx import ModelProto
 from onnxruntime.capi.onnxruntime_pybind11_state import OrtDevice, OrtValueVector
 
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning, OnnxRuntimeError
+from ...operators.problem import Problem
 from ...planning.options import Options
-from ...spec.problem import Problem
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from . import models

@@ -13,9 +13,9 @@ import onnxruntime
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from ...errors import OnnxRuntimeError
+from ...operators.cells import STATES
+from ...operators.problem import WEIGHTS, Problem
 from ...planning.options import Options
-from ...spec.cells import STATES
-from ...spec.problem import WEIGHTS, Problem
 from ..directml.device import Device
 from ..sessions import Sessions, StreamSession
 from . import graphs

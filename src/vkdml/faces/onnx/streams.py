@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.vulkan.fork import OfOneProcess
 from ...errors import InvalidArgumentError
-from ...runtime.fork import OfOneProcess
 from .feeds import Inputs, own
 from .programs import Program
 

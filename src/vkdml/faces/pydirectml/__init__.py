@@ -22,17 +22,17 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 from ...errors import InvalidArgumentError
-from ...spec import activations, cells, element_types
-from ...spec.activations import Activation
-from ...spec.cells import Cell
-from ...spec.checks import check_tensor, evaluate
-from ...spec.descs import (
+from ...operators import activations, cells, element_types
+from ...operators.activations import Activation
+from ...operators.cells import Cell
+from ...operators.checks import check_tensor, evaluate
+from ...operators.header.descs import (
     DML_EXECUTION_FLAGS,
     DML_RECURRENT_NETWORK_DIRECTION,
     DML_TENSOR_DATA_TYPE,
     DML_TENSOR_FLAGS,
 )
-from ...spec.plain_descs import DML_SCALE_BIAS
+from ...operators.header.plain_descs import DML_SCALE_BIAS
 from .graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
 from .plain import (
     METHODS,

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...engine.execution import Execution, Node
 from ...errors import DriverError, InvalidArgumentError
-from ...runtime.execution import Execution, Node
-from ...spec.checks import integers
-from ...spec.descs import DML_EXECUTION_FLAGS
+from ...operators.checks import integers
+from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ..directml.device import Device as VulkanDevice
 from .tensors import TensorData, TensorDesc
 
@@ -193,7 +193,7 @@ class Model:
         self._builder = builder
         self._inputs = builder.inputs.intersection(name for step in steps for name in step.names.values())
         self._outputs = dict.fromkeys(outputs)
-        self._execution = Execution(builder.device._gpu, builder.device.share, steps, self._outputs)
+        self._execution = Execution(builder.device.gpu, builder.device.share, steps, self._outputs)
 
     def run(self, bindings: Sequence[Binding | None], outputs: Sequence[Expression]) -> list[TensorData]:
         """See Device.compute."""

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...spec import activations
-from ...spec.checks import check_index
-from ...spec.copies import window_of
-from ...spec.descs import DML_OPERATOR_DESC, DML_OPERATOR_TYPE
-from ...spec.gather import output_sizes
-from ...spec.plain import OUTPUT
-from ...spec.plain_descs import (
+from ...operators import activations
+from ...operators.checks import check_index
+from ...operators.copies import window_of
+from ...operators.gather import output_sizes
+from ...operators.header.descs import DML_OPERATOR_DESC, DML_OPERATOR_TYPE
+from ...operators.header.plain_descs import (
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
     DML_ELEMENT_WISE_ADD_OPERATOR_DESC,
     DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC,
@@ -30,6 +29,7 @@ from ...spec.plain_descs import (
     DML_SCALE_BIAS,
     DML_SLICE1_OPERATOR_DESC,
 )
+from ...operators.plain import OUTPUT
 from .graphs import Expression, Value, check_list, check_type, value_of
 from .tensors import TensorDesc
 

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...engine.weights import constant
 from ...errors import InvalidArgumentError
-from ...runtime.weights import constant
-from ...spec.checks import check_tensor, integers
-from ...spec.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
-from ...spec.element_types import ITEMSIZES
+from ...operators.checks import check_tensor, integers
+from ...operators.element_types import ITEMSIZES
+from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
 
 Dimensions = list  # the type of sizes and strides; arguments may be any sequence of whole numbers
 

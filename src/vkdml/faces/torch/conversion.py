@@ -1,4 +1,4 @@
-"""From PyTorch's recurrent modules to twins on a Vulkan device, and back."""
+"""Conversion of PyTorch's recurrent modules to twins on a Vulkan device, and back."""
 
 from __future__ import annotations
 

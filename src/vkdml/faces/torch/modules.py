@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ...engine.vulkan.driver import calls
 from ...errors import InvalidArgumentError
-from ...runtime.driver import calls
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .operators import OPERATORS, Compiled, States, call_with, check_tensors
@@ -219,7 +219,7 @@ class _Single(Twin, nn.RNNCellBase):
 
     def warm_up(self, T: int | Iterable[int] = 1, B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
                 ) -> None:
-        """As that of a GRU. A cell has one step, whatever T says."""
+        """The same as a GRU's. A cell has one step, whatever T says."""
         super().warm_up(1, B, hx=hx)
 
     def _weights(self) -> list[Tensor]:

@@ -27,10 +27,10 @@ from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ...engine.recent import Recent
+from ...engine.vulkan.fork import Lock
 from ...errors import InvalidArgumentError
-from ...runtime.fork import Lock
-from ...runtime.recent import Recent
-from ...spec.element_types import ElementType
+from ...operators.element_types import ElementType
 from ..directml.device import Device
 from ..sessions import open_device
 from .stacks import ELEMENTS, KINDS, Form, Layer, Parameters, Shape, Stack, layers_of, to_numpy, to_torch
@@ -149,7 +149,7 @@ def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tens
 
 
 def _state_shapes(mode: str, form: Form, weights: Sequence[Tensor], rows: int) -> list[tuple[int, int, int]]:
-    """Of h, and of an LSTM's c, which proj_size does not make smaller."""
+    """Shapes of h, and of an LSTM's c, which proj_size does not make smaller."""
     sizes = [weights[1].shape[1], *[form.hidden_size] * (mode == "LSTM")]
     return [(form.num_layers * form.directions, rows, size) for size in sizes]
 
@@ -200,12 +200,12 @@ def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[
 
 
 def _lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """As autocast casts: what is floating point, but not float64."""
+    """Cast as autocast does: what is floating point, but not float64."""
     return tensor if tensor.dtype is torch.float64 or not tensor.is_floating_point() else tensor.to(dtype)
 
 
 def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ...]:
-    """For each result, whether it has the initial state's type under PyTorch's autocast: not all modules are alike."""
+    """Whether each result has the initial state's type under PyTorch's autocast: not all modules are alike."""
     if mode == "GRU":
         return True, True
     if mode != "LSTM":

@@ -12,21 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...engine.execution import Execution, Node
+from ...engine.weights import Contents, Snapshot, digest
 from ...errors import InvalidArgumentError
-from ...runtime.execution import Execution, Node
-from ...runtime.weights import Contents, Snapshot, digest
-from ...spec import cells, element_types
-from ...spec.arguments import tensor_descs
-from ...spec.cells import Cell
-from ...spec.descs import (
+from ...operators import cells, element_types
+from ...operators.arguments import tensor_descs
+from ...operators.cells import Cell
+from ...operators.element_types import ElementType
+from ...operators.header.descs import (
     DML_ACTIVATION_IDENTITY_OPERATOR_DESC,
     DML_ACTIVATION_RELU_OPERATOR_DESC,
     DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
 )
-from ...spec.element_types import ElementType
-from ...spec.problem import from_desc
+from ...operators.problem import from_desc
 from ..directml.device import Device
 from ..float64_range import RangeCheck
 
@@ -106,7 +106,7 @@ class Layer:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Of layers that run alike."""
+        """The key of layers that run alike."""
         return self.kind.activations, *(tensor.shape for _, tensor in self._named)
 
     def named_parameters(self) -> Iterable[tuple[str, Tensor]]:
@@ -165,7 +165,7 @@ class Layer:
         return np.concatenate([gates[index] for index in self.kind.gates])
 
     def projections(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each direction, P and its pseudoinverse, both transposed to be multiplied from the right; in float64."""
+        """P of each direction and its pseudoinverse, both transposed to be multiplied from the right; in float64."""
         if not self.projected:
             return []
         matrices = [to_numpy(tensor).astype(np.float64) for tensor in self.parameters[-1]]
@@ -209,7 +209,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._execution = Execution(device._gpu, device.share, steps, self._results, contents=parameters)
+        self._execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
 
     def _layer(self, layer: Layer, k: int, width: int) -> list[Node]:
         """A recurrent step and, if the layer has one, its projections of the sequence and of the last state.

@@ -1,0 +1,1 @@
+"""Doing it: what is planned is recorded, and executed on a device."""

@@ -1,0 +1,332 @@
+"""Work recorded once and executed any number of times, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .vulkan import fork
+from .vulkan.buffers import Bound, Buffer, overlap
+from .vulkan.gpu import Gpu, Kernel, Submission
+from .vulkan.store import Lease
+from .weights import OWNED, Origin, Weights, is_current, origin_of
+
+_NONE: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """reads, writes: of the device's memory; of what it writes, which parts. copies: the buffer whose host's copy it takes or
+    fills.
+    """
+
+    record: Callable[[Submission], None]
+    reads: frozenset[Buffer] = _NONE
+    writes: frozenset[Bound] = _NONE
+    copies: Buffer | None = None
+    starts_submission: bool = False
+
+    @property
+    def changes(self) -> set[Buffer]:
+        """The buffers that it writes."""
+        return {part.buffer for part in self.writes}
+
+
+@dataclass(frozen=True)
+class _Call:
+    work: Callable[[], None]
+    writes: frozenset[Bound] = _NONE
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """sources: what is packed. is_fresh: something before it writes them at each execution."""
+
+    weights: Weights
+    sources: Sequence[Bound]
+    operations: Sequence[_Operation]
+    is_fresh: bool
+
+    @property
+    def writes(self) -> frozenset[Bound]:
+        return frozenset(part for operation in self.operations for part in operation.writes)
+
+    def origin(self) -> Origin | None:
+        """What is packed when it is executed now; None: unknown."""
+        return None if self.is_fresh else origin_of(self.sources)
+
+
+_Step = _Operation | _Call | _Packing
+
+
+class Commands:
+    """Operations in order, each of which waits for those that it depends on.
+
+    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
+
+    merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
+    all of it, whoever wrote last. lease: of whoever keeps the commands, for what they have in the store.
+    """
+
+    def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
+        self._gpu = gpu
+        self._merges = merges
+        self.lease = lease
+        self._steps: list[_Step] = []
+        self._packings: list[_Packing] = []
+        # In order: what is packed by executions, and by initializers, and buffers that are uploaded, where it merges
+        self._stamped: list[_Packing | Weights | Buffer] = []
+        self._needed: dict[Weights, Callable[[], None]] = {}  # packed by initializers elsewhere, and what refuses where not
+        self._checks: list[Callable[[], None]] = []
+        self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
+        self._owned: dict[Weights, int] = {}  # packed by an initializer, and how many steps were recorded then
+        self._overwritten: set[Weights] | None = None  # those of which others write to the caller's resource
+
+    def before_execute(self, check: Callable[[], None]) -> None:
+        """Call `check` at each execution, before any work; it raises to refuse."""
+        self._checks.append(check)
+
+    def writes(self, bound: Bound) -> bool:
+        """Whether a dispatch that was recorded so far does."""
+        return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
+
+    @property
+    def _dispatches(self) -> list[_Step]:
+        """All steps but copies."""
+        return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
+
+    def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
+        """What they write, but what the host has written to a buffer when it is uploaded, and has stamped then."""
+        for step in steps:
+            copied = step.copies if isinstance(step, _Operation) else None
+            if not (self._merges and copied and not copied.is_exposed):
+                yield from step.writes
+
+    def upload(self, buffer: Buffer) -> None:
+        if not self._gpu.host_memory:
+            if self._merges:
+                self._merge_before_upload(buffer)
+                self._stamped.append(buffer)
+            self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
+
+    def _merge_before_upload(self, buffer: Buffer) -> None:
+        computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
+        if computed:
+            self.before_execute(lambda: buffer.expect_seen(computed))
+            self.call(buffer.merge)
+        else:
+            self.before_execute(buffer.merge)
+
+    def readback(self, buffer: Buffer) -> None:
+        if not self._gpu.host_memory:
+            self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
+
+    def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
+        """push: the push constants, by their names in the shader. starts_submission: what is before it is enough for one."""
+        self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
+                             starts_submission=starts_submission))
+
+    def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
+        """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
+        self._add(_Call(work, writes))
+
+    def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
+        """Pack weights, at each execution for which they are not packed yet.
+
+        record: records the dispatches that do. sources: what they read.
+        """
+        inner = Commands(self._gpu, lease=self.lease)
+        record(inner)
+        operations = list(inner._operations())
+        written = set(self._changes(self._steps))
+        is_fresh = any(overlap(part, source) for part in written for source in sources)
+        self._packings.append(_Packing(weights, sources, operations, is_fresh))
+        self._stamped.append(self._packings[-1])
+        self._add(self._packings[-1])
+
+    def own(self, weights: Weights) -> None:
+        """The dispatches before this are an initializer's, and have packed these."""
+        self._owned[weights] = len(self._steps)
+        self._stamped.append(weights)
+
+    def need(self, weights: Weights, refuse: Callable[[], None]) -> None:
+        """Call `refuse` at each execution before which no initializer has packed these, or somebody has written there since."""
+        self._needed[weights] = refuse
+
+    @property
+    def owned(self) -> Iterable[Weights]:
+        """What initializers that were recorded here pack."""
+        return self._owned.keys()
+
+    def is_spoiled(self, weights: Weights) -> bool:
+        """Whether something recorded since an initializer packed them here, or at all, writes to the caller's resource, besides
+        what the host tells by stamps.
+        """
+        since = self._changes(self._steps[self._owned.get(weights, 0):])
+        return weights.within is not None and any(overlap(part, weights.within) for part in since)
+
+    def _add(self, step: _Step) -> None:
+        fork.check()
+        self._steps.append(step)
+        self._built.clear()
+        self._overwritten = None
+
+    def _operations(self) -> Iterator[_Operation]:
+        for step in self._steps:
+            if isinstance(step, _Packing):
+                yield from step.operations
+            elif isinstance(step, _Operation):
+                yield step
+
+    def execute(self) -> None:
+        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
+        with self._gpu.lock:
+            for check in self._checks:
+                check()
+            due, origins = self._due() if self._stamped else ((), {})
+            for weights, refuse in self._needed.items():
+                if not is_current(weights.origin, OWNED):
+                    refuse()
+            for weights in origins:
+                weights.origin = None  # stays so if the driver fails
+            for run in self._runs(due):
+                run()
+            for weights, origin in origins.items():
+                weights.origin = origin
+
+    def prepare(self) -> None:
+        """Record now what the next execution would."""
+        with self._gpu.lock:
+            self._runs(self._due()[0])
+
+    def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
+        """Say which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place
+        among the packings: what comes before it still sees what was there, even if the host wrote the new before.
+        """
+        after: dict[Weights, tuple[Origin | None, int | None]] = {}
+        due = []
+        if self._overwritten is None:
+            self._overwritten = {packing.weights for packing in self._packings if self._is_overwritten(packing.weights)}
+        for step in self._stamped:
+            if isinstance(step, Buffer):
+                step.mark_uploaded()
+            elif isinstance(step, Weights):
+                after[step] = None if self.is_spoiled(step) else OWNED, step.stamp
+            else:
+                weights, stamp = step.weights, step.weights.stamp
+                wanted = None if weights in self._overwritten else step.origin()
+                found, then = after.get(weights, (weights.origin, stamp))
+                due.append(stamp != then or not is_current(found, wanted))
+                after[weights] = wanted, stamp
+        return tuple(due), {weights: origin if weights.stamp == stamp else None for weights, (origin, stamp) in after.items()}
+
+    def _is_overwritten(self, weights: Weights) -> bool:
+        """Whether something else that is recorded here writes to the caller's resource that they are in."""
+        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
+        return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
+
+    def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
+        """Submissions and calls, in order."""
+        if due not in self._built:
+            builder = _Builder(self._gpu, self._merges)
+            packs = iter(due)
+            for step in self._steps:
+                if isinstance(step, _Call):
+                    builder.call(step.work)
+                elif isinstance(step, _Operation):
+                    builder.add(step)
+                elif next(packs):
+                    for operation in step.operations:
+                        builder.add(operation)
+            self._built[due] = builder.finish()
+        return self._built[due]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Submissions, calls among them, and dispatches of an execution that packs nothing."""
+        dispatches = sum(isinstance(step, _Operation) and step.copies is None for step in self._steps)
+        return len(self._runs((False,) * len(self._packings))), dispatches
+
+
+class _Builder:
+    """Operations -> submissions, with barriers where an operation depends on one before it."""
+
+    def __init__(self, gpu: Gpu, merges: bool) -> None:
+        self._gpu = gpu
+        self._merges = merges
+        self._runs: list[Callable[[], None]] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._submission: Submission | None = None
+        self._written: set[Buffer] = set()  # by operations since the last barrier, uploads among them
+        self._copied: set[Buffer] = set()   # uploaded, or read back
+        self._read: set[Buffer] = set()     # by dispatches
+        self._uploaded: set[Buffer] = set()
+        self._seen: set[Bound] = set()      # written by dispatches before a copy of the buffer
+        self._unread: set[Bound] = set()    # by dispatches that no copy of the buffer came after
+
+    def call(self, work: Callable[[], None]) -> None:
+        self.finish()
+        self._runs.append(work)
+
+    def add(self, operation: _Operation) -> None:
+        needed = self._dependencies(operation)
+        if operation.starts_submission or operation.copies in self._copied:
+            self.finish()
+        if self._submission is None:
+            self._submission = self._gpu.create_submission()
+        elif needed:
+            self._submission.barrier(sorted(needed, key=lambda buffer: buffer.serial))
+            self._written -= needed
+            self._read -= needed
+        operation.record(self._submission)
+        if operation.copies is None:
+            self._written |= operation.changes
+            self._read |= operation.reads
+            self._unread |= operation.writes
+        else:
+            self._copied.add(operation.copies)
+            self._uploaded |= operation.changes
+            seen = {part for part in self._unread if part.buffer is operation.copies}
+            self._seen |= seen
+            self._unread -= seen
+
+    def _dependencies(self, operation: _Operation) -> set[Buffer]:
+        """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
+        dispatch and a readback.
+        """
+        if operation.copies is None:
+            return set(operation.reads & self._written | operation.changes & (self._written | self._read | self._copied))
+        return operation.changes & (self._written | self._read)
+
+    def finish(self) -> list[Callable[[], None]]:
+        """Ends the submission. Returns all so far."""
+        if self._submission is not None:
+            submission, seen, unread = self._submission, self._seen, self._unread
+            in_place = self._gpu.host_memory
+            read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
+            if read_in_place:
+                submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
+            copied = self._copied
+            read_back = copied - self._uploaded if self._merges else set()
+
+            def run() -> None:
+                for part in seen:  # before, as a submission that fails may have changed them
+                    part.mark_computed()
+                unsent = [(buffer, buffer.unsent()) for buffer in read_back]
+                for part in unread:
+                    part.mark_computed()
+                submission.run()
+                for buffer in copied:
+                    buffer.mark_copied()
+                for buffer, arrays in unsent:
+                    buffer.put_back(arrays)
+                for part in unread:
+                    if part.buffer in copied:
+                        part.mark_computed()
+
+            self._runs.append(run)
+        self._start()
+        return self._runs

@@ -1,0 +1,230 @@
+"""Operators planned for a device. What is planned here is recorded with memory that others have."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..errors import InvalidArgumentError, shown
+from ..operators.plain import PlainProblem
+from ..operators.problem import Problem
+from ..operators.verification import with_sequence
+from ..planning import words
+from ..planning.device_info import DeviceInfo
+from ..planning.options import SCHEDULES, WORKSPACES, Options
+from ..planning.plain import plan as plan_plain
+from ..planning.plan import Plan
+from ..planning.plan import plan as plan_recurrent
+from ..planning.profiles import profile
+from .commands import Commands
+from .recording import Attempts, record_dispatches, record_execution, storage_buffers
+from .trust import tuner
+from .trust.float64 import check_float64
+from .trust.self_test import check_driver
+from .trust.verification import verify
+from .vulkan.buffers import Bound
+from .vulkan.gpu import Gpu
+from .weights import Weights
+
+_log = logging.getLogger(__name__)
+
+
+def check_options(options: Options) -> Options:
+    """The options, with a schedule from VKDML_SCHEDULE where they force none. Raises InvalidArgumentError for a wrong one."""
+    name = os.environ.get("VKDML_SCHEDULE") or None
+    if name not in (None, *SCHEDULES):
+        raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", shown(name), "one of " + ", ".join(SCHEDULES))
+    return replace(options, schedule=name) if options.schedule is None else options
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A plan, and what is the same with smaller chunks. workspace_bytes: the bound on them."""
+
+    plan: Plan
+    attempts: Attempts
+    workspace_bytes: int | None
+
+
+class Compiled:
+    """An operator planned for a device. It has no memory: whoever records it hands over all buffers.
+
+    Where the device's profile says that it is tuned, the plan is chosen when it is needed.
+
+    problem: the checked descriptor. computed: the problem with all outputs that a check needs. is_verified: whether executions
+    may be checked.
+
+    Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have; DriverError for float64
+    where the driver's arithmetic is not accurate enough; VerificationError where its kernels compute wrongly (self_test.py).
+    """
+
+    problem: Problem | PlainProblem
+
+    def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options, is_verified: bool = False) -> None:
+        self.problem, self.gpu, self._options = problem, gpu, check_options(options)
+        if problem.element.pairs:
+            check_float64(gpu)
+        self.is_verified = is_verified
+        self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
+        self._tuning = tuner.mode_of_environment()
+        self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
+        self._chosen: _Chosen | None = None
+        _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model())
+        check_driver(gpu, problem)  # after what the device cannot have is refused
+
+    # The plan
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self._decided.plan
+
+    @property
+    def _decided(self) -> _Chosen:
+        return self._chosen or self.choose()
+
+    def choose(self, workspace_bytes: int | None = None) -> _Chosen:
+        """Decide on the plan, unless that is done. workspace_bytes: of its chunks, where memory is short."""
+        with self.gpu.lock:
+            chosen = self._chosen
+            if chosen is None:
+                chosen = _Chosen(self._planned(workspace_bytes), self._attempts(), workspace_bytes)
+            elif chosen.workspace_bytes != workspace_bytes:
+                chosen = replace(chosen, plan=self._planned(workspace_bytes), workspace_bytes=workspace_bytes)
+            if chosen is not self._chosen:
+                self._log_choice(chosen.plan)
+            self._chosen = chosen
+            return chosen
+
+    def _log_choice(self, plan: Plan) -> None:
+        if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
+            _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
+
+    def _planned(self, workspace_bytes: int | None) -> Plan:
+        if self._is_tuned and isinstance(self.computed, Problem):
+            plan = tuner.tuner(self.gpu).plan(self.computed, self._options, self._tuning, workspace_bytes)
+            return self._with_computed(plan)
+        return self._by_model(workspace_bytes)
+
+    def _attempts(self) -> Attempts:
+        if self._is_tuned and isinstance(self.computed, Problem):
+            return tuner.tuner(self.gpu).attempts(self.computed, self._options)
+        return Attempts()
+
+    def _by_model(self, workspace_bytes: int | None = None) -> Plan:
+        if isinstance(self.problem, PlainProblem):
+            return plan_plain(self.problem, self.gpu.info)
+        assert isinstance(self.computed, Problem)
+        return self._with_computed(plan_recurrent(self.computed, self.gpu.info, self._options, workspace_bytes))
+
+    def _with_computed(self, plan: Plan) -> Plan:
+        """The plan with buffers for outputs that nobody binds."""
+        fields = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
+        return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in fields})
+
+    @property
+    def _is_chosen_at_once(self) -> bool:
+        """Whether nothing need be measured for it."""
+        if not self._is_tuned or not isinstance(self.computed, Problem):
+            return True
+        return tuner.tuner(self.gpu).knows(self.computed, self._options, self._tuning)
+
+    # The memory that it takes
+
+    @property
+    def flagged(self) -> str | None:
+        """The scratch buffer with the word in which the plan says that it gave up."""
+        return self.plan.timed_out[0] if self.plan.timed_out else None
+
+    def is_read(self, name: str) -> bool:
+        """Whether the host reads a scratch buffer, which is no part of another one then."""
+        return name == self.flagged or name in self.computed.outputs
+
+    @property
+    def temporary(self) -> dict[str, int]:
+        """Bytes of the scratch buffers that only kernels use, by the plan's names."""
+        return {name: size for name, size in self.plan.scratch.items() if not self.is_read(name)}
+
+    @property
+    def read(self) -> dict[str, int]:
+        """Bytes of the scratch buffers that the host reads, by the plan's names."""
+        return {name: size for name, size in self.plan.scratch.items() if self.is_read(name)}
+
+    # The commands
+
+    @property
+    def weight_fields(self) -> list[str]:
+        """The inputs that are packed."""
+        return [field for field in self.problem.weights if self.problem.has(field)]
+
+    @property
+    def packing_key(self) -> Hashable:
+        """Operators with the same one pack weights alike."""
+        return tuple((dispatch.kernel, tuple(dispatch.constants.items()), tuple(dispatch.push.items()))
+                     for dispatch in self.plan.initialize)
+
+    def record_packing(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights) -> None:
+        """Record what packs the weights that are in the memory of their fields."""
+        record_dispatches(self.gpu, commands, self.plan.initialize, {**memory, **weights.buffers})
+
+    def record(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights | None, is_checked: bool = False
+               ) -> None:
+        """Record an execution. memory: of the tensors, by field, and of the scratch buffers, by the plan's names. weights: None
+        where the operator has none. Those that have a place in `memory` are packed by an execution when they have changed;
+        others are packed already.
+
+        is_checked: raise VerificationError for wrong results. Outputs may be in place of inputs, and what comes later may write
+        to both: so the inputs are kept before, and the check follows at once.
+        """
+        before: dict[str, np.ndarray] = {}
+        inputs = {field: memory[field] for field in self.computed.inputs if field in memory}
+        if is_checked:
+            commands.call(lambda: before.update(self.contents(inputs)))
+        self._check_values_before(commands, memory)
+        if weights is not None:
+            sources = [memory[field] for field in self.weight_fields if field in memory]
+            if sources:
+                commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
+            memory = {**memory, **weights.buffers}
+        record_execution(self.gpu, commands, self.plan, memory, self._decided.attempts)
+        if is_checked:
+            outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
+            packed = weights.contents if weights else {}
+            commands.call(lambda: verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
+
+    def _check_values_before(self, commands: Commands, memory: Mapping[str, Bound]) -> None:
+        """Check sequence lengths and indices, if the operator has any, at each execution. Of those that a dispatch before it
+        writes the host knows nothing: the kernels bound them.
+        """
+        field, problem = self.problem.checked_input, self.problem
+        if field is not None and not commands.writes(memory[field]):
+            size, given = problem.tensor(field).size_in_bytes, memory[field]
+            commands.before_execute(lambda: problem.check_values(given.read((size,), np.uint8)))
+
+    def contents(self, memory: Mapping[str, Bound]) -> dict[str, np.ndarray]:
+        """The bytes of tensors that the device has, by field."""
+        return {field: part.buffer.download((self.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
+                for field, part in memory.items()}
+
+
+def _check_storage_buffers(info: DeviceInfo, operator: str, plan: Plan) -> None:
+    """Refuse kernels with more bindings than the device has."""
+    for name, count in storage_buffers(plan).items():
+        if count > info.max_storage_buffers:
+            raise InvalidArgumentError(operator, name, f"{count} storage buffers",
+                                       f"at most {info.max_storage_buffers} on {info.name}")
+
+
+def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], Mapping[str, int]]) -> None:
+    """Decide on the plans of operators that run together: with the largest chunks of which the device has room for all that is
+    needed then, or else with the smallest. No result depends on them. sizes: its bytes, by name.
+    """
+    for workspace_bytes in (None, *WORKSPACES):
+        for operator in operators:
+            operator.choose(workspace_bytes)
+        if gpu.memory.has_room(sizes()):
+            return

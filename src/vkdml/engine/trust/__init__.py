@@ -1,0 +1,1 @@
+"""Whether a device computes right, and which plan is the fastest: tried out."""

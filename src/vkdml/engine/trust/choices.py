@@ -1,0 +1,116 @@
+"""What was found out about a device, kept on disk for later processes: a small file of JSON for each fact.
+
+A file that cannot be read, or that says something else, is as one that is not there; what cannot be written is not kept. Nor
+is anything read or written where others than this user and root could have put it.
+Several processes may read and write at once: a file appears whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from ...planning.device_info import DeviceInfo
+from ..vulkan import files
+from ..vulkan.system import others_write
+
+_NAME_LETTERS = 40
+_MOST_BYTES = 2**20  # of a file
+
+
+def folder() -> Path | None:
+    """The folder of all devices' files: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
+    with suppress(RuntimeError):
+        given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        return (given if given.is_absolute() else Path.home() / ".cache") / "vkdml" / "tuning"
+    return None
+
+
+def count() -> int:
+    """How many files there are."""
+    place = folder()
+    return sum(1 for _ in place.glob("*/*.json")) if place else 0
+
+
+@cache
+def _version() -> str:
+    """The versions of the package and of the kernels in it."""
+    digest = hashlib.sha256()
+    shaders = Path(str(resources.files("vkdml") / "spirv"))
+    for path in sorted(shaders.rglob("*.spv")):
+        digest.update(path.relative_to(shaders).as_posix().encode() + path.read_bytes())
+    return f"{metadata.version('vkdml')} {digest.hexdigest()[:16]}"
+
+
+class Choices:
+    """The choices of one device with its present driver and kernels."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version, "vkdml": _version()}
+        place = folder()
+        self._folder = place / f"{_readable(info.name)}-{_digest(self._about)}" if place else None
+        if self._folder and _others_write(self._folder):
+            warnings.warn(f"{self._folder} is ignored: its owner is another user, or others can write to it", RuntimeWarning,
+                          stacklevel=2)
+            self._folder = None
+
+    def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What was kept under a key of words and numbers."""
+        path = self._path(key)
+        if path is None or _others_write(path):
+            return None
+        try:
+            content = json.loads(files.read(path, _MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(content, dict) or content.get("key") != {**self._about, **key}:
+            return None
+        value = content.get("value")
+        return value if isinstance(value, dict) else None
+
+    def put(self, key: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+        """Keep it, in the place of what was there."""
+        path = self._path(key)
+        if path is None:
+            return
+        text = json.dumps({"key": {**self._about, **key}, "value": value}, indent=1)
+        with suppress(OSError):
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)  # whatever the umask says
+            number, name = tempfile.mkstemp(".tmp", dir=path.parent)
+            try:
+                with open(number, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.replace(name, path)
+            except OSError:
+                os.unlink(name)
+                raise
+
+    def _path(self, key: Mapping[str, Any]) -> Path | None:
+        return self._folder / f"{_digest(key)}.json" if self._folder else None
+
+
+def _others_write(path: Path) -> bool:
+    """Whether somebody else can have written what is there."""
+    try:
+        return others_write(path.lstat())
+    except OSError:
+        return False
+
+
+def _digest(key: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _readable(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:_NAME_LETTERS].strip("-")

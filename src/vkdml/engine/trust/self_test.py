@@ -1,0 +1,273 @@
+"""Whether a device computes right: each kernel that it may be given runs a small problem, and the float64 reference checks it.
+
+Done when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
+kernels are left to `meetings`, which compares them with stepped ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
+from ...operators import activations as activation_table
+from ...operators import cells, element_types, elementwise, table
+from ...operators.arguments import tensor_descs
+from ...operators.arithmetic import ArithmeticProblem
+from ...operators.cells import Cell
+from ...operators.copies import CopyProblem
+from ...operators.element_types import ElementType
+from ...operators.elementwise import ElementwiseProblem
+from ...operators.gather import INDICES, GatherProblem
+from ...operators.gemm import GemmProblem
+from ...operators.header.descs import (
+    DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
+    DML_ACTIVATION_TANH_OPERATOR_DESC,
+    DML_BUFFER_TENSOR_DESC,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+)
+from ...operators.header.plain_descs import (
+    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
+    DML_GATHER_OPERATOR_DESC,
+    DML_GEMM_OPERATOR_DESC,
+    DML_JOIN_OPERATOR_DESC,
+    DML_MATRIX_TRANSFORM,
+)
+from ...operators.plain import MovedProblem, PlainProblem
+from ...operators.problem import Problem, from_desc
+from ...operators.verification import differences
+from ...planning.candidates import Planner
+from ...planning.options import MEETINGS
+from ...planning.plain import plan as plan_plain
+from ...planning.plan import Plan, plan_of
+from ...planning.profiles import profile
+from ..recording import storage_buffers
+from ..vulkan import spirv
+from ..vulkan.gpu import Gpu, OnceForEachGpu
+from .choices import Choices
+from .trial import Run, Trial
+
+_log = logging.getLogger(__name__)
+
+ON, OFF = "on", "off"
+
+# Of what is run: several tiles and workgroups at most, none of them full
+_SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
+_LENGTHS = (5, 0, 3)
+
+ACTIVATION = "activation"
+# The others, by kind
+_PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": ArithmeticProblem, "GEMM": GemmProblem,
+                                         "copy": CopyProblem, "gather": GatherProblem}
+# A cell and its flags, by kind
+_CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
+    "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
+    "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
+KINDS = (*_CELLS, *_PLAIN)
+# One of each size: copies do not depend on what elements mean
+_COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found of the kernels of one plan. kind: of operators, one of KINDS. wrong: what is, or nothing. seconds: with
+    compiling.
+    """
+
+    kind: str
+    element: str
+    kernels: tuple[str, ...]
+    seconds: float
+    wrong: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.element} with {', '.join(self.kernels)}: {self.wrong or 'right'}"
+
+
+def outcomes(gpu: Gpu) -> Iterator[Outcome]:
+    """The outcomes of all kinds of operators in all types."""
+    for kind in KINDS:
+        for element in types_of(kind):
+            yield from outcomes_of(gpu, kind, element)
+
+
+def types_of(kind: str) -> tuple[ElementType, ...]:
+    """The types in which a kind's kernels differ."""
+    if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
+        return _COPIED
+    return element_types.IN_DIRECTML if kind in ("arithmetic", "GEMM") else element_types.ALL
+
+
+def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
+    """The outcomes of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
+    problem = _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
+    memory = _random_memory(problem)
+    for plan in _plans(gpu, problem):
+        start = time.perf_counter()
+        wrong = _wrong(gpu, problem, plan, memory)
+        outcome = Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
+        _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
+        yield outcome
+
+
+def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
+    try:
+        with gpu.lock:
+            trial = Trial(gpu, problem, memory)
+            Run(trial, plan).execute()
+            return "; ".join(map(str, differences(problem, {**memory, **trial.outputs()})))
+    except DriverError as error:
+        return str(error)
+
+
+def _plans(gpu: Gpu, problem: Problem | PlainProblem) -> Iterator[Plan]:
+    """Plans, as few as have all kernels, of those that the device has enough bindings for; of these the ones with the fewest
+    pipelines, as compiling takes nearly all of the time. A loop that multiplies the input itself takes longer than two kernels.
+    """
+    if isinstance(problem, PlainProblem):
+        yield plan_plain(problem, gpu.info)
+        return
+    planner = Planner(problem, gpu.info, without=frozenset(MEETINGS))
+    best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
+            for tiling in reversed(planner.tilings())}
+    plans = [plan_of(planner, tiling) for tiling in best.values()]
+    plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= gpu.info.max_storage_buffers]
+    left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
+    while left:
+        plan = max(plans, key=lambda plan: (len(left.intersection(_kernels(plan))), -len(_pipelines(plan) - made),
+                                            len(_kernels(plan))))
+        left.difference_update(_kernels(plan))
+        made |= _pipelines(plan)
+        yield plan
+
+
+def _pipelines(plan: Plan) -> set[Hashable]:
+    return {(dispatch.kernel, spirv.load(dispatch.kernel).values(dispatch.constants))
+            for dispatch in plan.initialize + plan.execute}
+
+
+def _kernels(plan: Plan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(dispatch.kernel for dispatch in plan.initialize + plan.execute))
+
+
+# Before the first use
+
+def mode_of_environment() -> str | None:
+    """VKDML_SELFTEST: whether to test on first use; None: where the driver is not known."""
+    mode = os.environ.get("VKDML_SELFTEST") or None
+    if mode not in (None, ON, OFF):
+        raise InvalidArgumentError("compile_operator", "VKDML_SELFTEST", repr(mode), f"{ON} or {OFF}")
+    return mode
+
+
+def check_driver(gpu: Gpu, problem: Problem | PlainProblem) -> None:
+    """Raises VerificationError where the kernels for operators like this one compute wrongly. Tested once."""
+    mode = mode_of_environment()
+    if mode == ON or (mode is None and not profile(gpu.info).is_known):
+        _check_kind(gpu, _kind(problem), problem.element)
+
+
+@OnceForEachGpu
+def _check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
+    choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
+    if choices.get(key) is None:
+        expect_right(gpu, outcomes_of(gpu, kind, element))
+        choices.put(key, {"passed": True})
+
+
+def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
+    """Raises VerificationError if one is wrong."""
+    listed = list(found)
+    wrong = [str(outcome) for outcome in listed if outcome.wrong]
+    if wrong:
+        raise VerificationError(f"{gpu.info.with_driver} computes wrongly: {'; '.join(wrong)}. {COMPUTES_WRONGLY}")
+    return listed
+
+
+# Problems
+
+def _kind(problem: Problem | PlainProblem) -> str:
+    if isinstance(problem, PlainProblem):
+        return next(kind for kind, cls in _PLAIN.items() if isinstance(problem, cls))
+    return next(kind for kind, (cell, flags) in _CELLS.items()
+                if problem.cell is cell and flags.items() <= problem.flags.items())
+
+
+def _tensor(element: ElementType, *sizes: int, **described: Any) -> DML_BUFFER_TENSOR_DESC:
+    return DML_BUFFER_TENSOR_DESC(DataType=element.data_type, Sizes=sizes, **described)
+
+
+def _activation(element: ElementType) -> ElementwiseProblem:
+    """One that takes an exponential and a logarithm."""
+    tensor = _tensor(element, _SIZES["T"], _SIZES["H"])
+    return elementwise.from_desc(DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0), element)
+
+
+def _arithmetic(element: ElementType) -> Any:
+    a, b = _tensor(element, 3, 5, 7), _tensor(element, 3, 5, 7, Strides=(7, 0, 1))
+    return table.from_desc(DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
+        ATensor=a, BTensor=b, OutputTensor=a, FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
+
+
+def _gemm(element: ElementType) -> Any:
+    """Several tiles and blocks, none of them full."""
+    return table.from_desc(DML_GEMM_OPERATOR_DESC(
+        ATensor=_tensor(element, 2, 19, 21), BTensor=_tensor(element, 2, 37, 21), TransB=DML_MATRIX_TRANSFORM.TRANSPOSE,
+        CTensor=_tensor(element, 2, 19, 37, Strides=(0, 0, 1)), OutputTensor=_tensor(element, 2, 19, 37), Alpha=0.5, Beta=2.0,
+        FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
+
+
+def _copy(element: ElementType) -> Any:
+    return table.from_desc(DML_JOIN_OPERATOR_DESC(
+        InputTensors=[_tensor(element, 3, 2, 5), _tensor(element, 3, 4, 5)], OutputTensor=_tensor(element, 3, 6, 5), Axis=1))
+
+
+def _gather(element: ElementType) -> Any:
+    """Rows of a table."""
+    return table.from_desc(DML_GATHER_OPERATOR_DESC(
+        InputTensor=_tensor(element, 1, 9, 7), IndicesTensor=_tensor(element_types.any_of(DML_TENSOR_DATA_TYPE.INT32), 1, 3, 5),
+        OutputTensor=_tensor(element, 3, 5, 7), Axis=1, IndexDimensions=2))
+
+
+PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
+    ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "copy": _copy, "gather": _gather}
+
+
+def _recurrent(kind: str, element: ElementType) -> Problem:
+    """A problem with every tensor that the cell has."""
+    cell, flags = _CELLS[kind]
+    tensors = tensor_descs(cell, element, _SIZES, cell.tensors)
+    activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
+    return from_desc(cell.desc(**tensors, **flags, ActivationDescs=tuple(activations),
+                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
+
+
+def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
+    """The bytes of all inputs: numbers of about unit size, and weights that keep sums so."""
+    rng = np.random.default_rng(0)
+    memory = {}
+    for field in problem.inputs:
+        if field == "SequenceLengthsTensor":
+            memory[field] = np.array(_LENGTHS, np.uint32).view(np.uint8)
+        elif field == INDICES:
+            memory[field] = rng.integers(-9, 9, problem.tensor(field).sizes).astype(np.int32).reshape(-1).view(np.uint8)
+        elif isinstance(problem, MovedProblem):
+            memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes).astype(np.uint8)
+        else:
+            scale = _SIZES["H"] ** -0.5 if field in problem.weights else 1.0
+            memory[field] = _encoded(scale * rng.standard_normal(problem.tensor(field).size_of_elements), problem.element)
+    return memory
+
+
+def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
+    """Numbers as bytes of a type."""
+    if element.name == "bfloat16":  # the upper half of a float32
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
+    return numbers.astype(element.name).reshape(-1).view(np.uint8)

@@ -1,0 +1,226 @@
+"""The plan that an operator gets where the model of costs is a guess: what the model thinks best is timed, once for a size
+class.
+
+The choice is kept on disk (choices.py). It changes times, never a result: what is chosen from gives the same bits.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Hashable
+from typing import Any
+
+from ...errors import DriverError, InvalidArgumentError
+from ...operators.problem import Problem
+from ...planning import words
+from ...planning.candidates import Planner, best_of_each_way, class_facts
+from ...planning.forced import forced, forces_bounds_only
+from ...planning.measured import Measured, described
+from ...planning.options import PERSISTENT, Options
+from ...planning.plan import Plan, plan_of
+from ...planning.size_classes import of_representative
+from ...planning.tiling import Tiling
+from ..recording import Attempts, storage_buffers
+from ..vulkan.gpu import Gpu, OnceForEachGpu
+from .choices import Choices
+from .grid_sync import workgroups_meet
+from .trial import Run, Trial
+
+_log = logging.getLogger(__name__)
+
+ON, READ, OFF = "on", "read", "off"
+MODES = (ON, READ, OFF)
+
+_MOST_TIMED = 6
+_WITHIN = 3.0        # times the model's best; what it thinks slower is not timed
+_MOST_EXPECTED = 2.0  # seconds of what is timed, by the model
+_SAMPLES = 5
+_SECONDS = 0.5        # of samples, after which no more are taken
+_WARMING_SECONDS = 3.0  # of compiling and first executions, after which nothing else is begun
+
+
+def mode_of_environment() -> str:
+    """VKDML_TUNING: whether to time and keep what was found, only to read what was kept, or to go by the model."""
+    mode = os.environ.get("VKDML_TUNING") or ON
+    if mode not in MODES:
+        raise InvalidArgumentError("compile_operator", "VKDML_TUNING", repr(mode), "one of " + ", ".join(MODES))
+    return mode
+
+
+class Tuner:
+    """What was found out of one device so far. Its calls hold the device's lock."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._choices = Choices(gpu.info)
+        self._measured: dict[Hashable, Measured | None] = {}
+        self._meets: dict[str, bool] = {}
+        self._attempts: dict[Hashable, Attempts] = {}
+
+    def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
+        """The plan of what it chooses."""
+        return plan_of(*self.choice(problem, options, mode, workspace_bytes))
+
+    def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
+               ) -> tuple[Planner, Tiling]:
+        """What was the fastest, or else the model's choice. What waits for other workgroups has passed the self-test."""
+        with self._gpu.lock:
+            measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
+            failed: frozenset[str] = frozenset()
+            while True:
+                planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
+                tiling = planner.best()
+                waits_by = tiling.loop.meeting
+                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, mode):
+                    return planner, tiling
+                failed |= {waits_by}
+
+    def knows(self, problem: Problem, options: Options, mode: str) -> bool:
+        """Whether its size class was measured, or is not going to be."""
+        return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
+
+    def attempts(self, problem: Problem, options: Options) -> Attempts:
+        """At the persistent plans of a size class. Unless it is forced, one that gives up is not tried again."""
+        if options.schedule == PERSISTENT:
+            return Attempts()
+        return self._attempts.setdefault(_class_key(problem, options, ""), Attempts(goes_on=False))
+
+    # Measuring
+
+    def _measured_of(self, problem: Problem, options: Options, mode: str) -> Measured | None:
+        key = _class_key(problem, options, mode)
+        if key not in self._measured:
+            facts = {**class_facts(problem), "options": forced(options)}
+            kept = _read(self._choices.get(facts)) if mode != OFF else None
+            if kept:
+                _log.info("%s: goes by what was timed and kept before", words.of_problem(problem))
+            if kept is None and mode == ON:
+                kept = self._fastest(of_representative(problem), options, mode)
+                if kept:
+                    self._choices.put(facts, {"tiling": kept.tiling, "step seconds": kept.step_seconds})
+            self._measured[key] = kept
+        return self._measured[key]
+
+    def _fastest(self, problem: Problem, options: Options, mode: str) -> Measured | None:
+        """None: nothing could be timed."""
+        planner = Planner(problem, self._gpu.info, options)
+        try:
+            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling.loop.meeting, mode)]
+            plans = [plan_of(planner, tiling) for tiling in tilings]
+            seconds = self._timed(problem, plans)
+        except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
+            _log.info("%s: not timed, the model chooses: %s", words.of_problem(problem), error)
+            return None
+        for place, plan in enumerate(plans):
+            _log.info("%s: timed %s: %s", words.of_problem(problem), words.of_plan(plan),
+                      f"{seconds[place] * 1e3:.3f} ms" if place in seconds else "does not run")
+        if not seconds:
+            return None
+        best = min(seconds, key=lambda place: seconds[place])
+        return Measured(described(tilings[best]), seconds[best] / problem.steps)
+
+    def _timed(self, problem: Problem, plans: list[Plan]) -> dict[int, float]:
+        """The least seconds of an execution of each that runs, by its place."""
+        trial = Trial(self._gpu, problem)
+        runs: dict[int, Run] = {}
+        end = time.perf_counter() + _WARMING_SECONDS
+        for place, plan in enumerate(plans):
+            has_buffers = max(storage_buffers(plan).values()) <= self._gpu.info.max_storage_buffers
+            run = _warm(trial, plan) if has_buffers and time.perf_counter() < end else None
+            if run:
+                runs[place] = run
+        seconds: dict[int, float] = {}
+        end = time.perf_counter() + _SECONDS
+        for sample in range(_SAMPLES):
+            for place, run in list(runs.items()):
+                if sample and time.perf_counter() > end:
+                    return seconds
+                elapsed = _elapsed(run)
+                if elapsed is None:
+                    del runs[place]
+                    seconds.pop(place, None)
+                else:
+                    seconds[place] = min(elapsed, seconds.get(place, elapsed))
+        return seconds
+
+    # Waiting
+
+    def _is_trusted(self, waits_by: str | None, mode: str) -> bool:
+        """Whether the device has shown that workgroups meet in this way, if in any. The first to ask has it tried."""
+        if waits_by is None:
+            return True
+        if waits_by not in self._meets:
+            try:
+                self._meets[waits_by] = self._tested(waits_by, mode)
+            except InvalidArgumentError:  # no memory is left for it now
+                return False
+        return self._meets[waits_by]
+
+    def _tested(self, waits_by: str, mode: str) -> bool:
+        key = {"meeting": waits_by}
+        kept = self._choices.get(key) if mode != OFF else None
+        if kept is not None and isinstance(kept.get("passed"), bool):
+            return bool(kept["passed"])
+        passed = workgroups_meet(self._gpu, waits_by)
+        _log.info("persistent workgroups that meet by %s: the test of them has %s", waits_by, "passed" if passed else "failed")
+        if mode == ON:
+            self._choices.put(key, {"passed": passed})
+        return passed
+
+
+@OnceForEachGpu
+def tuner(gpu: Gpu) -> Tuner:
+    """The process's one for a device."""
+    return Tuner(gpu)
+
+
+def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
+    return (mode, options, *class_facts(problem).values())
+
+
+def likely(planner: Planner) -> list[Tiling]:
+    """What to time: of each way to order the steps the model's best, then its next ones, if they are not much slower than the
+    first. All give the same bits.
+    """
+    tilings, seconds = planner.tilings(), planner.costs.seconds
+    first = tilings[0]
+    most = min(_WITHIN * seconds(first), _MOST_EXPECTED)
+    alike = [tiling for tiling in tilings if _arithmetic(tiling) == _arithmetic(first) and seconds(tiling) <= most]
+    ways = best_of_each_way(alike)
+    return [*ways, *(tiling for tiling in alike if tiling not in ways)][:_MOST_TIMED]
+
+
+def _arithmetic(tiling: Tiling) -> tuple[str, str | None]:
+    """What the order of its sums depends on."""
+    return tiling.loop.kernel, tiling.projection.kernel if tiling.projection else None
+
+
+def _warm(trial: Trial, plan: Plan) -> Run | None:
+    """A run that was executed once, unless it cannot be."""
+    try:
+        run = Run(trial, plan)
+        run.execute()
+    except DriverError:
+        return None
+    return run
+
+
+def _elapsed(run: Run) -> float | None:
+    """Seconds of an execution; None: it failed, or it or one before gave up."""
+    start = time.perf_counter()
+    try:
+        run.execute()
+    except DriverError:
+        return None
+    return None if run.timed_out else time.perf_counter() - start
+
+
+def _read(value: dict[str, Any] | None) -> Measured | None:
+    """What was kept, if that can be."""
+    tiling, seconds = (value or {}).get("tiling"), (value or {}).get("step seconds")
+    if not isinstance(tiling, dict) or not isinstance(seconds, float) or not 0 < seconds < math.inf:
+        return None
+    return Measured(tiling, seconds)

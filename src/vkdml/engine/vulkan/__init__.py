@@ -1,0 +1,1 @@
+"""The device: kp, its driver, buffers, kernels and what is kept on it."""

@@ -1,0 +1,311 @@
+"""Device memory, and parts of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import InvalidArgumentError, shown
+from ...operators.checks import integers
+from ...planning.needs import laid_out
+from .copies import Differences
+from .fork import OfOneProcess
+
+_serials = itertools.count(1)
+
+
+class Buffer(OfOneProcess):
+    """Device memory for one tensor, and a copy of it that the host can read and write between executions.
+
+    Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
+    record_readback bring what is new to the device and back. `upload` and `download` do both at once. Where the host's memory
+    is the device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
+
+    Host and device may write different parts. What a dispatch wrote stays in uploads, and what the host wrote in readbacks.
+
+    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
+
+    gpu: its Gpu, whose module has this one below it. has_copy: whether the host reads or writes it. If not, it serves kernels
+    only, and may hold anything at first. is_exposed: whether the host may write to it unseen.
+    """
+
+    offset = 0  # of what kernels see: all of it, as a Range of it would be
+
+    def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True) -> None:
+        self.gpu = gpu
+        self.size_in_bytes = size_in_bytes
+        self.has_copy = has_copy
+        self.serial = next(_serials)
+        # Since all of it was written: of each part that was, by where it begins and ends
+        self._stamps = {(0, size_in_bytes): self.serial}
+        self.is_exposed = False
+        self._differences = Differences(size_in_bytes)  # only where has_other_memory
+        gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
+        self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
+        self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
+        gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
+
+    def __repr__(self) -> str:
+        return f"<Buffer of {self.size_in_bytes} bytes on {self.gpu.info.name}>"
+
+    @property
+    def buffer(self) -> Buffer:
+        """Itself, as that of a Range."""
+        return self
+
+    @property
+    def stamp(self) -> int | None:
+        """Another number after each change of what the device has; None where the host can change it unseen."""
+        return self.stamp_of(0, self.size_in_bytes)
+
+    @property
+    def contents(self) -> Hashable:
+        """Equal as long as the same bytes are meant and nobody changed them; None where the host can change them unseen."""
+        return _contents(self)
+
+    def stamp_of(self, offset: int, size: int) -> int | None:
+        """The stamp of a part of it."""
+        if self.is_exposed and not self.has_other_memory:
+            return None
+        stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
+        return max((stamp for (begin, end), stamp in stamps.items() if begin < offset + size and offset < end), default=0)
+
+    @property
+    def has_other_memory(self) -> bool:
+        """Whether the host's copy is not what the device has."""
+        return self.has_copy and not self.gpu.host_memory
+
+    def mark_written(self, offset: int = 0, size: int | None = None) -> None:
+        """Record that device memory (all of it, or a range) has changed or will be uploaded."""
+        part = (offset, self.size_in_bytes if size is None else offset + size)
+        if len(self._stamps) >= _MOST_STAMPS:
+            self._stamps = _joined(self._stamps, self.size_in_bytes)
+        if part == (0, self.size_in_bytes) or len(self._stamps) >= _MOST_STAMPS:
+            part, self._stamps = (0, self.size_in_bytes), {}
+        self._stamps[part] = next(_serials)
+
+    def mark_computed(self, offset: int = 0, size: int | None = None) -> None:
+        """Record that a dispatch has changed all of it, or a range."""
+        self.mark_written(offset, size)
+        if self.has_other_memory:
+            self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
+
+    def mark_uploaded(self) -> None:
+        """Record an upload, before it: it may fail and have changed the buffer nevertheless. What only the device has is
+        merged: it does not change.
+        """
+        for begin, end in [(0, self.size_in_bytes)] if self.is_exposed else self._differences.of_host:
+            self.mark_written(begin, end - begin)
+
+    def mark_copied(self) -> None:
+        """Record that an upload or a readback has ended."""
+        self._differences.copied(0, self.size_in_bytes)
+        if self.is_exposed:
+            self._differences.exposed_to_host()
+
+    @property
+    def _bytes(self) -> np.ndarray:
+        """The host's copy: the driver's memory, which a child process may not have, nor anybody after the device is lost."""
+        self.gpu.driver.check()
+        return self._mapped
+
+    def host(self, dtype: Any = np.float32) -> np.ndarray:
+        """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element.
+
+        Nobody sees what is written through the array. So where the device's memory is the host's, weights bound from this
+        buffer are packed at each execution from then on. Elsewhere an upload brings all of the copy, and is refused where a
+        dispatch wrote a part of the buffer that was not read back.
+
+        The array may outlive the buffer. Once the device is lost it keeps what it has, which nobody else sees.
+        """
+        dtype = _numbers("Buffer.host", dtype)
+        array = self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        if not self.is_exposed:
+            self.gpu.keep_open_for(self._tensor)  # which the array holds
+        self.is_exposed = True
+        self.mark_written()
+        self._differences.exposed_to_host()
+        return array
+
+    def write(self, array: np.ndarray, offset: int = 0) -> None:
+        """Copy an array's elements, in C order, to the host's copy, so many bytes behind its start.
+
+        Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
+        """
+        room = self.size_in_bytes - self._checked_offset("Buffer.write", offset)
+        try:
+            flat = np.ascontiguousarray(array).reshape(-1)
+        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of a PyTorch tensor with gradients
+            raise InvalidArgumentError("Buffer.write", "array", error, "an array of numbers") from None
+        if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > room:
+            raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
+                                       f"native numbers, at most {room} bytes")
+        self._bytes[offset:offset + flat.nbytes] = flat.view(np.uint8)
+        self.mark_written(offset, flat.nbytes)
+        if self.has_other_memory:
+            self._differences.written_by_host(offset, offset + flat.nbytes)
+
+    def read(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
+        """A new array from the host's copy, from so many bytes behind its start. Raises InvalidArgumentError for one that is
+        larger.
+        """
+        room = self.size_in_bytes - self._checked_offset("Buffer.read", offset)
+        dtype = _numbers("Buffer.read", dtype)
+        shape = integers("Buffer.read", "shape", shape, 0)
+        if math.prod(shape) * dtype.itemsize > room or len(shape) > _MOST_DIMENSIONS:
+            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
+                                       f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
+        return np.ndarray(shape, dtype, self._bytes, offset).copy()
+
+    def _checked_offset(self, call: str, offset: int) -> int:
+        checked = offset if type(offset) is int and offset >= 0 else integers(call, "offset", (offset,), 0)[0]
+        if checked > self.size_in_bytes:
+            raise InvalidArgumentError(call, "offset", checked, f"at most {self.size_in_bytes}, the buffer's bytes")
+        return checked
+
+    def upload(self, array: np.ndarray, offset: int = 0) -> None:
+        """`write`, then bring what the host has written to the device. Raises what `write` raises, DriverError, and
+        InvalidArgumentError for what `host` says.
+        """
+        self.write(array, offset)
+        with self.gpu.lock:
+            if self.has_other_memory:
+                self.merge()
+                self.mark_uploaded()
+                self._submit(lambda submission: submission.upload(self))
+                self.mark_copied()
+
+    def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
+        """A new array of what the device has. Its copy gets what is new there. Raises what `read` raises, and DriverError."""
+        with self.gpu.lock:
+            if not self.has_other_memory:
+                return self.read(shape, dtype, offset)
+            kept = self.unsent()
+            self._submit(lambda submission: submission.readback(self))
+            self.mark_copied()
+            try:
+                return self.read(shape, dtype, offset)
+            finally:
+                self.put_back(kept)
+
+    def merge(self) -> None:
+        """Bring what only the device has to the host's copy, before an upload, which copies all.
+
+        Raises InvalidArgumentError where that is a part, and nobody knows whether the host has written there since (`host`).
+        """
+        self.expect_seen(())
+        if self._differences.of_device and not self.is_exposed:
+            self.download((0,))
+
+    def expect_seen(self, computed: Iterable[Bound]) -> None:
+        """Raises what `merge` would once dispatches have written to these parts, too."""
+        unread = [*self._differences.of_device, *((part.offset, part.offset + part.size_in_bytes) for part in computed)]
+        if self.is_exposed and unread and (0, self.size_in_bytes) not in unread:
+            raise InvalidArgumentError("Buffer", "upload", "a part that a dispatch wrote, and an array of host()",
+                                       "write() instead of that array, or a readback before the upload")
+
+    def unsent(self) -> list[tuple[int, np.ndarray]]:
+        """What only the host's copy has, with where it begins; to be `put_back` after a readback, which copies all."""
+        return [(begin, self._bytes[begin:end].copy()) for begin, end in self._differences.of_host]
+
+    def put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
+        for begin, array in unsent:
+            self._bytes[begin:begin + array.size] = array
+            self._differences.written_by_host(begin, begin + array.size)
+
+    def _submit(self, record: Callable[[Any], None]) -> None:
+        submission = self.gpu.create_submission()
+        record(submission)
+        submission.run()
+
+
+_MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
+_MOST_STAMPS = 1000
+
+
+def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int, int], int]:
+    """One stamp for parts without a gap between them, such as the rows of a tensor, but for that of the whole buffer."""
+    whole = (0, size)
+    joined: list[tuple[int, int, int]] = []
+    for (begin, end), stamp in sorted((part, stamp) for part, stamp in stamps.items() if part != whole):
+        if joined and begin <= joined[-1][1]:
+            before, until, newest = joined.pop()
+            begin, end, stamp = before, max(end, until), max(stamp, newest)
+        joined.append((begin, end, stamp))
+    return {whole: stamps.get(whole, 0), **{(begin, end): stamp for begin, end, stamp in joined}}
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of a buffer, which kernels see as a buffer.
+
+    offset: a multiple of DeviceInfo.storage_buffer_alignment.
+    """
+
+    buffer: Buffer
+    offset: int
+    size_in_bytes: int
+
+    @property
+    def gpu(self) -> Any:
+        return self.buffer.gpu
+
+    @property
+    def stamp(self) -> int | None:
+        """The same of this part as a Buffer has of all."""
+        return self.buffer.stamp_of(self.offset, self.size_in_bytes)
+
+    @property
+    def contents(self) -> Hashable:
+        """The same of this part as a Buffer has of all."""
+        return _contents(self)
+
+    def mark_computed(self) -> None:
+        """Record that a dispatch has changed this part."""
+        self.buffer.mark_computed(self.offset, self.size_in_bytes)
+
+    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+        """A new array from the host's copy of this part."""
+        return self.buffer.read(shape, dtype, self.offset)
+
+
+Bound = Buffer | Range
+
+
+def _contents(bound: Bound) -> Hashable:
+    """A stamp alone does not say which bytes: one write may have filled many parts."""
+    stamp = bound.stamp
+    return None if stamp is None else (bound.buffer.serial, bound.offset, bound.size_in_bytes, stamp)
+
+
+def overlap(one: Bound, other: Bound) -> bool:
+    """Whether they have a byte in common."""
+    return (one.buffer is other.buffer and one.offset < other.offset + other.size_in_bytes
+            and other.offset < one.offset + one.size_in_bytes)
+
+
+def _numbers(call: str, dtype: Any) -> np.dtype:
+    try:
+        found = np.dtype(dtype)
+    except Exception:  # numpy reads strings, shows values, and so raises almost anything
+        raise InvalidArgumentError(call, "dtype", shown(dtype), "a dtype of numbers") from None
+    if found.hasobject or not found.itemsize:
+        raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
+    return found
+
+
+def parts(operator: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
+    """The parts of a resource, one for each of so many bytes, by name. operator: its name in errors.
+
+    Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
+    """
+    places, size = laid_out(sizes)
+    if size > within.size_in_bytes:
+        raise InvalidArgumentError(operator, "a bound resource", f"{within.size_in_bytes} bytes",
+                                   f"{size}, as get_binding_properties says now")
+    return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

@@ -1,0 +1,282 @@
+"""The one module that imports kp: devices, buffers, kernels and submissions."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Generic, TypeVar
+from weakref import finalize
+
+import numpy as np
+
+from ...errors import DriverError, InvalidArgumentError, shown
+from ...planning.device_info import DeviceInfo
+from ...planning.dispatches import Dispatch
+from . import fork, log, queries, spirv, system
+from .background import Background
+from .buffers import Bound, Buffer, Range
+from .driver import Driver
+from .memory import Memory, bytes_of_environment
+from .spirv import CompiledKernel
+from .store import DEFAULT_LIMIT, Lease, Store
+
+KP_VERSION = "0.9.0+vkdml.3"  # as the last patch in tools/kp/ says
+_INSTALL_KP = "run `make setup` in vkdml's source tree, or install the wheel of kp that `make wheels` puts into dist/ there"
+
+try:
+    import kp
+
+    _kp_version = metadata.version("kp")
+except ImportError as error:
+    if "libvulkan" in str(error):
+        raise DriverError(system.no_loader()) from None
+    raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): {_INSTALL_KP}") from None
+if _kp_version != KP_VERSION:
+    raise DriverError(f"kp {_kp_version} is installed, but vkdml needs kp {KP_VERSION}, with its patches: {_INSTALL_KP}")
+
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+def enumerate_devices() -> list[DeviceInfo]:
+    """All devices in the order of their indices, which kp must count as we do. Raises what queries.enumerate_devices raises."""
+    return queries.enumerate_devices()
+
+
+def select_device(device: int | str | None) -> DeviceInfo:
+    """The device with this index, or else the first whose name contains this.
+
+    By default what the environment variable VKDML_DEVICE says, or else the first GPU, or else the first CPU driver.
+
+    Raises DriverError when there is none or none that matches, InvalidArgumentError for what is neither an index nor a name.
+    """
+    if isinstance(device, bool) or not isinstance(device, int | np.integer | str | None):
+        raise InvalidArgumentError("Device", "device", type(device).__name__, "its index, a part of its name or None")
+    infos = enumerate_devices()
+    wanted = os.environ.get("VKDML_DEVICE") if device is None else device
+    if wanted is None or wanted == "":
+        return queries.default_device(infos)
+    for info in infos:
+        if wanted in (info.index, str(info.index)):
+            return info
+    for info in infos:
+        if isinstance(wanted, str) and wanted.lower() in info.name.lower():
+            return info
+    raise DriverError(f"no Vulkan device {shown(wanted)}; the devices are {_listed(infos)}. Choose one by index or name, "
+                      "or install its driver")
+
+
+def select_again(index: int, name: str) -> DeviceInfo:
+    """A device that another process selected, perhaps on another machine: of this index if that is its name there, or else the
+    first of this name. Raises DriverError when there is none.
+    """
+    infos = enumerate_devices()
+    found = [info for info in infos if info.name == name]
+    if not found:
+        raise DriverError(f"no Vulkan device {name!r}, which a pickled object names; the devices are {_listed(infos)}. Give "
+                          "the object no device, or an index, before it is pickled: each process then takes its own")
+    return next((info for info in found if info.index == index), found[0])
+
+
+def _listed(infos: Iterable[DeviceInfo]) -> str:
+    return ", ".join(f"[{info.index}] {info.name}" for info in infos)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
+
+    reads: of buffers that it does not write. writes: which parts of which buffers.
+    """
+
+    compiled: CompiledKernel
+    algorithm: Any
+    reads: frozenset[Buffer]
+    writes: frozenset[Bound]
+
+
+class Submission:
+    """Operations that the driver gets in one call, and runs in the order of their recording. Made by Gpu.create_submission.
+
+    It runs them without waiting for one another: an operation that depends on an earlier one needs a barrier between them. But
+    for two kinds of pairs kp records one itself: an upload and a dispatch that reads the buffer, and a dispatch and the
+    readback of what it wrote.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._driver = gpu.driver
+        self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
+
+    def upload(self, buffer: Buffer) -> None:
+        self._record(lambda: kp.OpTensorSyncDevice([buffer._tensor]))
+
+    def readback(self, buffer: Buffer) -> None:
+        self._record(lambda: kp.OpTensorSyncLocal([buffer._tensor]))
+
+    def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
+        """push: the push constants, by their names in the shader."""
+        words = np.array(kernel.compiled.push_words(push), np.uint32)
+        self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
+
+    def barrier(self, buffers: Iterable[Buffer]) -> None:
+        """What comes next waits for all that was done with these buffers."""
+        tensors = [buffer._tensor for buffer in buffers]
+        self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
+
+    def show(self, buffers: Iterable[Buffer]) -> None:
+        """The host may read what dispatches wrote to these buffers, once the submission has ended."""
+        tensors = [buffer._tensor for buffer in buffers]
+        self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
+
+    def _record(self, operation: Callable[[], Any]) -> None:
+        self._driver.call("recording a submission", lambda: self._sequence.record(operation()))
+
+    def run(self) -> None:
+        """Run it and wait for its end. Raises DriverError when the driver fails."""
+        self._driver.run(self._sequence)
+
+
+# VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES are those of shaders and of copies
+_SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE, _HOST_READ = 0x20, 0x40, 0x800, 0x1000, 0x2000
+_COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
+_ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
+
+
+class Gpu(fork.OfOneProcess):
+    """One opened Vulkan device.
+
+    store: what the process keeps on it, from one call to the next. memory: how much of it is taken. host_memory: whether
+    buffers for the host have no copy. driver: through which all calls of kp's go.
+    """
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+        self.host_memory = info.unified_memory
+        self.store = Store(bytes_of_environment("VKDML_CACHE_BYTES", DEFAULT_LIMIT))
+        self.driver = Driver(info.name, self.store.clear)
+        self.lock = self.driver.lock  # a queue takes one submission at a time
+        self.memory = Memory(info, self.store, self.lock)
+        self.pipelines_made = 0
+        self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
+        self._background = Background()
+        fork.begin()
+        self._manager = self.driver.open(lambda: kp.Manager(info.index))
+        self._placeholder = Buffer(self, 16)  # bound where none is needed
+        _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
+                  self.memory.limit)
+
+    def bytes_of(self, size: int, has_copy: bool) -> int:
+        """Bytes allocated for a buffer, the host copy included."""
+        return size * (1 + (has_copy and not self.host_memory))
+
+    def make_tensor(self, size_in_bytes: int, has_copy: bool) -> Any:
+        """kp's, for a Buffer."""
+        for_host = kp.TensorTypes.host if self.host_memory else kp.TensorTypes.device
+        # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
+        words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
+        return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
+                                lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
+
+    def keep_open_for(self, tensor: object) -> None:
+        """Stay open until kp's object is gone, whoever holds it: its memory goes with kp's manager."""
+        finalize(tensor, id, self._manager).atexit = False  # holds what it would call `id` with
+
+    def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
+        """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
+        def make_in_room() -> T:
+            self.memory.free(size, lease)
+            return make()
+
+        return self.store.get(key, make_in_room, size, lease, is_memory=True)
+
+    def run_in_background(self, work: Callable[[], None]) -> Future[None]:
+        """Do work in the device's own thread, after what it was given before."""
+        fork.check()
+        try:
+            return self._background.submit(work)
+        except RuntimeError as error:
+            raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
+                              "threads, or raise the limit (ulimit -u)") from error
+
+    def create_submission(self) -> Submission:
+        """A submission with nothing recorded."""
+        return Submission(self)
+
+    def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel | None = None,
+                      lease: Lease | None = None) -> Kernel:
+        """A pipeline for a dispatch, and for those that differ from it in push constants only.
+
+        buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name. lease: of
+        whoever keeps the kernel.
+        """
+        with self.lock:
+            return self._create_kernel(dispatch, buffers, compiled or spirv.load(dispatch.kernel), lease)
+
+    def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel, lease: Lease | None
+                       ) -> Kernel:
+        # Where an optional tensor is left out, no kernel touches what is bound. Validation does not know that; of a buffer
+        # that the dispatch writes it sees what orders it.
+        left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
+        bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
+        tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
+        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
+        pipeline = self._pipeline(key, lease, compiled, dispatch)
+        parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
+        algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
+            pipeline, tensors, groups, *parts))
+        writes = frozenset(buffers[name] for name in dispatch.writes)
+        reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
+        return Kernel(compiled, algorithm, reads, writes)
+
+    def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
+        """kp's algorithm for it, which has the placeholder bound."""
+        def make() -> Any:
+            self.pipelines_made += 1
+            begin = time.perf_counter()
+            spirv = compiled.specialize(dispatch.constants)
+            pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
+                [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
+                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32)))
+            _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
+            return pipeline
+
+        return self.store.get(key, make, len(compiled.spirv), lease)
+
+
+class OnceForEachGpu(Generic[T]):
+    """A function of a Gpu and more. What it returned is kept with the Gpu, and goes with one that is lost."""
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self._function = function
+
+    def __call__(self, gpu: Gpu, *arguments: Hashable) -> T:
+        kept = gpu.once_cache.setdefault(self, {})
+        if arguments not in kept:
+            kept[arguments] = self._function(gpu, *arguments)
+        result: T = kept[arguments]
+        return result
+
+    def cache_clear(self) -> None:
+        for gpu in _open.values():
+            gpu.once_cache.pop(self, None)
+
+
+_open: dict[tuple[int, str, str], Gpu] = {}
+_opening = fork.Lock()
+
+
+def open_device(info: DeviceInfo) -> Gpu:
+    """The process's one Gpu for a device, so that buffers can pass between all that use it."""
+    log.obey_environment()
+    with _opening:
+        key = info.index, info.name, info.driver  # its other facts may change: cores with the process's affinity
+        if key not in _open or _open[key].driver.lost:
+            _open[key] = Gpu(info)
+        return _open[key]

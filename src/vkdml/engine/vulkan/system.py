@@ -1,0 +1,86 @@
+"""What differs between operating systems, in one place. Linux is what is tested; elsewhere kp must be built by hand."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import DriverError
+
+
+@dataclass(frozen=True)
+class System:
+    """loaders: the Vulkan loader's library, or a driver that takes its place; the first that can be loaded. remedy: how to
+    install one.
+    """
+
+    loaders: tuple[str, ...]
+    remedy: str
+
+
+LINUX = System(("libvulkan.so.1",),
+               "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md")
+_OTHERS = {  # by sys.platform
+    "darwin": System(("libvulkan.1.dylib", "/opt/homebrew/lib/libvulkan.1.dylib", "libMoltenVK.dylib",
+                      "/opt/homebrew/lib/libMoltenVK.dylib"), "brew install vulkan-loader molten-vk"),
+    "win32": System(("vulkan-1.dll",), "the GPU's driver brings both"),
+}
+
+
+def this_system() -> System:
+    return _OTHERS.get(sys.platform, LINUX)
+
+
+def no_loader() -> str:
+    system = this_system()
+    return f"no Vulkan loader ({' or '.join(system.loaders)}); install one and a driver, {system.remedy}"
+
+
+def load_vulkan() -> ctypes.CDLL:
+    """The Vulkan loader. Raises DriverError where there is none."""
+    for name in this_system().loaders:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise DriverError(no_loader())
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def after_fork_in_child(call: Callable[[], None]) -> None:
+    """Have it called in each child process that os.fork makes, where there is such a thing."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+
+
+def end_without_destructors() -> None:
+    """Have the process end without those of C++'s static objects, which a driver's threads may still use, and then crash.
+
+    Where the C library can: glibc.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "on_exit"):
+            libc.on_exit(libc._exit, None)  # called with the exit code, before what was registered earlier
+
+
+# For os.open: not to wait for what is no regular file, and not to change line ends
+OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def others_write(status: os.stat_result) -> bool:
+    """Whether somebody else can have written a file or folder. Windows' permissions are not looked at: its folders of a user's
+    own are nobody else's.
+    """
+    if not hasattr(os, "geteuid"):
+        return stat.S_ISLNK(status.st_mode)
+    is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
+    return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -1,0 +1,217 @@
+"""Makes DirectML descriptors of arguments in ONNX's shapes, for the numpy functions, the ONNX face and the reference."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError, shown
+from . import activations as activation_table
+from . import element_types
+from .arrays import element_strides
+from .cells import Cell
+from .checks import evaluate, expect_sizes
+from .element_types import ElementType
+from .header.descs import (
+    DML_BUFFER_TENSOR_DESC,
+    DML_OPERATOR_DESC,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+    ActivationDesc,
+)
+
+Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
+
+DEFAULT_ATTRIBUTES: dict[str, Any] = {
+    "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
+    "linear_before_reset": False, "input_forget": False, "layout": 0,
+}
+
+_DIRECTIONS = {
+    "forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
+    "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
+    "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
+}
+
+
+def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
+    """Convert the arrays of a call to X's element type. Returns them by descriptor field, and that type.
+
+    Raises InvalidArgumentError for an array that does not convert exactly.
+
+    name: how error messages name the operator. arrays: by descriptor field; None or no entry where one is left out.
+    """
+    x, element = typed_array(name, cell, "InputTensor", arrays.get("InputTensor"))
+    given = {field: arrays.get(field) for field in cell.inputs} | {"InputTensor": x}
+    return convert_to(name, cell, x.dtype.newbyteorder("="), "InputTensor", given), element
+
+
+def typed_array(name: str, cell: Cell, field: str, value: Any) -> tuple[np.ndarray, ElementType]:
+    """The value of a required field as an array, and its element type.
+
+    Raises InvalidArgumentError for what is no array, or of no type that the operators have.
+    """
+    array = _as_array(name, cell, field, value)
+    assert array is not None
+    element = element_types.of(array.dtype)
+    if element is None:
+        raise InvalidArgumentError(name, cell.arguments[field], array.dtype if array.ndim else f"{shown(value)}, no array",
+                                   "one of " + ", ".join(row.name for row in element_types.ALL))
+    return array, element
+
+
+def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], whose: str, arrays: Mapping[str, Any]
+               ) -> dict[str, np.ndarray | None]:
+    """Convert arrays, by descriptor field, to a type; None stays None.
+
+    Sequence lengths keep their integer type. An array that is not contiguous is copied only if `element_strides` cannot
+    describe it. Raises InvalidArgumentError for an array that does not convert exactly.
+
+    whose: the field that the type is of.
+    """
+    converted = {field: _as_array(name, cell, field, array) for field, array in arrays.items()}
+    for field, array in converted.items():
+        if array is None:
+            continue
+        if field == "SequenceLengthsTensor":
+            if array.dtype.kind not in "iu":
+                raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
+            converted[field] = np.asarray(array, order="C")  # np.ascontiguousarray makes a list of a single number
+            continue
+        if array.dtype != dtype:
+            if not np.can_cast(array.dtype, dtype, "safe"):
+                raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
+                                           f"{dtype}, the type of {cell.arguments[whose]}, or one that converts to it exactly")
+            array = array.astype(dtype, copy=False)
+        is_describable = array.flags.c_contiguous or element_strides(array) is not None
+        converted[field] = array if is_describable else np.ascontiguousarray(array)
+    return converted
+
+
+def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | None:
+    if array is None:
+        if field in cell.required:
+            raise InvalidArgumentError(name, cell.arguments[field], "None", "an array")
+        return None
+    return as_array(name, cell.arguments[field], array)
+
+
+def as_array(name: str, argument: str, value: Any) -> np.ndarray:
+    """np.asarray's. Raises InvalidArgumentError for what is no array, and for a masked one, whose mask would be lost."""
+    if type(value) is np.ndarray:
+        return value
+    if np.ma.is_masked(value):
+        raise InvalidArgumentError(name, argument, "an array with masked elements", "one without, as its filled() returns")
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise InvalidArgumentError(name, argument, "lists of different lengths", "an array") from None
+    except (TypeError, RuntimeError) as error:  # from PyTorch, for a tensor on another device or with gradients
+        raise InvalidArgumentError(name, argument, f"{type(value).__name__} ({error})", "an array") from None
+
+
+def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
+             attributes: Mapping[str, Any], wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """The DirectML descriptor of a call, and the shape of each of its tensors in ONNX's dimensions.
+
+    Inputs are described with the strides that their arrays have; outputs are packed.
+
+    name: how error messages name the operator. arrays, element: what `convert` returned. attributes: ONNX's, all of
+    DEFAULT_ATTRIBUTES. wanted: for each of the cell's outputs, whether the call asks for it.
+    Raises InvalidArgumentError for attributes and shapes that are wrong or do not fit each other.
+    """
+    direction, layout = attributes["direction"], attributes["layout"]
+    if not isinstance(direction, str) or direction not in _DIRECTIONS:
+        raise InvalidArgumentError(name, "direction", shown(direction), "one of " + ", ".join(_DIRECTIONS))
+    for attribute in ("layout", *cell.flags.values()):
+        value = attributes[attribute]
+        if not isinstance(value, int) or value not in (0, 1):
+            raise InvalidArgumentError(name, attribute, shown(value), "0 or 1")
+    sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
+    shapes, strides = {}, {}
+    fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
+    for field, formulas in cell.tensors.items():
+        if not fields[field]:
+            continue
+        dims = _onnx_dims(formulas, layout)
+        shapes[field] = tuple(evaluate(dim, sizes) for dim in dims)
+        array = arrays.get(field)
+        if array is not None:
+            expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
+        steps = _packed(shapes[field]) if array is None else element_strides(array)
+        assert steps is not None
+        strides[field] = [dict(zip(dims, steps)).get(formula, 0) for formula in formulas]
+    desc = cell.desc(
+        **tensor_descs(cell, element, sizes, shapes, strides),
+        ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
+        Direction=_DIRECTIONS[direction],
+        **{flag: attributes[attribute] for flag, attribute in cell.flags.items()},
+    )
+    return desc, shapes
+
+
+def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
+                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, DML_BUFFER_TENSOR_DESC]:
+    """Of these fields, in the sizes that the cell's table has. sizes: the value of each letter. strides: where tensors are not
+    packed.
+    """
+    return {field: DML_BUFFER_TENSOR_DESC(
+        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+        Sizes=[evaluate(formula, sizes) for formula in cell.tensors[field]], Strides=strides.get(field)) for field in fields}
+
+
+def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a tensor in ONNX's dimensions. sizes: of T, B, I, H and D."""
+    return tuple(evaluate(dim, sizes) for dim in _onnx_dims(cell.tensors[field], layout))
+
+
+def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
+    x, r = arrays["InputTensor"], arrays["RecurrenceTensor"]
+    assert x is not None
+    assert r is not None
+    for field, array in (("InputTensor", x), ("RecurrenceTensor", r)):
+        if array.ndim != 3 or 0 in array.shape:
+            dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
+            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}", f"[{dims}], none of them 0")
+    return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
+
+
+def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
+    """A tensor's dimensions in ONNX: DirectML's without those of size 1. With layout 1 the batch comes first."""
+    dims = [formula for formula in formulas if formula != "1"]
+    if layout and "B" in dims:
+        dims.remove("B")
+        dims.insert(0, "B")
+    return dims
+
+
+def _packed(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+
+
+def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:
+    given = attributes["activations"]
+    alphas, betas = (_numbers(name, key, attributes[key]) for key in ("activation_alpha", "activation_beta"))
+    if given is None:
+        given = cell.default_activations * directions
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
+        raise InvalidArgumentError(name, "activations", shown(given), f"a list of {cell.activations * directions}")
+    if all(isinstance(activation, str) for activation in given):
+        return list(activation_table.from_onnx(name, given, alphas, betas))
+    if alphas or betas:
+        raise InvalidArgumentError(name, "activation_alpha or activation_beta", "values", "none: descriptors hold their own")
+    return list(given)
+
+
+def _numbers(name: str, attribute: str, values: Any) -> list[float]:
+    if values is None:
+        return []
+    if isinstance(values, list | tuple) and all(isinstance(value, numbers.Real) for value in values):
+        with contextlib.suppress(OverflowError):
+            return [float(value) for value in values]
+    raise InvalidArgumentError(name, attribute, shown(values), "a list of numbers")

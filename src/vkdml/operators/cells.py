@@ -1,0 +1,143 @@
+"""The recurrent cells: one table, a row for each. Their equations are in shaders/cells/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .header.descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_RNN_OPERATOR_DESC
+
+Sizes = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How the shaders compute a time step of a cell.
+
+    phases: passes over all units in a step. The second pass needs the results of the first for all units, not only its own.
+    slots: vectors of H floats that each row of the batch keeps on the device. With one phase: h of the even steps, h of the
+        odd steps, and the LSTM's c. With two: h, r * h and z.
+    split_bias: bit mask of the gates whose recurrent bias is not added to the input bias, because the reset gate
+        multiplies it.
+    """
+
+    phases: int
+    slots: int
+    split_bias: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row of the table. Sizes are products of T, B, I, H, D and numbers, written with `*`, such as "3*H".
+
+    gates: a letter for each, in the order of W, R and B.
+    activations: how many one direction takes.
+    inputs, outputs: the sizes of each tensor field, in DirectML's binding order.
+    arguments: the ONNX name of each tensor field, in ONNX's order.
+    default_activations: ONNX's names of the activations that one direction has by default.
+    loops: for linear_before_reset 0, then for 1; a single entry for the cells that do not have it.
+    flags: DirectML's boolean fields, and the ONNX attribute that sets each.
+    peepholes: the number of gates with peephole weights.
+    """
+
+    name: str
+    type: DML_OPERATOR_TYPE
+    desc: Any
+    gates: str
+    activations: int
+    inputs: Mapping[str, Sizes]
+    outputs: Mapping[str, Sizes]
+    arguments: Mapping[str, str]
+    default_activations: tuple[str, ...]
+    loops: tuple[Loop, ...]
+    flags: Mapping[str, str] = field(default_factory=dict)
+    peepholes: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """There is one of each: a pickle only names the row."""
+        return _row_of, (self.desc,)
+
+    @property
+    def kernel(self) -> str:
+        return self.name.lower()
+
+    @property
+    def tensors(self) -> dict[str, Sizes]:
+        return {**self.inputs, **self.outputs}
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return ("InputTensor", "WeightTensor", "RecurrenceTensor")
+
+
+_STATE: Sizes = ("1", "D", "B", "H")
+
+
+def _inputs(gates: int) -> dict[str, Sizes]:
+    return {
+        "InputTensor": ("1", "T", "B", "I"),
+        "WeightTensor": ("1", "D", f"{gates}*H", "I"),
+        "RecurrenceTensor": ("1", "D", f"{gates}*H", "H"),
+        "BiasTensor": ("1", "1", "D", f"{2 * gates}*H"),
+        "HiddenInitTensor": _STATE,
+    }
+
+
+_LENGTHS: dict[str, Sizes] = {"SequenceLengthsTensor": ("1", "1", "1", "B")}
+_OUTPUTS: dict[str, Sizes] = {"OutputSequenceTensor": ("T", "D", "B", "H"), "OutputSingleTensor": _STATE}
+_ARGUMENTS = {"InputTensor": "X", "WeightTensor": "W", "RecurrenceTensor": "R", "BiasTensor": "B",
+              "SequenceLengthsTensor": "sequence_lens", "HiddenInitTensor": "initial_h",
+              "OutputSequenceTensor": "Y", "OutputSingleTensor": "Y_h"}
+
+GRU = Cell(
+    name="GRU",
+    type=DML_OPERATOR_TYPE.GRU,
+    desc=DML_GRU_OPERATOR_DESC,
+    gates="zrh",
+    activations=2,
+    inputs=_inputs(3) | _LENGTHS,
+    outputs=_OUTPUTS,
+    arguments=_ARGUMENTS,
+    default_activations=("Sigmoid", "Tanh"),
+    loops=(Loop(phases=2, slots=3), Loop(phases=1, slots=2, split_bias=0b100)),
+    flags={"LinearBeforeReset": "linear_before_reset"},
+)
+
+LSTM = Cell(
+    name="LSTM",
+    type=DML_OPERATOR_TYPE.LSTM,
+    desc=DML_LSTM_OPERATOR_DESC,
+    gates="iofc",
+    activations=3,
+    inputs=_inputs(4) | {"CellMemInitTensor": _STATE} | _LENGTHS | {"PeepholeTensor": ("1", "1", "D", "3*H")},
+    outputs=_OUTPUTS | {"OutputCellSingleTensor": _STATE},
+    arguments=_ARGUMENTS | {"CellMemInitTensor": "initial_c", "PeepholeTensor": "P", "OutputCellSingleTensor": "Y_c"},
+    default_activations=("Sigmoid", "Tanh", "Tanh"),
+    loops=(Loop(phases=1, slots=3),),
+    flags={"CoupleInputForget": "input_forget"},
+    peepholes=3,
+)
+
+RNN = Cell(
+    name="RNN",
+    type=DML_OPERATOR_TYPE.RNN,
+    desc=DML_RNN_OPERATOR_DESC,
+    gates="i",
+    activations=1,
+    inputs=_inputs(1) | _LENGTHS,
+    outputs=_OUTPUTS,
+    arguments=_ARGUMENTS,
+    default_activations=("Tanh",),
+    loops=(Loop(phases=1, slots=2),),
+)
+
+BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
+
+
+def _row_of(desc: Any) -> Cell:
+    return BY_DESC[desc]
+
+
+# The initial state that each last state becomes, where a sequence goes on
+STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

@@ -1,0 +1,282 @@
+"""The checks that all operators share: of tensor descriptors, and of the DML_OPERATOR_DESC around an operator's structure."""
+
+from __future__ import annotations
+
+import math
+import operator as op
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError, shown
+from . import element_types
+from .element_types import ElementType
+from .header import descs, plain_descs
+from .header.descs import (
+    DML_BUFFER_TENSOR_DESC,
+    DML_OPERATOR_DESC,
+    DML_OPERATOR_TYPE,
+    DML_TENSOR_DATA_TYPE,
+    DML_TENSOR_DESC,
+    DML_TENSOR_FLAGS,
+    DML_TENSOR_TYPE,
+)
+from .whole_numbers import round_up
+
+MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
+MINIMUM_ALIGNMENT = 16  # of where tensors begin in buffers: DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
+
+_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
+# By structure, of those that there are, activations last; DirectML names both alike
+OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
+    getattr(module, name): member
+    for member in sorted(DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
+    for module in (descs, plain_descs) if (name := f"DML_{member.name}_OPERATOR_DESC") in module.__all__}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least.
+
+    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: of where it begins in a buffer.
+    """
+
+    data_type: DML_TENSOR_DATA_TYPE
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    size_in_bytes: int
+    is_owned: bool = False
+    alignment: int = MINIMUM_ALIGNMENT
+
+    @property
+    def size_of_elements(self) -> int:
+        """The number of elements from the first to the last, gaps included."""
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides))
+
+    def view(self, flat: np.ndarray) -> np.ndarray:
+        """A view of a flat array, gaps included, in the tensor's sizes and strides."""
+        if flat.size < self.size_of_elements:
+            raise InvalidArgumentError("tensor", "array", f"{flat.size} elements", f"{self.size_of_elements} or more")
+        return np.lib.stride_tricks.as_strided(flat, self.sizes, [stride * flat.itemsize for stride in self.strides])
+
+
+@dataclass(frozen=True)
+class CheckedOperator:
+    """The checked descriptor of an operator of any kind.
+
+    operator: the descriptor's class name, for error messages.
+    element: the type of all tensors but sequence lengths and indices.
+    tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
+    inputs, outputs: the fields that the operator has, given or not.
+    weights: the inputs that are packed, given or not.
+    """
+
+    operator: str
+    element: ElementType
+    tensors: Mapping[str, Tensor | None]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+
+    @property
+    def initialized(self) -> list[str]:
+        """The inputs that are bound to the operator's initializer, not to its executions."""
+        return [field for field in self.weights if self.has(field) and self.tensor(field).is_owned]
+
+    @property
+    def in_place(self) -> Mapping[str, tuple[str, ...]]:
+        """By output, the inputs whose buffer may be its own, where strides are equal: each element on itself."""
+        return {}
+
+    @property
+    def checked_input(self) -> str | None:
+        """The input whose values the host checks before an execution, where it wrote them."""
+        return None
+
+    def check_values(self, memory: np.ndarray) -> None:
+        """Refuse wrong values of it. memory: its bytes. Raises InvalidArgumentError."""
+
+    def has(self, field: str) -> bool:
+        """Whether the operator has this field and its tensor is given."""
+        return self.tensors.get(field) is not None
+
+    def tensor(self, field: str) -> Tensor:
+        """The tensor of a field, which must be given."""
+        tensor = self.tensors[field]
+        assert tensor is not None, field
+        return tensor
+
+
+def unwrap_operator(desc: Any) -> Any:
+    """The operator's structure, taken out of its DML_OPERATOR_DESC if it comes in one.
+
+    Raises InvalidArgumentError for other operators, and where Type does not fit the structure.
+    """
+    if isinstance(desc, DML_OPERATOR_DESC):
+        inner = desc.Desc
+        if type(inner) in OPERATOR_TYPES and not is_one_of(desc.Type, [OPERATOR_TYPES[type(inner)]]):
+            raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
+        desc = inner
+    if type(desc) not in OPERATOR_TYPES:
+        allowed = ", ".join(cls.__name__ for cls in OPERATOR_TYPES)
+        raise InvalidArgumentError("create_operator", "desc", type(desc).__name__, f"one of {allowed}")
+    return desc
+
+
+def integers(operator: str, field: str, values: Any, least: int, end: int = 2**32) -> tuple[int, ...]:
+    """The values as a tuple. Raises InvalidArgumentError unless all are whole numbers from `least` to `end` - 1."""
+    try:
+        checked = tuple(map(op.index, values))
+    except TypeError:
+        checked = (-1,)
+    if checked and not least <= min(checked) <= max(checked) < end:
+        allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
+        raise InvalidArgumentError(operator, field, shown(values), allowed)
+    return checked
+
+
+def check_index(operator: str, field: str, value: Any, count: int) -> int:
+    """Raises InvalidArgumentError unless it is a whole number from 0 to count - 1."""
+    try:
+        found = op.index(value)
+    except TypeError:
+        found = -1
+    if not 0 <= found < count:
+        raise InvalidArgumentError(operator, field, shown(value), f"a whole number from 0 to {count - 1}")
+    return found
+
+
+def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML_TENSOR_DATA_TYPE, int],
+                 dimension_counts: Collection[int], may_be_owned: bool = False) -> Tensor:
+    """Check one tensor descriptor. itemsizes: by each data type that is allowed here, the bytes of an element.
+
+    may_be_owned: whether it may be OWNED_BY_DML.
+
+    Raises InvalidArgumentError.
+    """
+    if isinstance(desc, DML_TENSOR_DESC):
+        if not is_one_of(desc.Type, [DML_TENSOR_TYPE.BUFFER]):
+            raise InvalidArgumentError(operator, f"{field}.Type", desc.Type, "DML_TENSOR_TYPE.BUFFER")
+        desc = desc.Desc
+    if not isinstance(desc, DML_BUFFER_TENSOR_DESC):
+        raise InvalidArgumentError(operator, field, type(desc).__name__, "DML_TENSOR_DESC or DML_BUFFER_TENSOR_DESC")
+    data_type = next((allowed for allowed in itemsizes if is_one_of(desc.DataType, [allowed])), None)
+    if data_type is None:
+        raise InvalidArgumentError(operator, f"{field}.DataType", _name(desc.DataType),
+                                   " or ".join(allowed.name for allowed in itemsizes))
+    if not is_one_of(desc.Flags, [DML_TENSOR_FLAGS.NONE, *[DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned]):
+        raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
+    sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
+    count = len(sizes) if desc.DimensionCount is None else desc.DimensionCount
+    if not is_one_of(count, {len(sizes)} & set(dimension_counts)):
+        allowed_counts = " to ".join(map(str, sorted({min(dimension_counts), max(dimension_counts)})))
+        raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{shown(count)} with {len(sizes)} sizes",
+                                   allowed_counts)
+    strides, size = _check_layout(operator, field, desc, sizes, itemsizes[data_type])
+    return Tensor(data_type, sizes, strides, size, desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML,
+                  max(desc.GuaranteedBaseOffsetAlignment, MINIMUM_ALIGNMENT))
+
+
+def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Collection[str], element: ElementType | None,
+                  dimension_counts: Collection[int], weights: Collection[str] = ()
+                  ) -> tuple[ElementType, dict[str, Tensor | None]]:
+    """Check the tensors of a descriptor. All but the sequence lengths must have one type, that of the first field.
+
+    element: that type; by default any that DirectML takes. weights: the fields that may be OWNED_BY_DML, all or none of them.
+    Returns the type, and the tensors by field.
+    Raises InvalidArgumentError.
+    """
+    allowed = element_types.IN_DIRECTML if element is None else (element,)
+    tensors: dict[str, Tensor | None] = {}
+    for field in fields:
+        value = getattr(desc, field)
+        if value is None and field not in required:
+            tensors[field] = None
+            continue
+        is_lengths = field == "SequenceLengthsTensor"
+        itemsizes = _LENGTHS if is_lengths else {row.data_type: row.itemsize for row in allowed}
+        tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts, field in weights)
+        if not is_lengths:
+            allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
+    _check_owned(operator, {field: tensor for field, tensor in tensors.items() if tensor and field in weights})
+    return allowed[0], tensors
+
+
+def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
+    """Refuse weights of which some are packed by the initializer and others at each execution."""
+    others = [field for field, tensor in weights.items() if not tensor.is_owned]
+    if 0 < len(others) < len(weights):
+        raise InvalidArgumentError(operator, f"{others[0]}.Flags", "NONE", "OWNED_BY_DML, as other weights have: all or none")
+
+
+def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[place + 1:]) for place in range(len(sizes)))
+
+
+def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Bytes that DirectML allows for a tensor at least: to the end of its last element, rounded up to 4."""
+    return round_up(itemsize * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))), 4)
+
+
+def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int
+                  ) -> tuple[tuple[int, ...], int]:
+    strides = packed_strides(sizes)
+    if desc.Strides is not None:
+        strides = integers(operator, f"{field}.Strides", desc.Strides, 0)
+        if len(strides) != len(sizes):
+            raise InvalidArgumentError(operator, f"{field}.Strides", f"{len(strides)} strides", str(len(sizes)))
+    (alignment,) = integers(operator, f"{field}.GuaranteedBaseOffsetAlignment", (desc.GuaranteedBaseOffsetAlignment,), 0)
+    if alignment != 0 and (alignment < itemsize or alignment & (alignment - 1)):
+        raise InvalidArgumentError(operator, f"{field}.GuaranteedBaseOffsetAlignment", alignment,
+                                   f"0 or a power of two, at least the element's {itemsize} bytes")
+    size = least = least_size(sizes, strides, itemsize)
+    if desc.TotalTensorSizeInBytes is not None:
+        (size,) = integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
+    if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:
+        raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", max(size, least),
+                                   f"at most {MAX_TENSOR_BYTES}: storage buffers end below 4 GiB")
+    if size < least or size % 4:
+        raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", size,
+                                   f"a multiple of 4, at least {least} for its sizes and strides")
+    return strides, size
+
+
+def is_one_of(value: object, allowed: Collection[int]) -> bool:
+    """Of numbers and members of enumerations: an array, say, has an == of its own."""
+    return isinstance(value, int | np.integer) and value in allowed
+
+
+def is_count(value: object, count: int) -> bool:
+    """Whether it is right as the count beside a list of so many, which may be left out."""
+    return value is None or is_one_of(value, [count])
+
+
+def _name(value: object) -> object:
+    return getattr(value, "name", None) or value
+
+
+def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> None:
+    """Refuse an output two of whose elements could share memory: each stride must step over all that the smaller ones reach."""
+    if tensor is None:
+        return
+    reach = 0
+    for stride, size in sorted(pair for pair in zip(tensor.strides, tensor.sizes) if pair[1] > 1):
+        if stride <= reach:
+            raise InvalidArgumentError(operator, f"{field}.Strides", tensor.strides,
+                                       "strides that give each element of an output its own place")
+        reach += stride * (size - 1)
+
+
+def expect_sizes(operator: str, field: str, found: tuple[int, ...], formulas: Sequence[str], sizes: Mapping[str, int]) -> None:
+    """Raises InvalidArgumentError unless the sizes found are those that the formulas give. sizes: the value of each letter."""
+    expected = tuple(evaluate(formula, sizes) for formula in formulas)
+    if found != expected:
+        letters = ", ".join(f"{letter} = {value}" for letter, value in sizes.items())
+        raise InvalidArgumentError(operator, field, found, f"{expected}, that is [{', '.join(formulas)}] with {letters}")
+
+
+def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
+    """A size written as a product of letters and numbers, as in the table of cells."""
+    return math.prod(sizes[factor] if factor in sizes else int(factor) for factor in formula.split("*"))

@@ -1,0 +1,203 @@
+"""The checks of a DML_GRAPH_DESC, and what they make of it: names for tensors and an order of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import InvalidArgumentError, shown
+from .checks import CheckedOperator, Tensor, integers, is_count, is_one_of
+from .header.graph_descs import (
+    DML_GRAPH_DESC,
+    DML_GRAPH_EDGE_DESC,
+    DML_GRAPH_EDGE_TYPE,
+    DML_GRAPH_NODE_DESC,
+    DML_GRAPH_NODE_TYPE,
+    DML_INPUT_GRAPH_EDGE_DESC,
+    DML_INTERMEDIATE_GRAPH_EDGE_DESC,
+    DML_OPERATOR_GRAPH_NODE_DESC,
+    DML_OUTPUT_GRAPH_EDGE_DESC,
+)
+
+NAME = "DML_GRAPH_DESC"
+
+# The lists of edges, what is in them, and the count beside them
+_EDGES = {
+    "InputEdges": (DML_GRAPH_EDGE_TYPE.INPUT, DML_INPUT_GRAPH_EDGE_DESC, "InputEdgeCount"),
+    "OutputEdges": (DML_GRAPH_EDGE_TYPE.OUTPUT, DML_OUTPUT_GRAPH_EDGE_DESC, "OutputEdgeCount"),
+    "IntermediateEdges": (DML_GRAPH_EDGE_TYPE.INTERMEDIATE, DML_INTERMEDIATE_GRAPH_EDGE_DESC, "IntermediateEdgeCount"),
+}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A checked graph.
+
+    problem: its inputs and outputs as an operator's, by the names "input 0", "output 0" and so on. order: of the nodes'
+    execution. names: of each node's tensors, by field; what goes along an edge has one name. intermediate: bytes of what is
+    neither input nor output, by name.
+    """
+
+    problem: CheckedOperator
+    order: tuple[int, ...]
+    names: tuple[Mapping[str, str], ...]
+    intermediate: Mapping[str, int]
+
+
+def nodes_of(desc: Any) -> list[DML_OPERATOR_GRAPH_NODE_DESC]:
+    """The nodes, which must be operators. Raises InvalidArgumentError for what is no graph of operators."""
+    if not isinstance(desc, DML_GRAPH_DESC):
+        raise InvalidArgumentError("compile_graph", "desc", type(desc).__name__, NAME)
+    nodes = _listed(desc, "Nodes", "NodeCount", DML_GRAPH_NODE_DESC, DML_GRAPH_NODE_TYPE.OPERATOR, DML_OPERATOR_GRAPH_NODE_DESC)
+    if not nodes:
+        raise InvalidArgumentError(NAME, "Nodes", "none", "at least one")
+    return nodes
+
+
+def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Graph:
+    """problems: of the nodes. Raises InvalidArgumentError naming the edge, what was found and what is allowed."""
+    edges = {field: _listed(desc, field, count, DML_GRAPH_EDGE_DESC, kind, structure)
+             for field, (kind, structure, count) in _EDGES.items()}
+    ends = _Ends(desc, problems)
+    names: list[dict[str, str]] = [{} for _ in problems]
+    for i, edge in enumerate(edges["OutputEdges"]):
+        node, field = ends.output(f"OutputEdges[{i}]", edge)
+        name = ends.name(f"OutputEdges[{i}].GraphOutputIndex", "output", edge.GraphOutputIndex, desc.OutputCount)
+        _name(f"OutputEdges[{i}]", names[node], field, name)
+        if sum(name in of_node.values() for of_node in names) > 1 or list(names[node].values()).count(name) > 1:
+            raise InvalidArgumentError(NAME, f"OutputEdges[{i}].GraphOutputIndex", f"a second edge to {name}", "one for each")
+    for node, problem in enumerate(problems):
+        for place, field in enumerate(problem.outputs):
+            if problem.has(field):
+                names[node].setdefault(field, f"node {node} output {place}")
+    for i, edge in enumerate(edges["InputEdges"]):
+        name = ends.name(f"InputEdges[{i}].GraphInputIndex", "input", edge.GraphInputIndex, desc.InputCount)
+        node, field = ends.input(f"InputEdges[{i}]", edge)
+        _name(f"InputEdges[{i}]", names[node], field, name)
+    before: list[set[int]] = [set() for _ in problems]
+    for i, edge in enumerate(edges["IntermediateEdges"]):
+        where = f"IntermediateEdges[{i}]"
+        (source, output), (target, field) = ends.output(where, edge), ends.input(where, edge)
+        _check_connection(where, problems[source].tensor(output), problems[target].tensor(field))
+        _name(where, names[target], field, names[source][output])
+        before[target].add(source)
+    _check_connected(desc, problems, names)
+    tensors = _tensors(problems, names)
+    return Graph(_problem(desc, problems[0], tensors), _order(before), tuple(names),
+                 {name: tensor.size_in_bytes for name, tensor in tensors.items() if name.startswith("node")})
+
+
+def _listed(desc: DML_GRAPH_DESC, field: str, count: str, wrapper: type, kind: int, structure: type) -> list[Any]:
+    """What is in a list, without the structures with types around it."""
+    values = getattr(desc, field)
+    if not isinstance(values, list | tuple):
+        raise InvalidArgumentError(NAME, field, type(values).__name__, f"a list of {structure.__name__}")
+    if not is_count(getattr(desc, count), len(values)):
+        raise InvalidArgumentError(NAME, count, shown(getattr(desc, count)), f"{len(values)}, the length of {field}")
+    inner = []
+    for i, value in enumerate(values):
+        if isinstance(value, wrapper):
+            if not is_one_of(value.Type, [kind]):  # type: ignore[attr-defined]
+                raise InvalidArgumentError(NAME, f"{field}[{i}].Type", shown(value.Type),  # type: ignore[attr-defined]
+                                           f"the type of {structure.__name__}")
+            value = value.Desc  # type: ignore[attr-defined]
+        if not isinstance(value, structure):
+            raise InvalidArgumentError(NAME, f"{field}[{i}]", type(value).__name__, structure.__name__)
+        inner.append(value)
+    return inner
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Finds nodes' tensors by the indices of edges."""
+
+    desc: DML_GRAPH_DESC
+    problems: Sequence[CheckedOperator]
+
+    def name(self, where: str, kind: str, index: object, count: object) -> str:
+        (checked,) = integers(NAME, f"{kind.capitalize()}Count", (count,), 0)
+        return f"{kind} {_index(where, index, checked)}"
+
+    def input(self, where: str, edge: Any) -> tuple[int, str]:
+        return self._end(where, "ToNodeIndex", "ToNodeInputIndex", edge, "inputs")
+
+    def output(self, where: str, edge: Any) -> tuple[int, str]:
+        return self._end(where, "FromNodeIndex", "FromNodeOutputIndex", edge, "outputs")
+
+    def _end(self, where: str, node_field: str, place_field: str, edge: Any, side: str) -> tuple[int, str]:
+        node = _index(f"{where}.{node_field}", getattr(edge, node_field), len(self.problems))
+        fields = getattr(self.problems[node], side)
+        field: str = fields[_index(f"{where}.{place_field}", getattr(edge, place_field), len(fields))]
+        if not self.problems[node].has(field):
+            raise InvalidArgumentError(NAME, f"{where}.{place_field}", f"{field} of node {node}, which is None",
+                                       "a tensor that its operator has")
+        return node, field
+
+
+def _index(where: str, value: object, count: int) -> int:
+    (index,) = integers(NAME, where, (value,), 0)
+    if index >= count:
+        raise InvalidArgumentError(NAME, where, index, f"less than {count}")
+    return index
+
+
+def _name(where: str, names: dict[str, str], field: str, name: str) -> None:
+    if field in names:
+        raise InvalidArgumentError(NAME, where, f"a second edge for {field}", "one for each")
+    names[field] = name
+
+
+def _check_connection(where: str, source: Tensor, target: Tensor) -> None:
+    """What one node has written the other one reads as it describes it: only the type and the size must fit."""
+    if source.data_type != target.data_type or target.size_in_bytes > source.size_in_bytes:
+        raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.size_in_bytes} bytes for "
+                                   f"{target.data_type.name} in {target.size_in_bytes}", "the same type, and bytes enough")
+    if target.is_owned:
+        raise InvalidArgumentError(NAME, where, "an edge to a tensor that is OWNED_BY_DML", "an input of the graph for it")
+
+
+def _check_connected(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator], names: Sequence[Mapping[str, str]]) -> None:
+    for node, problem in enumerate(problems):
+        missing = [field for field in problem.inputs if problem.has(field) and field not in names[node]]
+        if missing:
+            raise InvalidArgumentError(NAME, f"Nodes[{node}]", "no edge for " + ", ".join(missing), "one for each input")
+    given = {name for of_node in names for name in of_node.values()}
+    for place in range(desc.OutputCount):
+        if f"output {place}" not in given:
+            raise InvalidArgumentError(NAME, "OutputEdges", f"none for output {place}", f"one for each of {desc.OutputCount}")
+
+
+def _tensors(problems: Sequence[CheckedOperator], names: Sequence[Mapping[str, str]]) -> dict[str, Tensor]:
+    """By name; of several descriptions of one, with the largest size and alignment."""
+    tensors: dict[str, Tensor] = {}
+    for problem, of_node in zip(problems, names):
+        for field, name in of_node.items():
+            here = problem.tensor(field)
+            known = tensors.setdefault(name, here)
+            if known.is_owned != here.is_owned:
+                raise InvalidArgumentError(NAME, name, "OWNED_BY_DML for some nodes", "for all that it goes to, or for none")
+            tensors[name] = replace(known, size_in_bytes=max(known.size_in_bytes, here.size_in_bytes),
+                                    alignment=max(known.alignment, here.alignment))
+    return tensors
+
+
+def _problem(desc: DML_GRAPH_DESC, first: CheckedOperator, tensors: Mapping[str, Tensor]) -> CheckedOperator:
+    inputs = tuple(f"input {place}" for place in range(desc.InputCount))
+    outputs = tuple(f"output {place}" for place in range(desc.OutputCount))
+    given = {name: tensors.get(name) for name in (*inputs, *outputs)}
+    return CheckedOperator(NAME, first.element, given, inputs, outputs, weights=inputs)
+
+
+def _order(before: Sequence[set[int]]) -> tuple[int, ...]:
+    """Of nodes, each behind those before it."""
+    order: list[int] = []
+    left = dict(enumerate(before))
+    while left:
+        ready = [node for node, sources in left.items() if not sources & left.keys()]
+        if not ready:
+            raise InvalidArgumentError(NAME, "IntermediateEdges", f"a circle of nodes {', '.join(map(str, left))}", "no circle")
+        order += ready
+        for node in ready:
+            del left[node]
+    return tuple(order)

@@ -1,0 +1,1 @@
+"""DirectML.h's structures, enumerations and names."""

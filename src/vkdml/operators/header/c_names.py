@@ -1,0 +1,67 @@
+"""What DirectML.h has at its top level besides structures: the enumerations' members under their names in C, limits, and the
+size of a tensor.
+
+Sources: DirectML.h; DirectML's page "DML_BUFFER_TENSOR_DESC structure" for DMLCalcBufferTensorSize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import InvalidArgumentError, shown
+from ..checks import MINIMUM_ALIGNMENT, integers, is_one_of, least_size, packed_strides
+from ..element_types import ITEMSIZES
+from ..features import DML_FEATURE, DML_FEATURE_LEVEL
+from .binding_descs import DML_BINDING_TYPE
+from .descs import (
+    DML_EXECUTION_FLAGS,
+    DML_OPERATOR_TYPE,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
+    DML_TENSOR_FLAGS,
+    DML_TENSOR_TYPE,
+)
+from .graph_descs import DML_GRAPH_EDGE_TYPE, DML_GRAPH_NODE_TYPE
+from .plain_descs import DML_MATRIX_TRANSFORM
+
+_PREFIXES = {
+    DML_TENSOR_DATA_TYPE: "DML_TENSOR_DATA_TYPE_",
+    DML_TENSOR_TYPE: "DML_TENSOR_TYPE_",
+    DML_TENSOR_FLAGS: "DML_TENSOR_FLAG_",
+    DML_RECURRENT_NETWORK_DIRECTION: "DML_RECURRENT_NETWORK_DIRECTION_",
+    DML_EXECUTION_FLAGS: "DML_EXECUTION_FLAG_",
+    DML_OPERATOR_TYPE: "DML_OPERATOR_",
+    DML_BINDING_TYPE: "DML_BINDING_TYPE_",
+    DML_GRAPH_EDGE_TYPE: "DML_GRAPH_EDGE_TYPE_",
+    DML_GRAPH_NODE_TYPE: "DML_GRAPH_NODE_TYPE_",
+    DML_FEATURE: "DML_FEATURE_",
+    DML_FEATURE_LEVEL: "DML_FEATURE_",
+    DML_MATRIX_TRANSFORM: "DML_MATRIX_TRANSFORM_",
+}
+
+CONSTANTS: dict[str, int] = {
+    "DML_TENSOR_DIMENSION_COUNT_MAX": 5,
+    "DML_TENSOR_DIMENSION_COUNT_MAX1": 8,
+    "DML_TEMPORARY_BUFFER_ALIGNMENT": 256,
+    "DML_PERSISTENT_BUFFER_ALIGNMENT": 256,
+    "DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT": MINIMUM_ALIGNMENT,
+    **{prefix + name: member for enumeration, prefix in _PREFIXES.items() for name, member in enumeration.__members__.items()},
+}
+
+
+def DMLCalcBufferTensorSize(dataType: DML_TENSOR_DATA_TYPE, dimensionCount: int, sizes: Sequence[int],  # noqa: N802 (C's name)
+                            strides: Sequence[int] | None = None) -> int:
+    """The smallest TotalTensorSizeInBytes of a tensor: to the end of its last element, rounded up to 4 bytes.
+
+    strides: in elements; None is a packed tensor. Raises InvalidArgumentError for UNKNOWN, and for other numbers of sizes or
+    strides than dimensionCount.
+    """
+    name = "DMLCalcBufferTensorSize"
+    if not is_one_of(dataType, list(ITEMSIZES)):
+        raise InvalidArgumentError(name, "dataType", shown(dataType), "a DML_TENSOR_DATA_TYPE but UNKNOWN")
+    found = integers(name, "sizes", sizes, 1)
+    steps = packed_strides(found) if strides is None else integers(name, "strides", strides, 0)
+    for field, given in (("sizes", found), ("strides", steps)):
+        if len(given) != dimensionCount:
+            raise InvalidArgumentError(name, field, f"{len(given)} numbers", f"{shown(dimensionCount)}, the dimensionCount")
+    return least_size(found, steps, ITEMSIZES[DML_TENSOR_DATA_TYPE(dataType)])

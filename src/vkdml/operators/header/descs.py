@@ -1,0 +1,410 @@
+"""DirectML's enumerations and structures, spelled as in DirectML.h. They only hold data: Device.create_operator checks it.
+
+Where a C structure has a count beside a pointer, the count is optional here; if it is given, it must be right.
+Sources: the DirectML reference page of each structure (DML_GRU_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Any
+
+from ..fields import tell_fields
+
+__all__ = [
+    "DML_ACTIVATION_CELU_OPERATOR_DESC",
+    "DML_ACTIVATION_ELU_OPERATOR_DESC",
+    "DML_ACTIVATION_GELU_OPERATOR_DESC",
+    "DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC",
+    "DML_ACTIVATION_IDENTITY_OPERATOR_DESC",
+    "DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC",
+    "DML_ACTIVATION_LINEAR_OPERATOR_DESC",
+    "DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC",
+    "DML_ACTIVATION_RELU_OPERATOR_DESC",
+    "DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC",
+    "DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC",
+    "DML_ACTIVATION_SHRINK_OPERATOR_DESC",
+    "DML_ACTIVATION_SIGMOID_OPERATOR_DESC",
+    "DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC",
+    "DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC",
+    "DML_ACTIVATION_TANH_OPERATOR_DESC",
+    "DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC",
+    "DML_BINDING_PROPERTIES",
+    "DML_BUFFER_TENSOR_DESC",
+    "DML_EXECUTION_FLAGS",
+    "DML_GRU_OPERATOR_DESC",
+    "DML_LSTM_OPERATOR_DESC",
+    "DML_OPERATOR_DESC",
+    "DML_OPERATOR_TYPE",
+    "DML_RECURRENT_NETWORK_DIRECTION",
+    "DML_RNN_OPERATOR_DESC",
+    "DML_TENSOR_DATA_TYPE",
+    "DML_TENSOR_DESC",
+    "DML_TENSOR_FLAGS",
+    "DML_TENSOR_TYPE",
+]
+
+
+class DML_TENSOR_DATA_TYPE(IntEnum):
+    UNKNOWN = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    UINT32 = 3
+    UINT16 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT16 = 7
+    INT8 = 8
+    FLOAT64 = 9
+    UINT64 = 10
+    INT64 = 11
+
+
+class DML_TENSOR_TYPE(IntEnum):
+    INVALID = 0
+    BUFFER = 1
+
+
+class DML_TENSOR_FLAGS(IntFlag):
+    NONE = 0
+    OWNED_BY_DML = 1
+
+
+class DML_RECURRENT_NETWORK_DIRECTION(IntEnum):
+    FORWARD = 0
+    BACKWARD = 1
+    BIDIRECTIONAL = 2
+
+
+class DML_EXECUTION_FLAGS(IntFlag):
+    NONE = 0
+    ALLOW_HALF_PRECISION_COMPUTATION = 1
+    DISABLE_META_COMMANDS = 2
+    DESCRIPTORS_VOLATILE = 4
+
+
+class DML_OPERATOR_TYPE(IntEnum):
+    """The types of the operators that there are, and of all activations, with DirectML's values.
+
+    HARDMAX, LOG_SOFTMAX, SOFTMAX and PARAMETERIZED_RELU are refused: they are no elementwise functions of one tensor.
+    """
+
+    INVALID = 0
+    ELEMENT_WISE_IDENTITY = 1
+    ELEMENT_WISE_ADD = 4
+    ELEMENT_WISE_MULTIPLY = 24
+    ELEMENT_WISE_SUBTRACT = 30
+    ACTIVATION_ELU = 35
+    ACTIVATION_HARDMAX = 36
+    ACTIVATION_HARD_SIGMOID = 37
+    ACTIVATION_IDENTITY = 38
+    ACTIVATION_LEAKY_RELU = 39
+    ACTIVATION_LINEAR = 40
+    ACTIVATION_LOG_SOFTMAX = 41
+    ACTIVATION_PARAMETERIZED_RELU = 42
+    ACTIVATION_PARAMETRIC_SOFTPLUS = 43
+    ACTIVATION_RELU = 44
+    ACTIVATION_SCALED_ELU = 45
+    ACTIVATION_SCALED_TANH = 46
+    ACTIVATION_SIGMOID = 47
+    ACTIVATION_SOFTMAX = 48
+    ACTIVATION_SOFTPLUS = 49
+    ACTIVATION_SOFTSIGN = 50
+    ACTIVATION_TANH = 51
+    ACTIVATION_THRESHOLDED_RELU = 52
+    GEMM = 54
+    SLICE = 60
+    JOIN = 63
+    GATHER = 67
+    RNN = 76
+    LSTM = 77
+    GRU = 78
+    ELEMENT_WISE_ADD1 = 89
+    ACTIVATION_SHRINK = 90
+    SLICE1 = 111
+    ACTIVATION_CELU = 128
+    ACTIVATION_GELU = 157
+
+
+def as_tuple(value: Any) -> Any:
+    """A sequence as a tuple, so that descriptors can be compared and hashed. The checks refuse anything else later."""
+    try:
+        return value if isinstance(value, str) else tuple(value)
+    except TypeError:
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DML_BUFFER_TENSOR_DESC:
+    """A tensor in a buffer. Its fields are given by name: in C they have another order.
+
+    Sizes and Strides count elements; None for Strides is a packed tensor. TotalTensorSizeInBytes defaults to the smallest
+    size that holds the tensor, rounded up to 4 bytes.
+    """
+
+    DataType: DML_TENSOR_DATA_TYPE
+    Sizes: Sequence[int]
+    Strides: Sequence[int] | None = None
+    Flags: DML_TENSOR_FLAGS = DML_TENSOR_FLAGS.NONE
+    TotalTensorSizeInBytes: int | None = None
+    GuaranteedBaseOffsetAlignment: int = 0
+    DimensionCount: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "Sizes", as_tuple(self.Sizes))
+        object.__setattr__(self, "Strides", as_tuple(self.Strides))
+
+
+@dataclass(frozen=True)
+class DML_TENSOR_DESC:
+    """A tensor description with its type. Wherever one is expected, a DML_BUFFER_TENSOR_DESC alone is accepted too."""
+
+    Type: DML_TENSOR_TYPE
+    Desc: DML_BUFFER_TENSOR_DESC
+
+
+TensorDesc = DML_TENSOR_DESC | DML_BUFFER_TENSOR_DESC
+
+
+@dataclass(frozen=True)
+class DML_OPERATOR_DESC:
+    """An operator description with its type. Wherever one is expected, the structure in `Desc` alone is accepted too."""
+
+    Type: DML_OPERATOR_TYPE
+    Desc: Any
+
+
+@dataclass(frozen=True)
+class DML_BINDING_PROPERTIES:
+    """What an operator or its initializer binds and takes beside its tensors: how many buffers, and bytes."""
+
+    RequiredDescriptorCount: int
+    TemporaryResourceSize: int
+    PersistentResourceSize: int
+
+
+@dataclass(frozen=True)
+class ActivationDesc:
+    """The fields that all DML_ACTIVATION_*_OPERATOR_DESC begin with.
+
+    In an operator of its own, both are tensors of the same sizes and type: 1 to 8 dimensions, FLOAT32 or FLOAT16. They may be
+    bound to the same buffer if they have the same strides. In a recurrent operator's ActivationDescs, both are None.
+    """
+
+    InputTensor: TensorDesc | None = None
+    OutputTensor: TensorDesc | None = None
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_ELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x >= 0, else Alpha * (exp(x) - 1)."""
+
+    Alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_CELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x >= 0, else Alpha * (exp(x / Alpha) - 1). Alpha must not be 0."""
+
+    Alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(ActivationDesc):
+    """f(x) = max(0, min(Alpha * x + Beta, 1))."""
+
+    Alpha: float = 0.2
+    Beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_IDENTITY_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x."""
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x >= 0, else Alpha * x."""
+
+    Alpha: float = 0.01
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_LINEAR_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Alpha * x + Beta."""
+
+    Alpha: float = 1.0
+    Beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Alpha * log(1 + exp(Beta * x))."""
+
+    Alpha: float = 1.0
+    Beta: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_RELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = max(0, x)."""
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Gamma * x where x >= 0, else Gamma * Alpha * (exp(x) - 1)."""
+
+    Alpha: float = 1.67326319217681884765625
+    Gamma: float = 1.05070102214813232421875
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(ActivationDesc):
+    """f(x) = Alpha * tanh(Beta * x)."""
+
+    Alpha: float = 1.0
+    Beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SHRINK_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x + Bias where x < -Threshold, else x - Bias where x > Threshold, else 0."""
+
+    Bias: float = 0.0
+    Threshold: float = 0.5
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SIGMOID_OPERATOR_DESC(ActivationDesc):
+    """f(x) = 1 / (1 + exp(-x))."""
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
+    """f(x) = log(1 + exp(Steepness * x)) / Steepness. Steepness must not be 0."""
+
+    Steepness: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x / (1 + |x|)."""
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_TANH_OPERATOR_DESC(ActivationDesc):
+    """f(x) = tanh(x)."""
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = x where x > Alpha, else 0."""
+
+    Alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class DML_ACTIVATION_GELU_OPERATOR_DESC(ActivationDesc):
+    """f(x) = 0.5 * x * (1 + erf(x / sqrt(2)))."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DML_GRU_OPERATOR_DESC:
+    """A one-layer gated recurrent unit (DML_OPERATOR_GRU), gates in the order z r h.
+
+    Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
+    are FLOAT32, or all are FLOAT16, except for the lengths:
+
+    InputTensor {1, T, B, I}, WeightTensor {1, D, 3H, I}, RecurrenceTensor {1, D, 3H, H}, and the optional
+    BiasTensor {1, 1, D, 6H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
+    OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
+    ActivationDescs: f and g for each direction, the forward one first. LinearBeforeReset: whether the candidate's recurrent
+    part is computed before the reset gate is applied.
+    """
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    LinearBeforeReset: bool = False
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DML_LSTM_OPERATOR_DESC:
+    """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c.
+
+    Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
+    are FLOAT32, or all are FLOAT16, except for the lengths:
+
+    InputTensor {1, T, B, I}, WeightTensor {1, D, 4H, I}, RecurrenceTensor {1, D, 4H, H}, and the optional
+    BiasTensor {1, 1, D, 8H}, HiddenInitTensor and CellMemInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B}
+    UINT32, PeepholeTensor {1, 1, D, 3H} (i o f), OutputSequenceTensor {T, D, B, H}, OutputSingleTensor and
+    OutputCellSingleTensor {1, D, B, H}; at least one output.
+    ActivationDescs: f, g and h for each direction, the forward one first. If UseClipThreshold is set, the inputs of f and g are
+    clipped to -ClipThreshold ... ClipThreshold. CoupleInputForget: the forget gate is 1 - the input gate.
+    """
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    CellMemInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    PeepholeTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    OutputCellSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    ClipThreshold: float = 0.0
+    UseClipThreshold: bool = False
+    CoupleInputForget: bool = False
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DML_RNN_OPERATOR_DESC:
+    """A one-layer simple recurrent network (DML_OPERATOR_RNN).
+
+    Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
+    are FLOAT32, or all are FLOAT16, except for the lengths:
+
+    InputTensor {1, T, B, I}, WeightTensor {1, D, H, I}, RecurrenceTensor {1, D, H, H}, and the optional
+    BiasTensor {1, 1, D, 2H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
+    OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
+    ActivationDescs: f for each direction, the forward one first.
+    """
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
+
+
+tell_fields(globals())

@@ -1,0 +1,172 @@
+"""The checks of a recurrent operator, and what they make of its descriptor: a Problem.
+
+A problem does not depend on a device. Planning refuses what a device cannot hold.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgumentError, shown
+from . import activations, cells
+from .activations import FusedActivation
+from .cells import Cell, Loop
+from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
+from .element_types import ElementType
+from .header.descs import DML_RECURRENT_NETWORK_DIRECTION
+
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+LENGTHS = "SequenceLengthsTensor"
+WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
+
+_REVERSED = {
+    DML_RECURRENT_NETWORK_DIRECTION.FORWARD: (False,),
+    DML_RECURRENT_NETWORK_DIRECTION.BACKWARD: (True,),
+    DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL: (False, True),
+}
+
+
+@dataclass(frozen=True)
+class Problem(CheckedOperator):
+    """A recurrent operator to compute.
+
+    steps, batch, input_size, hidden: T, B, I and H.
+    reverse: an entry for each direction, True where it goes from the last step to the first.
+    activations: f, g and h (as many as the cell takes) of the first direction, then of the second.
+    flags: the values of the cell's flags, by DirectML's names.
+    clip: bound on the inputs of activations, or None: ClipThreshold of DirectML's LSTM, the attribute clip of ONNX's operators.
+    """
+
+    cell: Cell
+    steps: int
+    batch: int
+    input_size: int
+    hidden: int
+    reverse: tuple[bool, ...]
+    activations: tuple[FusedActivation, ...]
+    flags: Mapping[str, bool]
+    clip: float | None = None
+
+    @property
+    def in_place(self) -> dict[str, tuple[str, ...]]:
+        return {output: (initial,) for output, initial in cells.STATES.items()}
+
+    @property
+    def checked_input(self) -> str | None:
+        return LENGTHS if self.has(LENGTHS) else None
+
+    def check_values(self, memory: np.ndarray) -> None:
+        """Refuse sequence lengths above T. memory: the bytes of SequenceLengthsTensor. Raises InvalidArgumentError."""
+        tensor = self.tensor(LENGTHS)
+        check_lengths(self.operator, tensor.view(memory[:4 * tensor.size_of_elements].view(np.uint32)).reshape(-1), self.steps)
+
+    @property
+    def directions(self) -> int:
+        return len(self.reverse)
+
+    @property
+    def loop(self) -> Loop:
+        return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
+
+    def activation(self, direction: int, index: int) -> FusedActivation:
+        return self.activations[direction * self.cell.activations + index]
+
+
+def from_desc(desc: Any, clip: float | None = None, element: ElementType | None = None) -> Problem:
+    """Check a recurrent operator's descriptor: a DML_OPERATOR_DESC, or the structure in it alone.
+
+    clip: ONNX's attribute; a ClipThreshold that the descriptor uses takes its place.
+    element: the type of all tensors but the lengths; by default InputTensor's, which must be one that DirectML takes.
+    Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
+    """
+    desc = unwrap_operator(desc)
+    name = type(desc).__name__
+    cell = cells.BY_DESC[type(desc)]
+    reverse = _check_direction(name, desc.Direction)
+    element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,), WEIGHTS)
+    sizes = _check_sizes(name, cell, tensors, len(reverse))
+    for field in cell.outputs:
+        check_output_strides(name, field, tensors[field])
+    if all(tensors[field] is None for field in cell.outputs):
+        raise InvalidArgumentError(name, " and ".join(cell.outputs), "None", "at least one output")
+    return Problem(
+        operator=name,
+        element=element,
+        tensors=tensors,
+        inputs=tuple(cell.inputs),
+        outputs=tuple(cell.outputs),
+        weights=WEIGHTS,
+        cell=cell,
+        steps=sizes["T"],
+        batch=sizes["B"],
+        input_size=sizes["I"],
+        hidden=sizes["H"],
+        reverse=reverse,
+        activations=_check_activations(name, cell, desc, len(reverse), element),
+        flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
+        clip=_clip(name, desc, clip),
+    )
+
+
+def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
+    """Refuse a sequence length below 0 or above T, naming the row."""
+    wrong = np.flatnonzero((lengths < 0) | (lengths > steps))
+    if wrong.size:
+        raise InvalidArgumentError(operator, f"sequence length of row {wrong[0]}", int(lengths[wrong[0]]),
+                                   f"0 to T = {steps}")
+
+
+def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
+    if not is_one_of(value, list(DML_RECURRENT_NETWORK_DIRECTION)):
+        allowed = ", ".join(member.name for member in DML_RECURRENT_NETWORK_DIRECTION)
+        raise InvalidArgumentError(operator, "Direction", shown(value), f"one of {allowed}")
+    return _REVERSED[value]
+
+
+def _check_bool(operator: str, field: str, value: object) -> bool:
+    if not isinstance(value, int | np.bool_):
+        raise InvalidArgumentError(operator, field, shown(value), "True or False, or a whole number as in C, where 0 is false")
+    return bool(value)
+
+
+def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
+    """The descriptor's ClipThreshold if it uses one, else ONNX's attribute. Rounded to float32, the type of both."""
+    if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
+        clip = desc.ClipThreshold
+    if clip is None:
+        return None
+    if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
+        raise InvalidArgumentError(operator, "clip", shown(clip), "a finite float32, 0 or more")
+    return float(np.float32(clip))
+
+
+def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:
+    """Check the sizes of every tensor. T, B and I are those of InputTensor, H is RecurrenceTensor's, D the direction's."""
+    inputs, recurrence = tensors["InputTensor"], tensors["RecurrenceTensor"]
+    assert inputs is not None
+    assert recurrence is not None
+    known = dict(zip("TBI", inputs.sizes[1:]), H=recurrence.sizes[3], D=directions)
+    for field, formulas in cell.tensors.items():
+        tensor = tensors[field]
+        if tensor is not None:
+            expect_sizes(operator, f"{field}.Sizes", tensor.sizes, formulas, known)
+    return known
+
+
+def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, element: ElementType
+                       ) -> tuple[FusedActivation, ...]:
+    expected = cell.activations * directions
+    if not isinstance(desc.ActivationDescs, tuple):
+        raise InvalidArgumentError(operator, "ActivationDescs", shown(desc.ActivationDescs), f"a list of {expected}")
+    count = len(desc.ActivationDescs) if desc.ActivationDescCount is None else desc.ActivationDescCount
+    if count != expected or len(desc.ActivationDescs) != expected:
+        raise InvalidArgumentError(operator, "ActivationDescs", f"{len(desc.ActivationDescs)} (ActivationDescCount {count})",
+                                   f"{expected}: {cell.activations} for each of {directions} directions")
+    return tuple(activations.fuse(operator, f"ActivationDescs[{i}]", activation, element)
+                 for i, activation in enumerate(desc.ActivationDescs))

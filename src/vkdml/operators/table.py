@@ -1,0 +1,33 @@
+"""All operators: one table, the check of each structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import activations, arithmetic, cells, copies, elementwise, gather, gemm, problem
+from .checks import unwrap_operator
+from .header import plain_descs
+from .plain import PlainProblem
+from .problem import Problem
+
+CHECKS: dict[type[Any], Callable[[Any], Problem | PlainProblem]] = {
+    **dict.fromkeys(cells.BY_DESC, problem.from_desc),
+    **dict.fromkeys(activations.BY_DESC, elementwise.from_desc),
+    **dict.fromkeys(arithmetic.OPERATIONS, arithmetic.from_desc),
+    plain_descs.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC: copies.identity,
+    plain_descs.DML_GEMM_OPERATOR_DESC: gemm.from_desc,
+    plain_descs.DML_JOIN_OPERATOR_DESC: copies.join,
+    plain_descs.DML_SLICE_OPERATOR_DESC: copies.slice_of,
+    plain_descs.DML_SLICE1_OPERATOR_DESC: copies.slice1_of,
+    plain_descs.DML_GATHER_OPERATOR_DESC: gather.from_desc,
+}
+
+
+def from_desc(desc: Any) -> Problem | PlainProblem:
+    """Check an operator's structure, or the DML_OPERATOR_DESC around it.
+
+    Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
+    """
+    inner = unwrap_operator(desc)
+    return CHECKS[type(inner)](inner)

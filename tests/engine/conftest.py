@@ -1,0 +1,62 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support import Case, gru_desc, random_arrays
+from vkdml.engine.trust import tuner
+from vkdml.planning import candidates, profiles
+from vkdml.planning.costs import Costs
+from vkdml.planning.gpus import GPUS
+
+COMPUTE_UNITS = 2
+SCHEDULES = ("persistent", "sequence", "stepped")  # what the model is to like best first
+
+
+@pytest.fixture
+def tuned(device, monkeypatch, tmp_path):
+    """The device as one whose model is a guess, with the kernels for GPUs, and nothing kept from before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("VKDML_TUNING", raising=False)
+    name, row = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+    made_up = replace(row, tuned=True, prefers_shuffles=False, kernels=frozenset({profiles.GPU, profiles.FLOAT64}),
+                      gpu=replace(GPUS["unknown"], units=COMPUTE_UNITS), integrated_units=COMPUTE_UNITS)
+    monkeypatch.setitem(profiles.PROFILES, name, made_up)
+    monkeypatch.setattr(Costs, "seconds", lambda costs, tiling: (1 + SCHEDULES.index(tiling.loop.schedule)) * 1e-3
+                        + 1e-6 * costs.run_seconds(tiling))
+    for cached in (tuner.tuner, candidates._ranked):
+        cached.cache_clear()
+    yield device
+    for cached in (tuner.tuner, candidates._ranked):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def trusted(monkeypatch):
+    """Which meetings the test was asked about; it is not run, and they pass unless a test says otherwise."""
+    asked = []
+
+    def meets(gpu, waits_by):
+        asked.append(waits_by)
+        return trusting["passes"]
+
+    trusting = {"asked": asked, "passes": True}
+    monkeypatch.setattr(tuner, "workgroups_meet", meets)
+    return trusting
+
+
+@pytest.fixture(params=["host memory", "device memory"])
+def memory(request, device, monkeypatch):
+    """CPU drivers work in the host's memory; all that is copied to and from a GPU's is tried on them too. On a GPU
+    each buffer for the host is two.
+    """
+    if request.param == "host memory" and not device.gpu.host_memory:
+        pytest.skip("the device has memory of its own")
+    monkeypatch.setattr(device.gpu, "host_memory", request.param == "host memory")
+    return request.param
+
+
+@pytest.fixture
+def case():
+    desc = gru_desc(5, 3, 6, 9)
+    return Case(desc, None, random_arrays(desc, np.random.default_rng(0)))

@@ -1,0 +1,139 @@
+"""Buffers that only kernels use, and those that the host reads in place."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
+from vkdml.engine import commands as recording
+from vkdml.engine.commands import Commands
+from vkdml.engine.vulkan.buffers import Buffer, Range
+from vkdml.engine.vulkan.gpu import Submission
+
+
+@pytest.fixture
+def garbage(monkeypatch):
+    """Words of all ones, which are no numbers, in buffers that only kernels use."""
+    make = Buffer.__init__
+
+    def make_filled(self, gpu, size_in_bytes, has_copy=True):
+        make(self, gpu, size_in_bytes)
+        if not has_copy:
+            self.upload(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
+
+    monkeypatch.setattr(Buffer, "__init__", make_filled)
+
+
+@pytest.mark.family("garbage in internal buffers")
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_internal_buffers_may_hold_anything_at_first(device, garbage, cell, schedule):
+    case = next(case for case in map(random_case, range(100)) if case.problem.cell is cell)
+    check(case, run_on_device(device, case, options(device, schedule, case.element)))
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The buffers of each call of Submission.show, by size."""
+    calls, really = [], Submission.show
+
+    def show(self, buffers):
+        calls.append([buffer.size_in_bytes for buffer in buffers])
+        really(self, buffers)
+
+    monkeypatch.setattr(Submission, "show", show)
+    return calls
+
+
+@pytest.mark.parametrize(("host_memory", "expected"), [(True, [[64]]), (False, [])])
+def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, host_memory, expected):
+    gpu = device.gpu
+    monkeypatch.setattr(gpu, "host_memory", host_memory)
+    commands = Commands(gpu)
+    for buffer in (Buffer(gpu, 64), Buffer(gpu, 128, has_copy=False)):
+        commands._add(recording._Operation(lambda submission: None, reads=frozenset([Buffer(gpu, 32)]), writes=frozenset([buffer])))
+    commands.prepare()
+    assert shown == expected
+
+
+def test_a_call_shows_its_outputs(device, shown):
+    if not device.gpu.host_memory:
+        pytest.skip("tensors are copied")
+    gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
+    vkdml.gru(*gru, device=device)
+    assert shown
+
+
+def test_offsets_of_the_hosts_reads_and_writes(device):
+    buffer = device.upload(np.arange(8, dtype=np.float32))
+    buffer.write(np.full(2, 9, np.float32), offset=12)
+    buffer.upload(np.full(1, 7, np.float32), offset=28)
+    assert buffer.read((8,)).tolist() == [0, 1, 2, 9, 9, 5, 6, 7]
+    assert buffer.read((2,), offset=16).tolist() == buffer.download((2,), offset=16).tolist() == [9, 5]
+    for wrong, message in [
+        (lambda: buffer.write(np.zeros(2, np.float32), offset=28), "array: found 8 bytes of float32; expected native numbers, at most 4"),
+        (lambda: buffer.read((2,), offset=28), "shape and dtype: .* at most 4 bytes"),
+        (lambda: buffer.write(np.zeros(1, np.float32), offset=36), "Buffer.write: offset: found 36; expected at most 32"),
+        (lambda: buffer.read((1,), offset=-4), "Buffer.read: offset: found"),
+    ]:
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            wrong()
+
+
+def test_stamps_of_parts(device):
+    """A change of a part is one of all that has a byte of it, and of nothing else."""
+    buffer = Buffer(device.gpu, 1024)
+    first, second, whole = Range(buffer, 0, 256), Range(buffer, 256, 512), buffer
+
+    def changed(change):
+        before = [part.stamp for part in (first, second, whole)]
+        change()
+        return [part.stamp > stamp for part, stamp in zip((first, second, whole), before)]
+
+    assert changed(first.mark_computed) == [True, False, True]
+    assert changed(lambda: buffer.mark_written(252, 8)) == [True, True, True]
+    assert changed(Range(buffer, 768, 256).mark_computed) == [False, False, True]
+    assert changed(lambda: [buffer.mark_written(800, 4 + place) for place in range(2000)]) == [False, False, True]
+    assert changed(second.mark_computed) == [False, True, True]
+    assert changed(buffer.mark_written) == [True, True, True]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("ends", ["gpu.driver._lose('lost by a test')", "devices._open.clear(), sessions._devices.clear()"])
+def test_a_hosts_array_outlives_its_device(ends):
+    """What it sees would be unmapped: in a process of its own. With the array the device goes, and its threads."""
+    done = subprocess.run([sys.executable, "-c", f"""
+import gc, os, weakref
+import numpy as np
+import vkdml
+from vkdml.faces import sessions
+from vkdml.engine.vulkan import gpu as devices
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+values = np.arange(1 << 18, dtype=np.float32)
+before, gpu = threads(), vkdml.Device().gpu
+buffer = vkdml.Device().upload(values)
+array, part = buffer.host(), buffer.host(np.uint8)[4:8]
+{ends}
+gone = weakref.ref(gpu)
+del gpu, buffer
+again = [vkdml.Device().upload(np.ones_like(values)) for _ in range(3)]
+gc.collect()
+print(gone() is None, bool((array == values).all()))
+array += 1
+print(bool((array == values + 1).all()), part.view(np.float32)[0], again[0].read((1,))[0])
+opened = threads()
+del array
+gc.collect()
+print(threads() == opened)
+del part
+gc.collect()
+print(threads() < opened or opened == before)
+"""], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True True", "True 2.0 1.0", "True", "True"]

@@ -1,0 +1,211 @@
+"""Executions that take long, do not end, or are interrupted; and what is told of a device that is lost. In processes of their own,
+as their ends matter too.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import vkdml
+from tests.engine.test_kp import ADD
+from tools.compile_shaders import compile_source
+from vkdml.engine.vulkan.driver import timeout_of_environment
+
+pytestmark = pytest.mark.device
+
+HEAD = """
+import gc, os, signal, sys, threading, time
+import numpy as np
+import vkdml
+from vkdml.engine.vulkan.gpu import kp
+
+x, w, r = np.ones((2, 2, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32)
+
+def compute():
+    return vkdml.rnn(x, w, r)[0].tolist()
+
+def words(*values):
+    return np.array(values, np.uint32)
+
+def seconds(call):
+    begin = time.monotonic()
+    call()
+    return time.monotonic() - begin
+
+def interrupt(after):
+    def later():
+        time.sleep(after)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=later).start()
+
+class Long:
+    '''A submission of about so many seconds.'''
+
+    steps = 10_000
+
+    def __init__(self, gpu, wanted):
+        self.size = 100
+        while True:
+            a, self.result = (gpu._manager.tensor_t(np.zeros(self.size, np.uint32)) for _ in range(2))
+            algorithm = gpu._manager.algorithm([a, self.result], open(sys.argv[1], "rb").read(), [self.size, 1, 1], words(), words(0))
+            self.sequence = gpu._manager.sequence().record(kp.OpTensorSyncDevice([a]))
+            self.sequence.record(kp.OpAlgoDispatch(algorithm, words(self.steps))).record(kp.OpTensorSyncLocal([self.result]))
+            if hasattr(self, "took"):
+                return
+            self.sequence.eval()  # compiles
+            self.took = seconds(self.sequence.eval)
+            self.size = min(max(int(self.size * wanted / self.took), 100), 65_535)
+
+    def is_right(self):
+        return bool((self.result.data() == self.steps).all())
+
+expected = compute()
+gpu = vkdml.Device().gpu
+"""
+
+
+@pytest.fixture(scope="module")
+def shader(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shader")
+    (folder / "add.comp").write_text(ADD)
+    compile_source(folder / "add.comp", folder / "add.spv")
+    return folder / "add.spv"
+
+
+def run(shader, code, ends_with=0, **environment):
+    """What a program prints."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + code, str(shader)], capture_output=True, text=True, timeout=100,
+                          env={**os.environ, **environment}, cwd=Path(__file__).parents[2])
+    assert done.returncode == ends_with, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_an_interrupt_gets_through_and_calls_work_again(shader):
+    assert run(shader, """
+long = Long(gpu, 2)
+interrupt(0.2)
+def wait():
+    try:
+        gpu.driver.run(long.sequence)
+    except KeyboardInterrupt:
+        print("interrupted", long.sequence.is_running())
+print(seconds(wait) < 1.2)
+print(compute() == expected, long.sequence.is_running(), long.is_right())
+""") == ["interrupted True", "True", "True False True"]
+
+
+@pytest.mark.thorough
+def test_an_interrupt_at_any_line_leaves_nothing_wrong(shader):
+    """Of calls that pack their weights anew; but where locks are taken and given back."""
+    assert run(shader, """
+scales = iter(np.float32(1 + number / 1024) for number in range(9999))
+
+class Interrupt:
+    # Raises KeyboardInterrupt at a line of vkdml's, counted from 0 on
+    def __init__(self, at):
+        self.left = at
+
+    def trace(self, frame, event, _):
+        code = frame.f_code
+        if "vkdml" not in code.co_filename or code.co_name in ("__enter__", "__exit__"):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self.trace
+
+def is_right(scale):
+    return np.allclose(vkdml.rnn(x, w * scale, r)[0][0, 0, 0], np.tanh(np.float32(0.4) * scale), atol=1e-6)
+
+right, at, is_interrupted = True, 0, True
+while is_interrupted:
+    sys.settrace(Interrupt(at).trace)
+    try:
+        is_right(next(scales))
+        is_interrupted = False
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    right &= is_right(next(scales))
+    at += 41
+print(right, at > 41 * 8)
+""") == ["True True"]
+
+
+@pytest.mark.thorough
+def test_a_process_ends_at_once_after_an_interrupt(shader):
+    """Not even a device that never comes back keeps it."""
+    (begin,) = run(shader, """
+long = Long(gpu, 10)
+interrupt(0.3)
+print(time.time())
+gpu.driver.run(long.sequence)
+""", ends_with=-signal.SIGINT)
+    assert time.time() - float(begin) < 5
+
+
+def test_what_does_not_end_in_time_is_lost(shader):
+    lines = run(shader, """
+buffer, layer, held = vkdml.Device().upload(x), vkdml.RNN(w, r), vkdml.RNN(w, r, device=vkdml.Device())
+long = Long(gpu, 3)
+gpu.driver.timeout = 0.3
+def told(call):
+    try:
+        call()
+        print("nothing")
+    except vkdml.DeviceLostError as error:
+        print(error)
+print(seconds(lambda: told(lambda: gpu.driver.run(long.sequence))) < 1.2)
+told(lambda: buffer.read((1,)))
+told(lambda: held(x))
+told(gpu.lock.__enter__)
+print(long.sequence.is_running())
+def drop():
+    global long, buffer, held, gpu
+    del long, buffer, held, gpu
+    gc.collect()
+print(seconds(drop) < 1)
+print(compute() == expected, layer(x)[0].tolist() == expected, vkdml.Device() == vkdml.Device())
+""")
+    reason, *rest = lines
+    assert "failed while running a submission: it has not ended within 0.3 s. Set VKDML_TIMEOUT_SECONDS in the environment" in reason
+    assert "vkdml.Device() opens it anew" in reason
+    assert rest == ["True", reason, reason, reason, "True", "True", "True True True"]
+
+
+def test_what_is_lost_is_let_go(shader):
+    """Functions and layers that go on keep nothing of the device before, nor its threads and memory."""
+    assert run(shader, """
+import gc, weakref
+layer = vkdml.RNN(w, r)
+threads = lambda: len(os.listdir("/proc/self/task"))
+print(layer(x)[0].tolist() == expected)
+vkdml.rnn(*(array.astype(np.float64) for array in (x, w, r)))  # of which the device is tried first
+before, lost = threads(), weakref.ref(gpu)
+gpu.driver._lose("It failed")
+del gpu
+print(compute() == expected, layer(x)[0].tolist() == expected)
+gc.collect()
+print(lost() is None, threads() == before)
+""") == ["True", "True True", "True True"]
+
+
+@pytest.mark.parametrize(("text", "timeout"), [("", 600), ("0.5", 0.5), ("1e3", 1000), ("inf", float("inf"))])
+def test_timeout_of_the_environment(monkeypatch, text, timeout):
+    monkeypatch.setenv("VKDML_TIMEOUT_SECONDS", text)
+    assert timeout_of_environment() == timeout
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "ten", "1 s"])
+def test_a_wrong_timeout_is_refused(monkeypatch, text):
+    monkeypatch.setenv("VKDML_TIMEOUT_SECONDS", text)
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_TIMEOUT_SECONDS: found '.*'; expected a number of seconds above 0"):
+        timeout_of_environment()

@@ -1,0 +1,205 @@
+"""Operators that hand tensors to each other on the device."""
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.support import tensor
+from vkdml.engine import weights
+from vkdml.engine.execution import Execution, Node
+from vkdml.engine.recent import Recent
+from vkdml.engine.vulkan import gpu as low_level
+from vkdml.engine.weights import Contents
+from vkdml.operators import reference
+
+T, B, I, H = 4, 2, 3, 5
+
+
+def rnn_node(device, names, inputs):
+    desc = vkdml.DML_RNN_OPERATOR_DESC(
+        InputTensor=tensor(1, T, B, inputs), WeightTensor=tensor(1, 1, H, inputs), RecurrenceTensor=tensor(1, 1, H, H),
+        OutputSequenceTensor=tensor(T, 1, B, H), ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()],
+        Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)
+    fields = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor")
+    return Node(device.create_operator(desc).problem, dict(zip(fields, names)))
+
+
+def relu_node(device, sizes, names):
+    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(InputTensor=tensor(*sizes), OutputTensor=tensor(*sizes))
+    return Node(device.create_operator(desc).problem, dict(zip(("InputTensor", "OutputTensor"), names)))
+
+
+@pytest.fixture
+def values():
+    rng = np.random.default_rng(0)
+    return {name: rng.standard_normal(shape).astype(np.float32)
+            for name, shape in {"x": (T, B, I), "w0": (1, H, I), "r0": (1, H, H), "w1": (1, H, H), "r1": (1, H, H)}.items()}
+
+
+def run(network, values):
+    return network.run(values, {"y": ((T, 1, B, H), np.float32)})["y"]
+
+
+def two_layers(values):
+    h = reference.rnn(values["x"], values["w0"], values["r0"])[0]
+    return reference.rnn(h[:, 0], values["w1"], values["r1"])[0]
+
+
+def test_a_node_reads_what_another_made(device, values):
+    chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
+    values["x"] = values["x"] * 2
+    values["r1"][0, 0] = 0.5  # in place: seen, as the array is not read-only
+    np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
+
+
+def test_weights_that_a_node_computes_are_packed_each_time(device, values):
+    chain = Execution(device.gpu, device.share, [relu_node(device, (1, 1, H, I), ("w", "w0")), rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    for scale in (1, -1):
+        values["w"] = values["w0"] * np.float32(scale)
+        expected = reference.rnn(values["x"], np.maximum(values["w"], 0), values["r0"])[0]
+        np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
+
+
+def test_constants_are_not_compared(device, values, monkeypatch):
+    single = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    for name in ("w0", "r0"):
+        values[name] = weights.constant(values[name])
+    first = run(single, values)
+    monkeypatch.setattr(weights, "_words", lambda _: pytest.fail("compared"))
+    np.testing.assert_array_equal(run(single, values), first)
+
+
+def test_a_constant_stays_what_it_is(values):
+    """Whatever became of the array that it was made of."""
+    array = values["w0"].T
+    made = weights.constant(array)
+    before = array.copy()
+    array *= 2
+    np.testing.assert_array_equal(made, before)
+    assert made.flags.c_contiguous
+    for view in (made, made[...], made.reshape(-1)):
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            view.flags.writeable = True
+
+
+@pytest.mark.parametrize("like", [np.copy, np.asarray, lambda array: array[...], lambda array: np.frombuffer(array.tobytes(), array.dtype)])
+def test_what_is_like_a_constant_is_compared(values, like):
+    """But for itself."""
+    made = weights.constant(values["w0"])
+    assert weights._is_constant(like(made)) == (like is np.asarray)
+
+
+@pytest.fixture
+def packings(monkeypatch):
+    """The nodes whose weights were packed."""
+    packed, pack = [], Execution._packed_now
+    monkeypatch.setattr(Execution, "_packed_now", lambda execution, compiled, snapshot: (
+        packed.append(compiled), pack(execution, compiled, snapshot))[1])
+    return packed
+
+
+def test_weights_are_packed_once_for_all(device, values, packings):
+    """Also of networks that know nothing of each other; again when they change; and not again when they are as before."""
+    values = {name: array + np.float32(0.125) for name, array in values.items()}  # of this test alone
+    contents = Contents()
+    chains = [Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], contents=kept) for kept in (contents, contents, None)]
+    before = values["r0"]
+    for r0 in (before, before * 2, before):
+        values["r0"] = r0
+        expected = reference.rnn(values["x"], values["w0"], r0)[0]
+        for chain in chains:
+            np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
+    assert len(packings) == 2
+
+
+def test_nodes_with_the_same_weights_that_change(device, values):
+    """Of one, and then of all."""
+    chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), H), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    values["x"], values["w0"], values["r0"] = np.ones((T, B, H), np.float32), values["w1"].copy(), values["r1"].copy()
+    for changed in ((), ("w0",), ("w0", "w1"), ("w0", "w1")):
+        for name in changed:
+            values[name] *= -1
+        np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
+
+
+def test_what_was_dropped_is_made_again(device, values, packings):
+    chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    first = run(chain, values)
+    packings.clear()
+    store, limit = device.gpu.store, device.cache_limit
+    try:
+        device.cache_limit = 0
+        assert (store.size, len(store)) == (0, 0)
+        assert not chain._commands
+        for _ in range(2):
+            np.testing.assert_array_equal(run(chain, values), first)
+        assert len(packings) == 2
+        assert store.size > 0  # what one call needs is there for the next one
+    finally:
+        device.cache_limit = limit
+
+
+def test_weights_that_could_not_be_packed_are_packed_later(device, values, monkeypatch):
+    network = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    run(network, values)
+
+    def fail(self, array):
+        raise vkdml.OutOfMemoryError
+
+    for _ in range(2):
+        values["w0"] = values["w0"] * np.float32(2)
+        with monkeypatch.context() as failing:
+            failing.setattr(low_level.Buffer, "write", fail)
+            for _ in range(2):
+                with pytest.raises(vkdml.OutOfMemoryError):
+                    run(network, values)
+        expected = reference.rnn(values["x"], values["w0"], values["r0"])[0]
+        np.testing.assert_allclose(run(network, values), expected, atol=1e-5)
+
+
+def test_steady_runs_make_nothing(device, values, monkeypatch):
+    chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    chain.prepare(values)
+    for name in ("create_kernel", "create_submission"):
+        monkeypatch.setattr(low_level.Gpu, name, lambda *_, **__: pytest.fail("made something"))
+    monkeypatch.setattr(low_level.Buffer, "__init__", lambda *_: pytest.fail("made a buffer"))
+    np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
+
+
+def test_networks_of_other_shapes_share_buffers(device, values):
+    made = {}
+    for name in ("first", "second"):
+        chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+        run(chain, values)
+        made[name] = set(chain._buffers.values())
+    assert made["first"] == made["second"]
+
+
+def test_a_carried_state_stays_on_the_device(device, values):
+    """Zeros at first; then the last execution's; and what the host writes and reads between them."""
+    desc = vkdml.DML_RNN_OPERATOR_DESC(
+        InputTensor=tensor(1, 1, B, I), WeightTensor=tensor(1, 1, H, I), RecurrenceTensor=tensor(1, 1, H, H),
+        HiddenInitTensor=tensor(1, 1, B, H), OutputSingleTensor=tensor(1, 1, B, H),
+        ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)
+    node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "WeightTensor": "w0", "RecurrenceTensor": "r0",
+                                              "HiddenInitTensor": "h", "OutputSingleTensor": "h'"})
+    chain = Execution(device.gpu, device.share, [node], [], carried={"h'": "h"})
+    given = values["x"]
+    expected = reference.rnn(given, values["w0"], values["r0"])[0]
+    for start in (None, np.zeros((1, B, H), np.float32)):
+        if start is not None:
+            chain.write("h", start)
+        for t in range(T):
+            chain.run(values | {"x": given[t:t + 1]}, {})
+            np.testing.assert_allclose(chain.read("h'", (1, B, H), np.float32), expected[t], atol=1e-5)
+
+
+def test_recent_drops_what_was_not_asked_for_the_longest():
+    recent = Recent(2)
+    for key in ("a", "b", "a", "c"):
+        recent.get(key, lambda: key)  # noqa: B023  (called at once)
+    assert (len(recent), recent.get("a", lambda: "made anew"), recent.get("b", lambda: "made anew")) == (2, "a", "made anew")
+    recent.drop("b")
+    recent.drop("no such key")
+    assert len(recent) == 1

@@ -1,0 +1,61 @@
+"""float64 as pairs of float32: their range, and devices that cannot compute with them."""
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.faces.support import arrays, check
+from vkdml.engine.trust import float64
+from vkdml.operators import reference
+
+pytestmark = pytest.mark.device
+
+
+@pytest.mark.parametrize(("name", "value"), [("x", 1e39), ("w", -1e300), ("initial_h", 4e38)])
+def test_float64_beyond_pairs_is_refused(name, value):
+    given = arrays("float64")
+    given[name][0, 0, 0] = value
+    argument = {"x": "X", "w": "W"}.get(name, name)
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"gru: {argument}: found .*; expected numbers up to 3.4e\\+38"):
+        vkdml.gru(**given)
+
+
+def test_float64_overflow_on_the_way_is_told():
+    given = arrays("float64", 1) | {"activations": ["Relu"]}
+    given["x"] = np.abs(given["x"]) * 1e30
+    given["w"] = np.abs(given["w"]) * 1e30
+    with pytest.raises(vkdml.InvalidArgumentError, match="rnn: Y: found numbers out of range on the way"):
+        vkdml.rnn(**given)
+
+
+def test_float64_keeps_what_is_not_finite():
+    given = arrays("float64")
+    given["x"][1, 1, 0] = np.nan
+    with np.errstate(invalid="ignore"):
+        check(vkdml.gru(**given), reference.gru(**given), "float64")
+
+
+def test_float64_small_numbers():
+    """Down to 1e-24 all digits; below, errors up to 1e-34, because a product's rest is below what a float32 can hold."""
+    given = {name: np.abs(array) for name, array in arrays("float64", 1).items()} | {"activations": ["Relu"]}
+    for scale, atol in ((1e-24, 0), (1e-30, 1e-34), (1e-36, 1e-34), (1e-300, 1e-34)):
+        scaled = given | {name: given[name] * scale for name in ("x", "b", "initial_h")}
+        for result, expected in zip(vkdml.rnn(**scaled), reference.rnn(**scaled), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-10, atol=atol)
+
+
+def test_a_device_that_cannot_do_float64_says_so(device, monkeypatch):
+    monkeypatch.setattr(float64, "is_accurate", lambda gpu: False)
+    float64.check_float64.cache_clear()
+    new = {"clip": 7.0}  # no other test's compiled operator
+    with pytest.raises(vkdml.DriverError, match="float64: .* does not keep the rounding of float32"):
+        vkdml.gru(**arrays("float64"), **new)
+    vkdml.gru(**arrays("float32"), **new)
+
+
+def test_the_trial_sees_float32_arithmetic(device, monkeypatch):
+    """Of a kernel whose results have only a float32's digits."""
+    assert float64.is_accurate(device.gpu)
+    read = vkdml.Buffer.read
+    monkeypatch.setattr(vkdml.Buffer, "read", lambda *arguments: read(*arguments).astype(np.float32).astype(np.float64))
+    assert not float64.is_accurate(device.gpu)

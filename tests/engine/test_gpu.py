@@ -1,0 +1,158 @@
+"""Finding devices, choosing one, and what is said when there is none. Each in a process of its own environment."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.planning.devices import GPU
+from vkdml.engine.vulkan import gpu as low_level
+from vkdml.engine.vulkan import queries
+from vkdml.engine.vulkan.gpu import open_device
+
+
+def run(code, **environment):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment})
+
+
+@pytest.mark.device
+def test_enumerate():
+    infos = vkdml.Device.enumerate()
+    assert [info.index for info in infos] == sorted({info.index for info in infos})
+    assert all(info.name and info.subgroup_size >= 1 and info.max_storage_buffer_range >= 2**27 for info in infos)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("choose", [lambda info: info.index, lambda info: info.name, lambda info: info.name[:5].upper()])
+def test_choose(choose):
+    info = vkdml.Device.enumerate()[0]
+    assert vkdml.Device(choose(info)).info == info
+
+
+@pytest.mark.device
+def test_environment_variable(monkeypatch):
+    info = vkdml.Device.enumerate()[0]
+    monkeypatch.setenv("VKDML_DEVICE", info.name)
+    assert vkdml.Device().info == info
+    monkeypatch.setenv("VKDML_DEVICE", "no such device")
+    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'no such device'; the devices are \[0\] .*Choose one by index or name"):
+        vkdml.Device()
+    assert vkdml.Device(info.index).info == info
+
+
+@pytest.mark.device
+def test_default_prefers_a_real_gpu():
+    cpu = vkdml.Device.enumerate()[0]
+    types = ["cpu", "integrated", "discrete", "virtual"]
+    infos = [queries.DeviceInfo(**{**vars(cpu), "index": index, "type": kind}) for index, kind in enumerate(types)]
+    assert queries.default_device(infos).type == "discrete"
+    assert queries.default_device(infos[:2]).type == "integrated"
+    assert queries.default_device(infos[:1]).type == "cpu"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Has devices of these names."""
+    def has(*names):
+        infos = [replace(GPU, index=index, name=name) for index, name in enumerate(names)]
+        monkeypatch.setattr(queries, "enumerate_devices", lambda: infos)
+
+    return has
+
+
+@pytest.mark.parametrize(("names", "index", "found"), [
+    (["a", "b", "c"], 1, 1), (["b", "a", "c"], 1, 0), (["b", "a", "b"], 2, 2), (["b", "a", "b"], 1, 0), (["b"], 5, 0)])
+def test_a_device_is_selected_again_by_its_index_and_name(names, index, found, machine):
+    """It was device `index`, b, in another process."""
+    machine(*names)
+    assert low_level.select_again(index, "b").index == found
+
+
+def test_a_device_that_is_not_there_again(machine):
+    machine("a", "B", "bb")
+    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'b', which a pickled object names; the devices are \[0\] a, .* Give the object no"):
+        low_level.select_again(1, "b")
+
+
+@pytest.mark.parametrize("call", ["vkdml.Device.enumerate()", "vkdml.Device()"])
+def test_no_driver(call):
+    nothing = run(f"import vkdml\ntry: {call}\nexcept vkdml.DriverError as error: print(error)",
+                  VK_ICD_FILENAMES="/nonexistent.json", VK_DRIVER_FILES="/nonexistent.json")
+    assert nothing.stdout.count("\n") == 1, nothing.stderr
+    assert "install one, on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers" in nothing.stdout
+
+
+def test_no_loader():
+    nothing = run("import ctypes\n"
+                  "def refuse(*a, **k): raise OSError('libvulkan.so.1: cannot open')\n"
+                  "import vkdml\nctypes.CDLL = refuse\n"
+                  "try: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)")
+    assert nothing.stdout.startswith("no Vulkan loader (libvulkan.so.1); install one"), nothing.stderr
+
+
+@pytest.mark.parametrize(("reason", "message"), [
+    ("libvulkan.so.1: cannot open shared object file", "no Vulkan loader (libvulkan.so.1); install one"),
+    ("No module named 'kp'", "Kompute's Python package kp cannot be imported"),
+])
+def test_kp_cannot_be_imported(reason, message):
+    nothing = run("import sys, importlib.abc\n"
+                  "class Refuse(importlib.abc.MetaPathFinder):\n"
+                  "    def find_spec(self, name, *rest):\n"
+                  f"        if name == 'kp': raise ImportError({reason!r})\n"
+                  "sys.meta_path.insert(0, Refuse())\n"
+                  "try: import vkdml\nexcept RuntimeError as error: print(error)")
+    assert nothing.stdout.startswith(message), nothing.stderr
+    assert nothing.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.9.0+vkdml.2"])
+def test_another_kp_is_refused(tmp_path, version):
+    """One error that says what to install, whatever that kp can do."""
+    (tmp_path / "kp-0.dist-info").mkdir()
+    (tmp_path / "kp-0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kp\nVersion: {version}\n")
+    found = run(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\ntry: import vkdml\nexcept RuntimeError as error: print(error)")
+    assert found.stdout == (f"kp {version} is installed, but vkdml needs kp {low_level.KP_VERSION}, with its patches: run `make setup` in vkdml's "
+                            "source tree, or install the wheel of kp that `make wheels` puts into dist/ there\n"), found.stderr
+
+
+SHOW_LOGGING = "print(logging.root.level, [type(handler).__name__ for handler in logging.root.handlers])\n"
+
+
+def test_the_applications_logging_is_left_alone():
+    after = run("import logging, sys, vkdml\n" + SHOW_LOGGING
+                + "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='[%(message)s]')\n" + SHOW_LOGGING
+                + "logging.debug('seen')")
+    assert after.stdout.splitlines() == ["30 []", "10 ['StreamHandler']", "[seen]"], after.stderr
+    before = run("import logging\nlogging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])\n"
+                 "import vkdml\n" + SHOW_LOGGING)
+    assert before.stdout == "20 ['NullHandler']\n", before.stderr
+
+
+def test_buffers_round_trip(device):
+    array = np.arange(7, dtype=np.float32).reshape(7, 1)
+    np.testing.assert_array_equal(device.upload(array.T[:, ::-1]).download((1, 7)), array.T[:, ::-1])
+    np.testing.assert_array_equal(device.upload(np.arange(3, dtype=np.uint32)).download((3,), np.uint32), [0, 1, 2])
+
+
+def test_an_internal_buffer_is_not_filled_on_the_host(device):
+    """By the most memory that the process ever had, in a process of its own, as that never shrinks."""
+    size = 2**28
+    own = size if device.info.driver == "SwiftShader driver" else 0  # it fills itself what it allocates
+    used = run("import resource, vkdml\n"
+               "from vkdml.engine.vulkan.gpu import Buffer\n"
+               "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+               "gpu = vkdml.Device().gpu\nbefore = peak()\n"
+               f"buffer = Buffer(gpu, {size}, has_copy=False)\nprint(peak() - before)")
+    assert int(used.stdout) < own + size / 16, used.stderr
+
+
+def test_devices_of_one_physical_device_share_buffers(device):
+    assert vkdml.Device(device.info.index).gpu is device.gpu
+
+
+def test_a_device_stays_the_same_when_the_process_gets_other_cores(device):
+    assert open_device(replace(device.info, cores=device.info.cores + 1)) is open_device(device.info)

@@ -1,0 +1,92 @@
+"""The test of meetings sees what would go wrong if workgroups that wait for each other did not meet."""
+
+from dataclasses import replace
+from math import prod
+from types import SimpleNamespace
+
+import pytest
+
+import vkdml
+from tests.planning.devices import GPU
+from vkdml.engine.trust import grid_sync
+from vkdml.engine.trust.grid_sync import workgroups_meet
+from vkdml.planning.candidates import Planner
+from vkdml.planning.options import Options
+
+pytestmark = pytest.mark.device
+
+
+@pytest.fixture
+def small(tuned, monkeypatch):
+    """What a CPU driver runs in a moment."""
+    monkeypatch.setattr(grid_sync, "_SIZES", ((1, 64), (2, 96)))
+    return tuned.gpu
+
+
+@pytest.fixture
+def without_waiting(small, monkeypatch):
+    """In one workgroup: whether several meet is a matter of what else the machine does."""
+    plans = []
+
+    def in_sequence(gpu, problem, waits_by):
+        plans.append(waits_by)
+        return grid_sync._plan(gpu, problem, "sequence")
+
+    monkeypatch.setattr(grid_sync, "_most_workgroups", in_sequence)
+    return plans
+
+
+def test_what_agrees_passes(small, without_waiting):
+    assert workgroups_meet(small, "flow")
+    assert without_waiting == ["flow", "flow"]
+
+
+@pytest.mark.parametrize("after", [1, 9, 13])  # executions
+def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
+    executions = []
+
+    class Wrong(grid_sync.Run):
+        def execute(self):
+            super().execute()
+            executions.append(self)
+
+    def outputs(trial):
+        results = real(trial)
+        if len(executions) >= after:
+            results["OutputSequenceTensor"][len(executions)] ^= 1
+        return results
+
+    real = grid_sync.Trial.outputs
+    monkeypatch.setattr(grid_sync, "Run", Wrong)
+    monkeypatch.setattr(grid_sync.Trial, "outputs", outputs)
+    assert not workgroups_meet(small, "barrier")
+
+
+def test_giving_up_fails(small, without_waiting, monkeypatch):
+    monkeypatch.setattr(grid_sync.Run, "timed_out", True)
+    assert not workgroups_meet(small, "barrier")
+
+
+def test_a_driver_that_fails_fails(small, without_waiting, monkeypatch):
+    def fail(*_):
+        raise vkdml.DriverError("lost")
+
+    monkeypatch.setattr(grid_sync.Run, "execute", fail)
+    assert not workgroups_meet(small, "barrier")
+
+
+def test_as_many_workgroups_as_may_be_chosen():
+    gpu, problem = SimpleNamespace(info=GPU), grid_sync._gru(12, 128)
+    planner = Planner(problem, GPU, Options(schedule="persistent"))
+    counts = {tiling.loop.workgroups for tiling in planner.tilings() if planner.fits_side_by_side(tiling.loop)}
+    planned = grid_sync._most_workgroups(gpu, problem, "barrier")
+    assert planned.fallback
+    assert max(prod(dispatch.groups) for dispatch in planned.execute if "gru" in dispatch.kernel) == max(counts) > min(counts)
+
+
+def test_where_nothing_may_wait_nothing_is_tried(small, monkeypatch):
+    alone = replace(small.info, max_workgroup_invocations=1)
+    monkeypatch.setattr(small, "info", alone)
+    assert grid_sync._most_workgroups(small, grid_sync._gru(1, 64), "no such meeting") is None
+    monkeypatch.setattr(grid_sync, "_most_workgroups", lambda *_: None)
+    assert workgroups_meet(small, "no such meeting")

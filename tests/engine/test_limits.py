@@ -1,0 +1,121 @@
+"""Too little memory, and no threads: errors, and what fits goes on. In processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vkdml
+from vkdml.engine.vulkan.background import Background
+
+pytestmark = pytest.mark.device
+
+
+def run(code, *arguments):
+    """What a program prints."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100,
+                          cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+# A driver's compiler may crash without memory, so all that is needed is compiled before. The lengths are of one size class
+MEMORY = """
+import resource, sys
+import numpy as np
+import vkdml
+
+w, r = np.full((1, 8, 256), 0.01, np.float32), np.full((1, 8, 8), 0.001, np.float32)
+layer = vkdml.RNN(w, r)
+small, large = (np.ones((steps, 32, 256), np.float32) for steps in (50, 3000))
+expected, all_expected = layer(small)[0], layer(large)[0]
+device = vkdml.Device()
+device.cache_limit, kept = 0, device.cache_limit
+layer(small)
+device.cache_limit = kept
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + int(sys.argv[1]) * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for _ in range(2):
+    try:
+        print(np.array_equal(layer(large)[0], all_expected))
+    except MemoryError as error:
+        print("refused", isinstance(error, vkdml.OutOfMemoryError))
+    print(np.array_equal(layer(small)[0], expected))
+"""
+
+
+@pytest.mark.parametrize("megabytes", [60, *(pytest.param(size, marks=pytest.mark.thorough) for size in (20, 100, 150, 200, 300))])
+def test_a_limit_on_memory(megabytes):
+    outcomes = run(MEMORY, megabytes)
+    assert outcomes[1::2] == ["True", "True"]
+    assert set(outcomes[::2]) <= ({"refused True", "refused False"} if megabytes == 60 else {"True", "refused True", "refused False"})
+
+
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_no_thread_for_an_execution(monkeypatch):
+    """The execution that was refused is not made up for later."""
+    device = vkdml.Device()
+    monkeypatch.setattr(device.gpu, "_background", Background())
+    recorder, ran = device.create_command_recorder(), []
+    monkeypatch.setattr(recorder, "execute", lambda: ran.append(1))
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr("threading.Thread.start", refuse)
+        for _ in range(2):
+            with pytest.raises(vkdml.DriverError, match="the system gave no thread for the device's executions: can't start.*ulimit -u"):
+                recorder.execute_async()
+    recorder.execute_async().wait()
+    assert ran == [1]
+
+
+def test_no_thread_for_a_session(monkeypatch):
+    parser = pytest.importorskip("onnx.parser")
+    from vkdml.onnx import InferenceSession
+    with pytest.warns(vkdml.NothingOnDeviceWarning):
+        session = InferenceSession(parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'))
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    with pytest.raises(vkdml.OnnxRuntimeError, match="run_async: the system gave no thread.*ulimit -u"):
+        session.run_async(None, {"x": np.ones(2, np.float32)}, print, None)
+
+
+# Everything that is imported late is imported before, as another user may not read it
+PROCESSES = """
+import importlib.readers, os, resource, sys, threading
+import numpy as np
+import vkdml
+from tools.compile_shaders import kernels as names
+from vkdml.engine.vulkan import spirv
+
+for name in names():
+    spirv.load(name)
+number = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NPROC, (number, number))
+os.setgroups([])
+os.setgid(54321)
+os.setuid(54321)
+x, w, r = np.ones((1, 1, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32)
+try:
+    print(np.allclose(vkdml.rnn(x, w, r)[0], np.tanh(0.4)))
+    device = vkdml.Device()
+    recorder = device.create_command_recorder()
+    recorder.record_upload(device.upload(x))
+    recorder.execute_async().wait()
+except vkdml.DriverError as error:
+    print("refused", "thread" in str(error) or "while opening" in str(error))
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become a user of whom it knows how many processes there are")
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 6])
+def test_a_limit_on_threads(number):
+    """Of a driver's own as well."""
+    outcomes = run(PROCESSES, number)
+    assert outcomes[-1] == "refused True"
+    assert outcomes[:-1] in ([], ["True"])

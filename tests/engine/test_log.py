@@ -1,0 +1,113 @@
+"""What is logged, at which level, and where VKDML_LOG sends it."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
+from tests.planning.devices import make_problem
+from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
+from vkdml.engine.trust.tuner import Tuner
+from vkdml.engine.vulkan import log
+from vkdml.engine.vulkan.driver import Driver
+from vkdml.engine.vulkan.store import Store
+from vkdml.operators import element_types
+
+RUN = """
+import numpy as np, vkdml
+vkdml.rnn(np.ones((2, 2, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32))
+"""
+
+
+def test_each_logger_is_told():
+    package = Path(vkdml.__file__).parent
+    names = {"vkdml." + ".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.py")
+             if "logging.getLogger(__name__)" in path.read_text()}
+    assert set(re.findall(r"\| `(vkdml\.[\w.]+)` \|$", (package.parents[1] / "docs/logging.md").read_text(), re.M)) == names
+
+
+def told(caplog):
+    """What was logged, by level."""
+    return {level: [record.getMessage() for record in caplog.records if record.levelname == level and record.name.startswith("vkdml.")]
+            for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
+
+
+@pytest.mark.device
+def test_the_environment_sends_it_to_stderr(device):
+    def run(**environment):
+        done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env={
+            **{name: value for name, value in os.environ.items() if name != "VKDML_LOG"}, **environment})
+        assert done.stdout == ""
+        return done.stderr
+
+    lines = run(VKDML_LOG="debug").splitlines()
+    for pattern in (rf"vkdml.engine.vulkan.gpu INFO opened {re.escape(device.info.name)}", r"vkdml.engine.vulkan.gpu INFO compiled \S+ in [\d.]+ ms",
+                    r"vkdml.engine.compiled DEBUG RNN: T 2, B 2, I 4, H 3, float32, forward: .* dispatches of .*, estimated [\d.]+ ms",
+                    r"vkdml.engine.vulkan.driver DEBUG a submission ran for [\d.]+ ms"):
+        assert any(re.fullmatch(rf"\d+-\d+-\d+ [\d:,]+ {pattern}.*", line) for line in lines), (pattern, lines)
+    assert run() == ""
+
+
+def test_a_wrong_level_is_refused(monkeypatch):
+    monkeypatch.setenv("VKDML_LOG", "all")
+    with pytest.raises(vkdml.InvalidArgumentError, match="Device: VKDML_LOG: found 'all'; expected one of info, debug"):
+        log.obey_environment()
+
+
+@pytest.mark.device
+def test_each_level(caplog):
+    x, w, r = (np.ones(shape, np.float32) for shape in ((2, 1, 3), (1, 2, 3), (1, 2, 2)))
+    with caplog.at_level(logging.INFO, "vkdml"):
+        vkdml.rnn(x, w, r)
+    assert not told(caplog)["DEBUG"]
+    with caplog.at_level(logging.DEBUG, "vkdml"):
+        vkdml.rnn(x, w, r)
+    assert [re.sub(r"[\d.]+ ms", "", text) for text in told(caplog)["DEBUG"]] == ["a submission ran for "]
+
+
+def test_what_is_dropped_from_the_store(caplog):
+    store = Store(10)
+    with caplog.at_level(logging.INFO, "vkdml"):
+        store.get(("packed weights", "a"), lambda: 1, 8)
+        store.get(("pipeline", "b"), lambda: 2, 7)
+    assert told(caplog)["INFO"] == ["dropped from the store: packed weights, 8 bytes; 7 of at most 10 bytes are kept"]
+
+
+def test_a_lost_device(caplog):
+    def fail():
+        raise RuntimeError("vk::Queue::submit: ErrorDeviceLost")
+
+    driver = Driver("a device", lambda: None)
+    with pytest.raises(vkdml.DeviceLostError):
+        driver.call("running a submission", fail)
+    (error,) = told(caplog)["ERROR"]
+    assert "The device a device is lost" in error
+
+
+@pytest.mark.device
+def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
+    with caplog.at_level(logging.INFO, "vkdml"):
+        Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
+    texts = [text for text in told(caplog)["INFO"] if "timed" in text]
+    assert len(texts) > 1
+    assert texts[0].startswith("GRU: T ")
+    assert texts[0].endswith(": 250.000 ms")
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "vkdml"):
+        Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
+    assert told(caplog)["INFO"] == ["GRU: T 12, B 1, I 16, H 64, float32, forward: goes by what was timed and kept before"]
+
+
+@pytest.mark.device
+def test_what_was_tested(caplog, device):
+    with caplog.at_level(logging.INFO, "vkdml"):
+        outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))
+    (text,) = [text for text in told(caplog)["INFO"] if text.startswith("tested ")]
+    assert text.startswith(f"tested {outcome}, in ")

@@ -1,0 +1,356 @@
+"""DirectML's life cycle on a device: what repeats, what is refused, and that nothing breaks after a refusal."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.engine.ready import Ready
+from tests.support import (
+    ATOL,
+    RTOL,
+    Case,
+    check,
+    gru_desc,
+    initialize,
+    make_outputs,
+    options,
+    owned,
+    random_arrays,
+    run_on_device,
+    tensor,
+)
+from vkdml.engine.commands import Commands
+from vkdml.engine.vulkan import gpu as low_level
+from vkdml.operators import reference
+from vkdml.operators.problem import from_desc
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+def test_executing_again_with_new_input_builds_nothing(device, case, monkeypatch):
+    ready = Ready(device, case)
+    for _ in range(2):  # the first packs the weights
+        check(case, ready.results())
+    other = Case(case.desc, None, case.arrays | {"InputTensor": case.arrays["InputTensor"][:, ::-1]})
+    ready.buffers["InputTensor"].upload(other.arrays["InputTensor"])
+    with monkeypatch.context() as forbidden:
+        for name in ("create_kernel", "create_submission"):
+            forbidden.setattr(low_level.Gpu, name, lambda *arguments: pytest.fail("built something"))
+        ready.recorder.execute()
+    check(other, ready.results())
+
+
+def test_new_owned_weights_need_only_an_initialization(device, case):
+    case = replace(case, desc=owned(case.desc))
+    ready = Ready(device, case)
+    ready.recorder.execute()
+    other = Case(case.desc, None, random_arrays(case.desc, np.random.default_rng(9)))
+    for field, array in other.arrays.items():
+        ready.buffers[field].upload(array)
+    initialize(device, ready.compiled, ready.buffers)
+    check(other, ready.results())
+
+
+def test_initialization_and_execution_in_one_recording(device, case):
+    case = replace(case, desc=owned(case.desc))
+    ready = Ready(device, case)
+    compiled = device.compile_operator(device.create_operator(case.desc))
+    initializer = device.create_operator_initializer(compiled)
+    recorder = device.create_command_recorder()
+    table = device.create_binding_table(initializer)
+    table.bind_inputs([ready.buffers[field] if field in compiled.problem.initialized else None for field in compiled.input_fields])
+    recorder.record_dispatch(initializer, table)
+    table.reset(compiled)
+    table.bind_inputs(ready.inputs())
+    table.bind_outputs(list(ready.outputs.values()))
+    recorder.record_dispatch(compiled, table)
+    ready.recorder = recorder
+    check(case, ready.results())
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_streaming_keeps_the_state_on_the_device(device, in_place):
+    """T = 1 again and again, each OutputSingle the next HiddenInit, is the whole sequence."""
+    whole = gru_desc(6, 2, 3, 5, SequenceLengthsTensor=None)
+    arrays = random_arrays(whole, np.random.default_rng(1))
+    expected = reference.run(from_desc(whole), arrays)["OutputSequenceTensor"]
+    step = gru_desc(1, 2, 3, 5, SequenceLengthsTensor=None, OutputSequenceTensor=None)
+    compiled = device.compile_operator(device.create_operator(step))
+    buffers = {field: device.upload(array) for field, array in arrays.items()}
+    x = device.create_buffer(2 * 3 * 4)
+    first = buffers["HiddenInitTensor"]
+    states = [first, first if in_place else device.create_buffer(2 * 5 * 4)]
+    recorders = []
+    for source, target in (states, states[::-1]):
+        table = device.create_binding_table(compiled)
+        table.bind_inputs([x, *(buffers[field] for field in ("WeightTensor", "RecurrenceTensor", "BiasTensor")), source, None])
+        table.bind_outputs([None, target])
+        recorders.append(device.create_command_recorder())
+        recorders[-1].record_upload(x)
+        recorders[-1].record_dispatch(compiled, table)
+    for t in range(6):
+        x.write(arrays["InputTensor"][0, t])
+        recorders[t % 2].execute()
+        np.testing.assert_allclose(states[1 - t % 2].download((2, 5)), expected[t, 0], rtol=RTOL, atol=ATOL)
+
+
+def test_chained_operators_in_one_recording(device):
+    """A second layer reads what the first wrote, without a trip to the host."""
+    first = gru_desc(4, 2, 3, 5, SequenceLengthsTensor=None, OutputSingleTensor=None)
+    second = gru_desc(4, 2, 5, 6, SequenceLengthsTensor=None, OutputSingleTensor=None,
+                      InputTensor=tensor(1, 4, 2, 5))
+    layers, arrays = [], []
+    recorder = device.create_command_recorder()
+    between = None
+    for seed, desc in enumerate((first, second)):
+        compiled = device.compile_operator(device.create_operator(desc))
+        arrays.append(random_arrays(desc, np.random.default_rng(seed)))
+        buffers = {field: device.upload(array) for field, array in arrays[-1].items()}
+        output = make_outputs(device, compiled)["OutputSequenceTensor"]
+        table = device.create_binding_table(compiled)
+        table.bind_inputs([between or buffers["InputTensor"], *(buffers.get(field) for field in compiled.input_fields[1:])])
+        table.bind_outputs([output, None])
+        recorder.record_dispatch(compiled, table)
+        between = output
+        layers.append((compiled, buffers))
+    recorder.execute()
+    hidden = reference.run(from_desc(first), arrays[0])["OutputSequenceTensor"]
+    expected = reference.run(from_desc(second), arrays[1] | {"InputTensor": hidden})["OutputSequenceTensor"]
+    assert between is not None
+    np.testing.assert_allclose(between.download((4, 1, 2, 6)), expected, rtol=RTOL, atol=ATOL)
+
+
+def test_strides(device):
+    """Batch-first input by strides, a broadcast initial state, and an output with gaps that stay untouched."""
+    t, b, i, h = 4, 3, 5, 7
+    desc = gru_desc(t, b, i, h, InputTensor=tensor(1, t, b, i, Strides=(0, i, t * i, 1)),
+                    HiddenInitTensor=tensor(1, 1, b, h, Strides=(0, 0, 0, 1)),
+                    OutputSequenceTensor=tensor(t, 1, b, h, Strides=(b * 10, 0, 10, 1)))
+    arrays = random_arrays(desc, np.random.default_rng(2))
+    case = Case(desc, None, arrays)
+    ready = Ready(device, case)
+    ready.recorder.execute()
+    expected = reference.run(from_desc(desc), arrays)["OutputSequenceTensor"][:, 0]
+    flat = ready.outputs["OutputSequenceTensor"].download((ready.outputs["OutputSequenceTensor"].size_in_bytes // 4,))
+    padded = np.append(flat, [np.nan] * 3).reshape(t, b, 10)
+    np.testing.assert_allclose(padded[:, :, :h], expected, rtol=RTOL, atol=ATOL)
+    assert np.isnan(padded[:, :, h:]).all()
+
+
+def test_lengths_are_checked_at_each_execution(device, case):
+    ready = Ready(device, case)
+    lengths = ready.buffers["SequenceLengthsTensor"]
+    lengths.upload(np.array([5, 6, 0], np.uint32))
+    with pytest.raises(vkdml.InvalidArgumentError, match="sequence length of row 1: found 6; expected 0 to T = 5"):
+        ready.recorder.execute()
+    lengths.upload(case.arrays["SequenceLengthsTensor"])
+    check(case, ready.results())
+
+
+def wrong_bindings(device, ready):
+    """Each wrong use, and what its message must name."""
+    compiled, table = ready.compiled, ready.table
+    inputs, outputs = ready.inputs(), list(ready.outputs.values())
+    ready_to_initialize = device.compile_operator(device.create_operator(owned(gru_desc(5, 3, 6, 9))))
+    of_owned = device.create_binding_table(ready_to_initialize)
+    small = device.create_buffer(4)
+    fresh = device.create_binding_table(compiled)
+    initializing = device.create_binding_table(device.create_operator_initializer(ready_to_initialize))
+    uninitialized = device.compile_operator(device.create_operator(owned(gru_desc(5, 3, 6, 9))))
+    bound = device.create_binding_table(uninitialized)
+    bound.bind_inputs([inputs[0], None, None, None, *inputs[4:]])
+    bound.bind_outputs(outputs)
+    alias = device.create_binding_table(compiled)
+    alias.bind_inputs(inputs)
+    alias.bind_outputs([outputs[0], ready.buffers["RecurrenceTensor"]])
+    return [
+        (lambda: table.bind_inputs(inputs[:3]), "bind_inputs: found 3 bindings; expected 6"),
+        (lambda: table.bind_inputs([small, *inputs[1:]]), "InputTensor: found 4 bytes; expected 360 bytes"),
+        (lambda: table.bind_inputs([None, *inputs[1:]]), "InputTensor: found NoneType; expected a Buffer"),
+        (lambda: table.bind_inputs([np.zeros(90), *inputs[1:]]), "InputTensor: found ndarray; expected a Buffer"),
+        (lambda: of_owned.bind_inputs([inputs[0], small, *inputs[2:]]), "WeightTensor: found a buffer; expected None: it is bound to the init"),
+        (lambda: initializing.bind_inputs(inputs), "InputTensor: found a buffer; expected None: it is bound to the operator: reset"),
+        (lambda: device.create_command_recorder().record_dispatch(compiled, fresh), "no binding for InputTensor, WeightTensor"),
+        (lambda: device.create_command_recorder().record_dispatch(uninitialized, table), "table of another"),
+        (lambda: device.create_command_recorder().record_dispatch(device.create_operator(gru_desc(5, 3, 6, 9)), table), "dispatchable: found Operator; expected Compiled"),
+        (lambda: device.create_command_recorder().record_dispatch(uninitialized, bound), "not initialized"),
+        (lambda: device.create_command_recorder().record_dispatch(compiled, alias), "OutputSingleTensor: found memory of Recurrence"),
+        (lambda: device.create_buffer(6), "size_in_bytes: found 6; expected a multiple of 4"),
+        (lambda: device.create_buffer(2**32), "size_in_bytes: found 4294967296; expected a multiple of 4"),
+        (lambda: small.write(np.zeros(2, np.float32)), "array: found 8 bytes"),
+        (lambda: small.write(np.array([None])), "array: found 8 bytes of object"),
+        (lambda: small.read((2,)), "shape and dtype: found"),
+        (lambda: device.compile_operator(device.create_operator(gru_desc()), flags=99999), "flags: found 99999"),
+        (lambda: device.create_operator(gru_desc(BiasTensor=tensor(1))), "BiasTensor.DimensionCount"),
+    ]
+
+
+def test_after_every_error_everything_still_works(device, case):
+    ready = Ready(device, case)
+    for wrong, message in wrong_bindings(device, ready):
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            wrong()
+        check(case, ready.results())
+
+
+def test_a_device_wrote_the_lengths(device):
+    """The host cannot see them; whatever they are, no access leaves its tensor and the loop ends."""
+    desc = gru_desc(2, 2, 3, 4)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(3)))
+    huge = Case(desc, None, case.arrays | {"SequenceLengthsTensor": np.full((1, 1, 1, 2), 2, np.uint32)})
+    ready = Ready(device, case)
+    two_floats = tensor(1, 1, 1, 2)
+    copy = device.compile_operator(device.create_operator(
+        vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=two_floats, OutputTensor=two_floats)))
+    table = device.create_binding_table(copy)
+    table.bind_inputs([device.upload(np.full(2, 1e30, np.float32))])
+    table.bind_outputs([ready.buffers["SequenceLengthsTensor"]])
+    ready.recorder = device.create_command_recorder()
+    ready.recorder.record_dispatch(copy, table)
+    ready.recorder.record_dispatch(ready.compiled, ready.table)
+    check(huge, ready.results())
+
+
+def test_the_environment_forces_a_schedule(device, case, monkeypatch):
+    operator = device.create_operator(case.desc)
+    monkeypatch.setenv("VKDML_SCHEDULE", "stepped")
+    phases_of_steps = 2 * 5
+    assert len(device.compile_operator(operator).plan.execute) >= phases_of_steps
+    in_sequence = device.compile_operator(operator, options=vkdml.Options(schedule="sequence"))
+    assert len(in_sequence.plan.execute) < phases_of_steps
+    monkeypatch.setenv("VKDML_SCHEDULE", "fast")
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_SCHEDULE: found 'fast'; expected one of sequence, stepped, persistent"):
+        device.compile_operator(operator)
+
+
+FLOATS = tensor(4)
+
+
+def copying_plan(device):
+    """It reads and writes 4 floats."""
+    (dispatch,) = device.compile_operator(device.create_operator(
+        vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=FLOATS, OutputTensor=FLOATS))).plan.execute
+    return dispatch
+
+
+def copying_kernel(device, source, target):
+    return device.gpu.create_kernel(copying_plan(device), {"InputTensor": source, "OutputTensor": target})
+
+
+def test_hazards(device, memory):
+    """Upload, dispatch and readback of a chain share a submission; what barriers cannot order starts a new one."""
+    a, b, c = (device.create_buffer(16) for _ in range(3))
+    push = copying_plan(device).push
+
+    def submissions(*steps):
+        commands = Commands(device.gpu)
+        for name, *arguments in steps:
+            getattr(commands, name)(*arguments)
+        commands.execute()
+        return commands.counts[0]
+
+    a_to_b, b_to_a, a_to_c = copying_kernel(device, a, b), copying_kernel(device, b, a), copying_kernel(device, a, c)
+    assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push)) == 1
+    assert submissions(("dispatch", a_to_b, push), ("dispatch", b_to_a, push)) == 1  # read after write, write after read
+    assert submissions(("dispatch", a_to_b, push), ("dispatch", a_to_b, push)) == 1  # write after write
+    assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push, True)) == 2
+    assert submissions(("dispatch", a_to_c, push), ("call", lambda: None), ("dispatch", a_to_b, push)) == 3
+    copies = [(1, ("upload", a), ("dispatch", a_to_b, push), ("readback", b)), (1, ("dispatch", a_to_b, push), ("upload", a)),
+              (1, ("upload", b), ("dispatch", a_to_b, push)), (1, ("readback", b), ("dispatch", a_to_b, push)),
+              (2, ("readback", b), ("readback", b)), (2, ("upload", b), ("readback", b)), (2, ("upload", a), ("upload", a))]
+    for expected, *steps in copies:
+        dispatches = sum(name == "dispatch" for name, *_ in steps)
+        assert submissions(*steps) == (dispatches if memory == "host memory" else expected)  # the host's memory is not copied
+
+
+@pytest.mark.parametrize(("sizes", "schedule"), [
+    ((5, 3, 6, 9), "projected"), ((5, 3, 6, 9), "stepped, fused"), ((5, 3, 6, 9), "stepped"), ((1, 1, 64, 64), "default"),
+    ((1, 1, 64, 64), "stepped")])
+@pytest.mark.parametrize("linear_before_reset", [False, True])
+def test_a_call_is_one_submission(device, sizes, schedule, linear_before_reset):
+    """However many dispatches it takes."""
+    desc = gru_desc(*sizes, LinearBeforeReset=linear_before_reset)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(6)))
+    ready = Ready(device, case, options(device, schedule))
+    check(case, ready.results())
+    submissions, dispatches = ready.recorder.counts
+    assert (submissions, dispatches) == (1, len(ready.compiled.plan.execute))
+
+
+def test_many_bindings_make_one_pipeline(device, case):
+    ready = Ready(device, case)
+    ready.recorder.execute()
+    made = device.gpu.pipelines_made
+    for _ in range(5):
+        check(case, run_on_device(device, case))
+    assert device.gpu.pipelines_made == made
+
+
+# Executions in the background
+
+
+def test_execute_async(device, case):
+    ready = Ready(device, case)
+    executions = [ready.recorder.execute_async() for _ in range(3)]
+    for execution in executions:
+        execution.wait()
+        assert execution.done()
+    check(case, {field: buffer.download(ready.compiled.problem.tensor(field).sizes) for field, buffer in ready.outputs.items()})
+
+
+def test_waiting_for_an_execution_ends_in_time_and_may_go_on(device, case):
+    ready = Ready(device, case)
+    with device.lock:  # so that it cannot begin
+        execution = ready.recorder.execute_async()
+        assert not execution.done()
+        with pytest.raises(TimeoutError, match="has not ended within 0.01 s"):
+            execution.wait(0.01)
+    execution.wait(60)
+    assert execution.done()
+
+
+def test_an_execution_in_the_background_raises_when_it_is_waited_for(device, case):
+    ready = Ready(device, case)
+    ready.buffers["SequenceLengthsTensor"].upload(np.array([5, 6, 0], np.uint32))
+    execution = ready.recorder.execute_async()
+    with pytest.raises(vkdml.InvalidArgumentError, match="sequence length of row 1: found 6"):
+        execution.wait()
+
+
+def test_wrong_kinds_of_objects_are_refused(device, case):
+    ready = Ready(device, case)
+    operator = device.create_operator(case.desc)
+    for wrong, message in [
+        (lambda: device.compile_operator(None), "compile_operator: operator: found NoneType; expected Operator"),
+        (lambda: device.compile_operator(operator, options=3), "options: found int; expected Options"),
+        (lambda: device.create_operator_initializer(operator), "compiled: found Operator; expected CompiledOperator"),
+        (lambda: device.create_binding_table(operator), "dispatchable: found Operator"),
+        (lambda: ready.recorder.record_upload(np.zeros(3)), "record_upload: buffer: found ndarray"),
+        (lambda: ready.recorder.record_dispatch(ready.compiled, None), "table: found NoneType"),
+    ]:
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            wrong()
+
+
+def test_devices_do_not_mix(device, case):
+    """Objects of another device are refused; kp would crash."""
+    ready = Ready(device, case)
+    other = low_level.Gpu(device.info)
+    recorder = vkdml.CommandRecorder(other, device.share)
+    for wrong in (lambda: recorder.record_upload(ready.outputs["OutputSingleTensor"]),
+                  lambda: recorder.record_readback(ready.outputs["OutputSingleTensor"]),
+                  lambda: recorder.record_dispatch(ready.compiled, ready.table),
+                  lambda: ready.table.bind_inputs([low_level.Buffer(other, 360), *ready.inputs()[1:]])):
+        with pytest.raises(vkdml.InvalidArgumentError, match="the (recorder|operator)'s device"):
+            wrong()
+    check(case, ready.results())
+
+
+def test_a_device_with_too_few_storage_buffers_is_told_so(device, case, monkeypatch):
+    """A tensor that is left out takes one too."""
+    operator = device.create_operator(case.desc)
+    monkeypatch.setattr(device.gpu, "info", replace(device.info, max_storage_buffers=6))
+    with pytest.raises(vkdml.InvalidArgumentError, match="gru.*: found [78] storage buffers; expected at most 6 on "):
+        device.compile_operator(operator)

@@ -1,0 +1,183 @@
+"""What devices are asked, by drivers that are here, and by a loader that only notes what it is asked."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from types import MappingProxyType
+
+import pytest
+
+import vkdml
+from tests.engine.manifests import cpu_driver, installed, with_manifest
+from vkdml.engine.vulkan import queries, structures
+
+SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
+
+
+class Head(ctypes.Structure):
+    """What all of Vulkan's chained structures begin with."""
+
+    _fields_ = [("sType", ctypes.c_uint32), ("pNext", ctypes.c_void_p)]
+
+
+class Loader:
+    """Answers as a driver with some extensions would, and notes the types of the structures that it is given."""
+
+    def __init__(self, answers):
+        self.types = []
+        self._answers = answers
+        self.vkGetPhysicalDeviceProperties2 = lambda _, reference: self._answer(reference._obj.pNext)
+
+    def _answer(self, address):
+        while address:
+            head = Head.from_address(address)
+            chained = next(kind for kind in structures.CHAINED if head.sType == kind.TYPE)
+            self.types.append(chained)
+            for name, value in self._answers.get(chained, {}).items():
+                setattr(chained.from_address(address), name, value)
+            address = head.pNext
+
+
+def ask(version, *extensions, answers=MappingProxyType({})):
+    loader = Loader(answers)
+    return queries._ask(loader, ctypes.c_void_p(), version, set(extensions)), set(loader.types)
+
+
+@pytest.mark.parametrize(("version", "extensions", "known"), [
+    ((1, 1), [], {SUBGROUP}),
+    ((1, 1), [b"VK_KHR_driver_properties"], {SUBGROUP, DRIVER}),
+    ((1, 1), [b"VK_EXT_subgroup_size_control"], {SUBGROUP, SIZES}),
+    ((1, 2), [b"VK_KHR_16bit_storage"], {SUBGROUP, DRIVER}),
+    ((1, 3), [], {SUBGROUP, DRIVER, SIZES}),
+    ((1, 4), [b"VK_NV_shader_sm_builtins"], {SUBGROUP, DRIVER, SIZES, structures.ShaderSMBuiltinsProperties}),
+    ((1, 3), [b"VK_AMD_shader_core_properties"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreProperties}),
+    ((1, 3), [b"VK_AMD_shader_core_properties2"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreProperties2}),
+    ((1, 3), [b"VK_ARM_shader_core_builtins"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreBuiltinsProperties}),
+])
+def test_devices_are_asked_for_what_they_know(version, extensions, known):
+    asked, types = ask(version, *extensions)
+    assert types == known
+    assert set(asked) == set(structures.CHAINED)
+
+
+MADE = {"shaderEngineCount": 6, "shaderArraysPerEngineCount": 2, "computeUnitsPerShaderArray": 8}
+
+
+@pytest.mark.parametrize(("extensions", "units"), [
+    ([], 0),
+    ([b"VK_AMD_shader_core_properties"], 96),
+    ([b"VK_AMD_shader_core_properties", b"VK_AMD_shader_core_properties2"], 84),
+    ([b"VK_NV_shader_sm_builtins"], 132),
+    ([b"VK_ARM_shader_core_builtins"], 20),
+])
+def test_compute_units(extensions, units):
+    asked, _ = ask((1, 3), *extensions, answers={
+        structures.ShaderCoreProperties: MADE,
+        structures.ShaderCoreProperties2: {"activeComputeUnitCount": 84},
+        structures.ShaderSMBuiltinsProperties: {"shaderSMCount": 132, "shaderWarpsPerSM": 64},
+        structures.ShaderCoreBuiltinsProperties: {"shaderCoreMask": 2**20 - 1, "shaderCoreCount": 20, "shaderWarpsPerCore": 32},
+    })
+    assert queries._compute_units(asked) == units
+
+
+# VkMemoryPropertyFlagBits in hexadecimal: DEVICE_LOCAL 1, HOST_VISIBLE 2, HOST_COHERENT 4, HOST_CACHED 8
+@pytest.mark.parametrize(("driver", "kind", "types", "is_unified"), [
+    ("llvmpipe", "cpu", [0xf], True),
+    ("RADV, discrete", "discrete", [0x1, 0x6, 0x7, 0xe], False),
+    ("RADV, in the processor", "integrated", [0x1, 0x6, 0x7, 0xe], True),
+    ("ANV, in the processor", "integrated", [0x1, 0x7, 0xf], True),
+    ("ANV, not coherent where it is cached", "integrated", [0x7, 0xb], True),
+    ("ANV, discrete", "discrete", [0x1, 0xe, 0x7], False),
+    ("NVK", "discrete", [0x1, 0x7, 0xe], False),
+    ("Turnip", "integrated", [0x7, 0xf, 0xb, 0x11], True),
+    ("not coherent", "integrated", [0x1, 0xb, 0x6], False),
+    ("of a virtual machine", "virtual", [0x7], False),
+])
+def test_unified_memory(driver, kind, types, is_unified):
+    assert queries._is_unified(kind, types) == is_unified
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("is_unified", "types", "size"), [
+    (True, [(7, 0)], 10), (False, [(0, 1), (6, 1), (1, 0), (7, 2)], 10), (True, [(1, 0), (6, 1), (7, 2)], 20), (False, [(6, 1)], 0)])
+def test_the_heap_that_buffers_come_from(is_unified, types, size):
+    """Types of memory by their flags (device local 1, visible 2, coherent 4) and heaps."""
+    memory = structures.MemoryProperties(memoryTypeCount=len(types), memoryHeapCount=3)
+    memory.memoryTypes[:len(types)] = [structures.MemoryType(*of_type) for of_type in types]
+    memory.memoryHeaps[:3] = [structures.MemoryHeap(size) for size in (10, 20, 30)]
+    assert queries._heap_bytes(is_unified, memory) == size
+
+
+def test_facts_are_consistent():
+    for info in queries.enumerate_devices():
+        assert info.vendor
+        assert info.min_subgroup_size <= info.max_subgroup_size
+        if info.max_subgroup_size:
+            assert info.min_subgroup_size <= info.subgroup_size <= info.max_subgroup_size
+        assert info.storage_buffer_alignment in [2 ** power for power in range(9)]  # Vulkan's largest is 256
+        if info.is_cpu:
+            assert (info.compute_units, info.unified_memory) == (0, True)
+
+
+@pytest.mark.parametrize(("function", "result", "error", "says"), [
+    ("vkCreateInstance", -9, vkdml.DriverError, "no driver that it can load; install one"),
+    ("vkCreateInstance", -1, vkdml.OutOfMemoryError, "while listing devices: vkCreateInstance: VK_ERROR_OUT_OF_HOST_MEMORY. VK_LOADER_DEBUG=error"),
+    ("vkEnumeratePhysicalDevices", -3, vkdml.DriverError, "vkEnumeratePhysicalDevices: VK_ERROR_INITIALIZATION_FAILED"),
+    ("vkEnumeratePhysicalDevices", -1000, vkdml.DriverError, "vkEnumeratePhysicalDevices: -1000"),
+])
+def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, error, says):
+    class Failing:
+        def __getattr__(self, name):
+            def call(*arguments):
+                return result if name == function else 0
+
+            call.__name__ = name
+            return call
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Failing())
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(error, match=says):
+        queries.enumerate_devices()
+    if result == -9:
+        monkeypatch.setenv("VK_ICD_FILENAMES", "/no/such.json")
+        with pytest.raises(error, match=r"can load \(it looks only where VK_ICD_FILENAMES=/no/such.json says\); install one"):
+            queries.enumerate_devices()
+
+
+@pytest.mark.parametrize("name", ["lvp_icd.x86_64.json", "lvp_icd.json"])
+def test_manifests_are_found_by_the_names_of_old_and_new_versions(name, tmp_path):
+    (tmp_path / name).touch()
+    assert installed("lvp", tmp_path).name == name
+    with pytest.raises(pytest.skip.Exception, match="radeon is not installed"):
+        installed("radeon", tmp_path)
+
+
+@pytest.mark.device
+def test_a_manifest_of_vulkan_1_0(tmp_path):
+    """The loader then passes nothing on that came with 1.1, and hides what decides about the plans."""
+    manifest = cpu_driver(api_version="1.0.0")
+    code = "import vkdml\ntry: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)"
+    assert with_manifest(tmp_path, manifest, code).startswith("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("family", "sizes", "waves", "row"), [
+    ("navi21", [32, 64], 16, "AMD RDNA"), ("vega10", [64, 64], 10, "AMD GCN and CDNA")])
+def test_a_gpu_that_is_not_here(family, sizes, waves, row):
+    """RADV describes GPUs without having one. It does not say then how many compute units they have, but what is in one."""
+    radv = str(installed("radeon"))
+    code = ("import json\nfrom vkdml.engine import vulkan\nfrom vkdml.planning import profiles\nask, asked = queries._ask, []\n"
+            "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
+            "queries._ask = noted\n(info,) = queries.enumerate_devices()\n"
+            "core = asked[0][queries.structures.ShaderCoreProperties]\n"
+            "print(json.dumps([info.vendor, info.min_subgroup_size, info.max_subgroup_size, info.unified_memory, core.wavefrontSize,"
+            " core.wavefrontsPerSimd, next(name for name, row in profiles.PROFILES.items() if row is profiles.profile(info))]))")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                           env={**os.environ, "RADV_FORCE_FAMILY": family, "VK_ICD_FILENAMES": radv, "VK_DRIVER_FILES": radv})
+    if "Unknown family" in found.stderr or "DriverError" in found.stderr:
+        pytest.skip("this version of RADV does not describe the GPU")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == [0x1002, *sizes, False, 64, waves, row]

@@ -1,0 +1,214 @@
+"""The SPIR-V in the package is what shaders/ compiles to, and asks devices for nothing special."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.planning.devices import CPU
+from tests.support import CELLS, SCHEDULES, make_desc, options_on
+from tools import compile_shaders
+from vkdml.engine.vulkan import spirv
+from vkdml.operators.problem import from_desc
+from vkdml.planning.plan import plan as make_plan
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = Path(vkdml.__file__).parent / "spirv"
+
+# Shader, GroupNonUniform, and its Shuffle and Quad: what Vulkan 1.1 has without enabling a feature
+ALLOWED_CAPABILITIES = {"others": {1}, "cpu": {1, 61, 65, 68}}
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("spirv")
+    compile_shaders.compile_shaders(directory)
+    return directory
+
+
+def test_shipped_equals_source(fresh):
+    names = {path.relative_to(fresh) for path in fresh.rglob("*.spv")}
+    assert names == {path.relative_to(SHIPPED) for path in SHIPPED.rglob("*.spv")}, "run: pip install -e ."
+    for name in names:
+        assert (SHIPPED / name).read_bytes() == (fresh / name).read_bytes(), f"{name} is stale; run: pip install -e ."
+    assert (SHIPPED / "checksums.txt").read_text() == (fresh / "checksums.txt").read_text()
+
+
+def instructions(words):
+    """Opcodes and operands."""
+    at = 5
+    while at < len(words):
+        count = int(words[at]) >> 16
+        yield words[at] & 0xFFFF, words[at + 1:at + count]
+        at += count
+
+
+def flipped(at):
+    def flip(content):
+        place = len(content) * at // 100
+        return content[:place] + bytes([content[place] ^ 1]) + content[place + 1:]
+
+    return flip
+
+
+DAMAGES = {"empty": lambda content: b"", "truncated": lambda content: content[:-4], "longer": lambda content: content + bytes(4),
+           "zeros": lambda content: bytes(len(content)), "a bit at the start": flipped(0), "a bit in the middle": flipped(50),
+           "a bit at the end": flipped(99)}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of what is installed, from which kernels are loaded."""
+    shutil.copytree(SHIPPED, tmp_path / "spirv")
+    monkeypatch.setattr(spirv.resources, "files", lambda _: tmp_path)
+    spirv.load.cache_clear()
+    yield tmp_path
+    spirv.load.cache_clear()
+
+
+@pytest.mark.parametrize("file", ["gpu/gru.spv", "checksums.txt"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_found(package, file, damage):
+    """In checksums.txt it may be the line of another kernel, which is refused then."""
+    path = package / "spirv" / file
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    refused = {}
+    for name in compile_shaders.kernels():
+        try:
+            spirv.load(name)
+        except vkdml.DriverError as error:
+            refused[name] = str(error)
+    assert list(refused) == ["gpu/gru"] if file.endswith(".spv") else refused or damage == "longer"
+    for name, message in refused.items():
+        assert re.search(rf"spirv/{name}\.spv is damaged, .*: install vkdml again", message)
+
+
+@pytest.mark.parametrize("file", ["gpu/gru.spv", "checksums.txt"])
+def test_missing_files_are_named(package, file):
+    (package / "spirv" / file).unlink()
+    with pytest.raises(vkdml.DriverError, match=rf"cannot be read \(.*spirv/{file}'\): install vkdml again"):
+        spirv.load("gpu/gru")
+
+
+def test_a_damaged_file_never_reaches_the_driver(package, device):
+    path = package / "spirv" / "elementwise.spv"
+    path.write_bytes(path.read_bytes()[:-4])
+    made = device.gpu.pipelines_made
+    tensor = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(2, 3))
+    operator = device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor, tensor))
+    with pytest.raises(vkdml.DriverError, match="elementwise.spv is damaged"):
+        device.compile_operator(operator)
+    assert device.gpu.pipelines_made == made
+
+
+@pytest.mark.parametrize("name", compile_shaders.kernels())
+def test_capabilities(name):
+    words = np.frombuffer(spirv.load(name).spirv, "<u4")
+    found = {int(operands[0]) for opcode, operands in instructions(words) if opcode == 17}  # OpCapability
+    assert found <= ALLOWED_CAPABILITIES["cpu" if name.startswith("cpu/") else "others"]
+    assert 1 in found
+
+
+@pytest.mark.parametrize("name", compile_shaders.kernels())
+def test_constant_ids_are_unique(name):
+    ids = spirv.load(name).interface.constant_ids
+    assert len(set(ids.values())) == len(ids)
+    assert ids["WORKGROUP"] == 0
+
+
+def functions(words):
+    """All instructions of them but branches."""
+    code = [(int(opcode), tuple(operands)) for opcode, operands in instructions(words)]
+    start = next(place for place, (opcode, _) in enumerate(code) if opcode == 54)  # OpFunction
+    return [instruction for instruction in code[start:] if instruction[0] not in (247, 249, 250)]
+
+
+@pytest.mark.parametrize("name", compile_shaders.kernels())
+def test_specialize_leaves_nothing_to_the_driver(name):
+    kernel = spirv.load(name)
+    constants = {key: 16 if key == "WORKGROUP" else place % 3 + 1 for place, key in enumerate(kernel.interface.constant_ids)}
+    words = np.frombuffer(kernel.specialize(constants | {"NOT_THERE": 1}), "<u4")
+    before = np.frombuffer(kernel.spirv, "<u4")
+    assert (words[:5] == before[:5]).all()
+    assert functions(words) == functions(before)
+    found, named = {}, {}
+    for opcode, operands in instructions(words):
+        assert not 48 <= opcode <= 52  # specialization constants
+        assert opcode != 71 or operands[1] != 1  # SpecId
+        if opcode == 5:  # OpName
+            named[operands[1:].tobytes().split(b"\0")[0].decode()] = operands[0]
+        if opcode in (41, 42, 43):  # true, false, a number
+            found[operands[1]] = operands[2] if opcode == 43 else opcode == 41
+    assert {key: found[named[key]] for key in constants} == constants
+    if "UNITS_AT_ONCE" in constants and "TILE" in named:
+        assert found[named["TILE"]] == constants["UNITS_AT_ONCE"] * constants["ROWS"]
+    if "IS_STEPPED" in named:
+        assert found[named["IS_STEPPED"]] == (constants["PARTS"] > 1)
+
+
+@pytest.mark.parametrize("name", compile_shaders.kernels())
+def test_specialize_leaves_no_choice_by_a_constant(name):
+    """But where the way not taken is a block that is reached by others too, and has a value by which."""
+    kernel = spirv.load(name)
+    words = np.frombuffer(kernel.specialize(dict.fromkeys(kernel.interface.constant_ids, 1)), "<u4")
+    known, choices, with_phi, label = {}, [], set(), None
+    for opcode, operands in instructions(words):
+        if opcode in (41, 42):  # true, false
+            known[operands[1]] = opcode == 41
+        if opcode == 248:  # OpLabel
+            label = operands[0]
+        if opcode == 245:  # OpPhi
+            with_phi.add(label)
+        if opcode == 250:  # OpBranchConditional
+            choices.append(operands[:3])
+    assert choices
+    assert all((if_false if known[condition] else if_true) in with_phi for condition, if_true, if_false in choices if condition in known)
+
+
+@pytest.mark.skipif(shutil.which("spirv-val") is None, reason="needs spirv-val (on Debian: spirv-tools)")
+@pytest.mark.family("each cell in each schedule")
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_specialized_kernels_are_valid(cell, schedule, tmp_path):
+    info = replace(CPU, max_storage_buffers=16)
+    plan = make_plan(from_desc(make_desc(cell, 20, 4, 20, 33)), info, options_on(info, schedule))
+    for place, dispatch in enumerate(plan.initialize + plan.execute[:3] + plan.fallback[:3]):
+        path = tmp_path / f"{place}.spv"
+        path.write_bytes(spirv.load(dispatch.kernel).specialize(dispatch.constants))
+        subprocess.run(["spirv-val", "--target-env", "vulkan1.1", path], check=True)
+
+
+def test_specialize_needs_every_name():
+    with pytest.raises(KeyError):
+        spirv.load("pack").specialize({})
+
+
+def test_broken_shader_is_named(tmp_path, monkeypatch):
+    (tmp_path / "broken.comp").write_text("#version 450\nvoid main() { nothing(); }\n")
+    monkeypatch.setattr(compile_shaders, "SHADERS", tmp_path)
+    with pytest.raises(SystemExit, match=r"broken\.comp does not compile: .*nothing"):
+        compile_shaders.compile_shaders(tmp_path / "out")
+
+
+def test_wheel_holds_the_kernels_and_all_modules(tmp_path):
+    source = tmp_path / "source"  # a copy: a build writes into its tree
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    for name in ("shaders", "src", "tools"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("*.spv", "*.egg-info"))
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(source)],
+                   check=True, capture_output=True)
+    listing = subprocess.run([sys.executable, "-m", "zipfile", "-l", str(next(tmp_path.glob("*.whl")))],
+                             check=True, capture_output=True, text=True).stdout
+    assert "vkdml/spirv/checksums.txt" in listing
+    for name in compile_shaders.kernels():
+        assert f"vkdml/spirv/{name}.spv" in listing
+    for module in (ROOT / "src").rglob("*.py"):
+        assert module.relative_to(ROOT / "src").as_posix() in listing

@@ -1,0 +1,107 @@
+"""What the process keeps, and what it drops."""
+
+import pytest
+
+import vkdml
+from vkdml.engine.vulkan.memory import bytes_of_environment
+from vkdml.engine.vulkan.store import Lease, Store
+
+
+def keys(store):
+    return "".join(key[0] for key in store._entries)
+
+
+def put(store, names, lease=None):
+    for name in names:
+        store.get((name,), lambda name=name: name.upper(), 10, lease)
+
+
+def test_what_was_not_used_for_the_longest_is_dropped():
+    store = Store(30)
+    put(store, "abcad")
+    assert (keys(store), store.size, len(store)) == ("cad", 30, 3)
+    assert store.get(("a",), lambda: pytest.fail("it is there"), 10) == "A"
+    store.limit = 10
+    assert (keys(store), store.sizes()) == ("a", {"a": 10})
+
+
+def test_a_failure_leaves_nothing_behind():
+    store = Store(30)
+    with pytest.raises(ZeroDivisionError):
+        store.get(("a",), lambda: 1 / 0, 10)
+    assert (len(store), store.size) == (0, 0)
+
+
+def test_a_user_is_told_once_a_part_of_its_is_dropped():
+    store, lost = Store(40), []
+    first, second = (Lease(store, lambda name=name: lost.append(name)) for name in ("first", "second"))
+    put(store, "ab", first)
+    put(store, "bc", second)
+    first.renew()
+    assert keys(store) == "cab"
+    put(store, "xy")
+    assert (lost, keys(store)) == (["second"], "abxy")
+    assert not second.keys
+    put(store, "z")
+    assert (lost, keys(store)) == (["second", "first"], "bxyz")
+
+
+def test_renewed_again_and_again_with_others_between():
+    store = Store(30)
+    first, second = Lease(store, list), Lease(store, list)
+    put(store, "a", first)
+    put(store, "b", second)
+    for lease, order in ((first, "ba"), (first, "ba"), (second, "ab"), (first, "ba")):
+        lease.renew()
+        assert keys(store) == order
+    put(store, "c")
+    first.renew()
+    assert keys(store) == "bca"
+
+
+def test_what_a_user_gave_back_is_dropped_without_telling():
+    store = Store(20)
+    lease = Lease(store, lambda: pytest.fail("told"))
+    put(store, "ab", lease)
+    lease.give_back(("a",))
+    put(store, "c")
+    assert keys(store) == "bc"
+    lease.renew()
+    assert keys(store) == "cb"
+
+
+def test_one_user_may_have_more_than_the_limit():
+    """Until somebody else needs something."""
+    store, lost = Store(20), []
+    lease = Lease(store, lambda: lost.append(True))
+    put(store, "abc", lease)
+    assert (keys(store), lost) == ("abc", [])
+    put(store, "d")
+    assert (keys(store), lost) == ("cd", [True])
+
+
+def test_users_that_are_gone_are_not_told():
+    store = Store(10)
+    put(store, "a", Lease(store, lambda: pytest.fail("told")))
+    put(store, "b")
+    assert keys(store) == "b"
+
+
+@pytest.mark.parametrize(("text", "limit"), [("", 7), ("0", 0), ("12345", 12345)])
+def test_the_environment_sets_limits(monkeypatch, text, limit):
+    monkeypatch.setenv("VKDML_CACHE_BYTES", text)
+    assert bytes_of_environment("VKDML_CACHE_BYTES", 7) == limit
+
+
+@pytest.mark.parametrize("text", ["-1", "1G", "1e9", "9" * 5000])
+def test_wrong_limits_are_refused(monkeypatch, text):
+    monkeypatch.setenv("VKDML_CACHE_BYTES", text)
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_CACHE_BYTES: found '.*'; expected a whole number of bytes"):
+        bytes_of_environment("VKDML_CACHE_BYTES", 7)
+
+
+@pytest.mark.parametrize("limit", [-1, 1e9, "1", True])
+@pytest.mark.parametrize("name", ["cache_limit", "memory_limit"])
+def test_wrong_limits_of_a_device_are_refused(device, name, limit):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: found"):
+        setattr(device, name, limit)

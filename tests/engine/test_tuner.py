@@ -1,0 +1,288 @@
+"""What is timed, what is chosen, and what is kept of it."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import vkdml
+from tests.planning.devices import make_problem
+from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
+from vkdml.engine.trust import choices, tuner
+from vkdml.engine.trust.trial import Run, Trial
+from vkdml.engine.trust.tuner import Tuner, likely
+from vkdml.operators import element_types, reference
+from vkdml.planning import profiles
+from vkdml.planning.candidates import Planner
+from vkdml.planning.plan import plan_of
+from vkdml.planning.size_classes import of_representative
+
+PROBLEM, NOTHING = make_problem(12, 1, 16, 64), vkdml.Options()
+
+
+def schedule_of(plan):
+    """Persistent plans alone have a fallback, and dispatches of stepped ones run a step at most."""
+    if plan.fallback:
+        return "persistent"
+    steps = [each.push["last_step"] - each.push["first_step"] for each in plan.execute if "projection" not in each.kernel]
+    return "stepped" if max(steps) == 1 else "sequence"
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Made-up times instead of measured ones: which place was the fastest, and how often it was asked for."""
+    made_up = {"fastest": 0, "times": 0}
+
+    def seconds(self, problem, plans):
+        made_up["times"] += 1
+        return {place: 0.25 if place == made_up["fastest"] else 0.5 for place in range(len(plans))}
+
+    monkeypatch.setattr(Tuner, "_timed", seconds)
+    return made_up
+
+
+def schedules(device, problem=PROBLEM):
+    """Of what is timed, in order."""
+    return [tiling.loop.schedule for tiling in likely(Planner(of_representative(problem), device.info))]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("schedule", ["sequence", "persistent"])
+def test_the_fastest_is_chosen_and_kept(tuned, trusted, timed, schedule):
+    timed["fastest"] = schedules(tuned).index(schedule)
+    chosen = Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
+    assert schedule_of(chosen) == schedule
+    for mode in ("on", "read"):
+        later = Tuner(tuned.gpu)  # as in another process
+        assert later.plan(PROBLEM, NOTHING, mode) == chosen
+        assert schedule_of(later.plan(make_problem(99, 1, 16, 64), NOTHING, mode)) == schedule
+    assert timed["times"] == 1
+    assert len(trusted["asked"]) == len(set(trusted["asked"])) > 0  # the answers are kept too
+
+
+@pytest.mark.device
+def test_what_was_measured_bounds_submissions(tuned, trusted, timed):
+    timed["fastest"] = schedules(tuned).index("sequence")
+    steps = 10_000  # 250 of them take a quarter of a second
+    planned = Tuner(tuned.gpu).plan(make_problem(steps, 1, 16, 64), NOTHING, "on")
+    assert sum(dispatch.starts_submission for dispatch in planned.execute) >= 0.9 * steps / 250 * 0.25 / 0.5
+
+
+@pytest.mark.device
+def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
+    one = Tuner(tuned.gpu)
+    for problem in (PROBLEM, make_problem(12, 2, 16, 64), make_problem(12, 1, 17, 64), make_problem(12, 1, 16, 65),
+                    make_problem(12, 1, 16, 64, LinearBeforeReset=True), make_problem(12, 1, 16, 64, cell=CELLS[1]),
+                    make_problem(12, 1, 16, 64, element=element_types.FLOAT16),
+                    make_problem(12, 1, 16, 64, SequenceLengthsTensor=None), make_problem(12, 1, 16, 64, 2)):
+        for _ in range(2):
+            one.plan(problem, NOTHING, "on")
+    one.plan(PROBLEM, vkdml.Options(workspace_bytes=10_000), "on")
+    assert timed["times"] == choices.count() - len(set(trusted["asked"])) == 10  # the other files are of the test of meetings
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("options", [vkdml.Options(schedule="sequence"), vkdml.Options(rows=1)])
+def test_what_is_forced_is_not_timed(tuned, trusted, timed, options):
+    Tuner(tuned.gpu).plan(PROBLEM, options, "on")
+    assert timed["times"] == 0
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("mode", ["read", "off"])
+def test_without_tuning_the_model_chooses_and_nothing_is_written(tuned, trusted, timed, mode):
+    planner = Planner(PROBLEM, tuned.info)
+    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode) == plan_of(planner, planner.best())
+    assert (timed["times"], choices.count()) == (0, 0)
+
+
+@pytest.mark.device
+def test_off_reads_nothing(tuned, trusted, timed):
+    timed["fastest"] = schedules(tuned).index("sequence")
+    Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read")) == "sequence"
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "off")) == schedules(tuned)[0] == "persistent"
+
+
+def test_the_environment_chooses_the_mode(monkeypatch):
+    for text, mode in (("", "on"), ("on", "on"), ("read", "read"), ("off", "off")):
+        monkeypatch.setenv("VKDML_TUNING", text)
+        assert tuner.mode_of_environment() == mode
+    monkeypatch.setenv("VKDML_TUNING", "of")
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_TUNING: found 'of'; expected one of on, read, off"):
+        tuner.mode_of_environment()
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("change", [{"tiling": {"loop": "of old"}}, {"tiling": 1}, {"step seconds": float("nan")},
+                                    {"step seconds": -1.0}, {"step seconds": 0.0}, {"step seconds": None}])
+def test_what_cannot_have_been_measured_changes_nothing(tuned, trusted, timed, change):
+    timed["fastest"] = 1
+    Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
+    for path in choices.folder().rglob("*.json"):
+        content = json.loads(path.read_text())
+        if "cell" in content["key"]:
+            path.write_text(json.dumps({**content, "value": {**content["value"], **change}}))
+    planner = Planner(PROBLEM, tuned.info)
+    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read") == plan_of(planner, planner.best())
+
+
+@pytest.mark.device
+def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
+    trusted["passes"] = False
+    assert schedules(tuned)[0] == "persistent"
+    for mode in ("on", "read", "off"):
+        assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode)) != "persistent"
+    asked = len(trusted["asked"])
+    assert asked == 2 * len(set(trusted["asked"])) > 0  # off reads nothing
+    forced = Tuner(tuned.gpu).plan(PROBLEM, vkdml.Options(schedule="persistent"), "on")
+    assert schedule_of(forced) == "persistent"
+    assert len(trusted["asked"]) == asked
+
+
+@pytest.mark.device
+def test_operators_of_a_class_learn_that_one_gave_up(tuned):
+    one, longer = Tuner(tuned.gpu), make_problem(13, 1, 16, 64)
+    attempts = one.attempts(PROBLEM, NOTHING)
+    assert one.attempts(longer, NOTHING) is attempts
+    attempts.timeouts += 1
+    assert not attempts.is_worthwhile
+    forced = one.attempts(PROBLEM, vkdml.Options(schedule="persistent"))
+    forced.timeouts += 1
+    for other in (forced, one.attempts(make_problem(12, 1, 16, 65), NOTHING)):
+        assert other.is_worthwhile
+
+
+# Times that are measured
+
+class MadeUpRun:
+    """In the place of a run: what its executions take, or raise."""
+
+    timed_out = False
+
+    def __init__(self, trial, plan):
+        self.schedule = schedule_of(plan)
+        self.executions = 0
+        MadeUpRun.made.append(self)
+
+    def execute(self):
+        self.executions += 1
+        if self.schedule == self.fails and self.executions >= self.fails_at:
+            raise vkdml.DriverError("lost")
+        MadeUpRun.clock += self.seconds[self.schedule]
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    for name, value in {"seconds": {"persistent": 0.001, "sequence": 0.002, "stepped": 0.003}, "made": [], "clock": 0.0,
+                        "fails": "", "fails_at": 1, "timed_out": False}.items():
+        monkeypatch.setattr(MadeUpRun, name, value, raising=False)
+    monkeypatch.setattr(tuner, "Run", MadeUpRun)
+    monkeypatch.setattr(tuner, "time", SimpleNamespace(perf_counter=lambda: MadeUpRun.clock))
+    return MadeUpRun
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("fails_at", [1, 2, 4])
+def test_what_fails_is_left_out(tuned, trusted, runs, monkeypatch, fails_at):
+    monkeypatch.setattr(runs, "fails", "persistent")
+    monkeypatch.setattr(runs, "fails_at", fails_at)
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
+    assert [run.executions for run in runs.made] == [fails_at if run.schedule == "persistent" else 6 for run in runs.made]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("after", [1, 4])  # executions
+def test_what_gives_up_is_left_out(tuned, trusted, runs, monkeypatch, after):
+    monkeypatch.setattr(runs, "timed_out", property(lambda run: run.schedule == "persistent" and run.executions >= after))
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
+
+
+@pytest.mark.device
+def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
+    def fail(*_):
+        raise vkdml.DriverError("no memory")
+
+    monkeypatch.setattr(tuner, "Trial", fail)
+    planner = Planner(PROBLEM, tuned.info)
+    one = Tuner(tuned.gpu)
+    assert one.plan(PROBLEM, NOTHING, "on") == plan_of(planner, planner.best())
+    assert choices.count() == len(trusted["asked"]) > 0  # of the test of meetings
+    assert one.knows(PROBLEM, NOTHING, "on")  # it is not tried again
+
+
+@pytest.mark.device
+def test_what_takes_long_is_timed_less_often(tuned, trusted, runs, monkeypatch):
+    monkeypatch.setattr(runs, "seconds", dict.fromkeys(runs.seconds, 1.25))
+    Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 256), NOTHING, "on")
+    assert [run.executions for run in runs.made] == [2] * len(runs.made)
+    runs.made.clear()
+    monkeypatch.setattr(runs, "seconds", dict.fromkeys(runs.seconds, 3.5))
+    Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 512), NOTHING, "on")
+    assert len(runs.made) == 1  # nothing else was begun
+
+
+# Results
+
+@pytest.mark.device
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+@pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
+@pytest.mark.family
+def test_all_that_is_chosen_from_gives_the_same_bits(tuned, monkeypatch, cell, element):
+    monkeypatch.setattr(tuner, "_WITHIN", 100)  # all schedules, however slow the model thinks them
+    batch = 1 if element.pairs else 3  # a tile of float64 has one row, and few parts fit beside many tiles
+    desc = make_desc(cell, 9, batch, 20, 70, data_type=element.data_type)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0), element), element)
+    trial = Trial(tuned.gpu, case.problem, case.arrays)
+    planner = Planner(case.problem, tuned.info)
+    results = []
+    for tiling in likely(planner):
+        Run(trial, plan_of(planner, tiling)).execute()
+        results.append([array.tobytes() for array in trial.outputs().values()])
+    assert len(results) > 1
+    assert results == results[:1] * len(results)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("mode", ["on", "read", "off"])
+def test_an_operator_that_is_tuned_computes_what_it_should(tuned, trusted, monkeypatch, mode):
+    monkeypatch.setenv("VKDML_TUNING", mode)
+    desc = make_desc(CELLS[0], 9, 3, 20, 70)
+    check(case := Case(desc, None, random_arrays(desc, np.random.default_rng(0))), run_on_device(tuned, case))
+    assert choices.count() >= (mode == "on")
+
+
+@pytest.mark.device
+def test_an_operator_waits_in_vain_only_once(tuned, trusted, monkeypatch):
+    monkeypatch.setenv("VKDML_TUNING", "off")
+    name, row = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(tuned.info))
+    monkeypatch.setitem(profiles.PROFILES, name, replace(row, spins=1))  # parts that are not there at once are given up
+    rng = np.random.default_rng(0)
+    x, w, r = (rng.standard_normal(shape).astype(np.float32) * 0.2 for shape in ((30, 1, 20), (1, 384, 20), (1, 384, 128)))
+    layer = vkdml.GRU(w, r)
+    for steps in (30, 30, 29, 28):
+        np.testing.assert_allclose(layer(x[:steps])[0], reference.gru(x[:steps], w, r)[0], atol=1e-5)
+    (attempts,) = tuner.tuner(tuned.gpu)._attempts.values()
+    assert attempts.timeouts <= 1
+
+
+@pytest.mark.device
+def test_functions_are_tuned_when_they_are_first_called(tuned, trusted, timed):
+    rng = np.random.default_rng(0)
+    x, w, r = (rng.standard_normal(shape).astype(np.float32) * 0.2 for shape in ((9, 3, 20), (1, 210, 20), (1, 210, 70)))
+    for steps in (9, 10, 9):
+        inputs = np.resize(x, (steps, 3, 20))
+        np.testing.assert_allclose(vkdml.gru(inputs, w, r)[0], reference.gru(inputs, w, r)[0], atol=1e-5)
+    assert timed["times"] == 1
+
+
+@pytest.mark.device
+def test_cpu_drivers_are_not_tuned(device, monkeypatch):
+    if not device.info.is_cpu:
+        pytest.skip("the device is a GPU")
+    monkeypatch.setattr(tuner, "Tuner", lambda gpu: pytest.fail("tuned"))
+    tuner.tuner.cache_clear()
+    compiled = device.compile_operator(device.create_operator(make_desc(CELLS[0])))
+    assert compiled.plan.execute
