@@ -20,7 +20,6 @@ from .errors import (
 )
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
-from .faces.sessions import selftest
 from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
@@ -71,7 +70,6 @@ __all__ = [
     "gru",
     "lstm",
     "rnn",
-    "selftest",
 ]
 __all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__ + graph_descs.__all__
 

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from vkdml.planning.options import SCHEDULES
 from vkdml.runtime import log, tuner
 
 ROOT = Path(__file__).parents[2]
@@ -16,5 +15,5 @@ def test_each_is_told():
 
 
 def test_what_they_allow():
-    for name, allowed in (("VKDML_LOG", log.LEVELS), ("VKDML_TUNING", tuner.MODES), ("VKDML_SCHEDULE", SCHEDULES)):
+    for name, allowed in (("VKDML_LOG", log.LEVELS), ("VKDML_TUNING", tuner.MODES)):
         assert all(f"`{value}`" in TABLE[name] for value in allowed), name

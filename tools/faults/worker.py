@@ -6,7 +6,6 @@ It answers attempts (see `attempt`) that come through a connection, until that i
 from __future__ import annotations
 
 import gc
-import os
 import re
 import sys
 from multiprocessing.connection import Connection
@@ -19,13 +18,15 @@ from tools.faults.layer import NONE, Fault, Layer
 from tools.faults.scenarios import NAME_A_DEVICE, SCENARIOS
 from vkdml.faces import sessions
 from vkdml.runtime import device as devices
+from vkdml.runtime import driver
 
 OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults
 RIGHT, NOT_REACHED = "right", "not reached"
 
 # Within: what was being done, Vulkan's function as vulkan.h or vulkan.hpp names it, its result
 _FAILED = r"failed while \w.*: (\w+ )?(vk[A-Z]\w+|vk::\w+::\w+): (VK_ERROR_\w+|Error[A-Z]\w+)"
-_NOT_ENDED = r"failed while running a submission: it has not ended within 0.2 s. Set VKDML_TIMEOUT_SECONDS"
+_NOT_ENDED = r"failed while running a submission: it has not ended within 0.2 s. Call with fewer"
+_TIMEOUT, _USUAL_TIMEOUT = 0.2, driver.TIMEOUT
 
 _WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalDevices",
                      "vkEnumerateDeviceExtensionProperties")
@@ -59,7 +60,7 @@ class Worker:
             self.counts(name)
         _forget()
         if fault.result == TIMEOUT:
-            os.environ["VKDML_TIMEOUT_SECONDS"] = "0.2"
+            driver.TIMEOUT = _TIMEOUT
         self._layer.arm(fault)
         run, told = None, None
         try:
@@ -70,7 +71,7 @@ class Worker:
             told = error
         fired = self._layer.fired
         self._layer.arm(NONE)
-        os.environ.pop("VKDML_TIMEOUT_SECONDS", None)
+        driver.TIMEOUT = _USUAL_TIMEOUT
         if told is not None:
             _check_error(told, fault, fired)
         if run is not None:

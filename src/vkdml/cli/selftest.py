@@ -9,6 +9,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from ..runtime.operator import Device
+from ..runtime.self_test import outcomes
 from .arguments import add_device, add_json, print_json
 
 
@@ -20,7 +21,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     device = Device(chosen.device)
     name, driver = device.info.name, f"{device.info.driver} {device.info.driver_version}"
-    found = list(tqdm(device.selftest_outcomes(), delay=2, disable=None, leave=False))
+    found = list(tqdm(outcomes(device._gpu), delay=2, disable=None, leave=False))
     rows = [{**asdict(outcome), "kernels": ", ".join(outcome.kernels)} for outcome in found]
     if chosen.json:
         print_json({"device": name, "driver": driver, "results": rows})

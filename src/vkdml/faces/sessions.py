@@ -15,7 +15,6 @@ from ..runtime.fork import Lock
 from ..runtime.network import Network, Node
 from ..runtime.operator import Device, Operator
 from ..runtime.recent import Recent
-from ..runtime.self_test import Outcome
 from ..runtime.weights import WeightKeeper
 from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
 from ..spec.arrays import element_strides, flat
@@ -331,11 +330,6 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
 
 
 _devices: dict[int | str | None, Device] = {}
-
-
-def selftest(device: Device | int | str | None = None) -> list[Outcome]:
-    """Whether a device computes right: see `Device.selftest`. device: a Device, or what Device() takes."""
-    return open_device("selftest", device).selftest()
 
 
 def _device(device: int | str | None) -> Device:

@@ -20,7 +20,7 @@ from . import fork, kernels, log, system, vulkan
 from .buffers import Bound, Buffer, Range
 from .driver import Driver
 from .kernels import CompiledKernel
-from .memory import Memory, bytes_of_environment
+from .memory import Memory
 from .store import DEFAULT_LIMIT, Lease, Store
 
 KP_VERSION = "0.9.0+vkdml.3"  # as the last patch in tools/kp/ says
@@ -157,7 +157,7 @@ class Gpu(fork.OfOneProcess):
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = info.unified_memory
-        self.store = Store(bytes_of_environment("VKDML_CACHE_BYTES", DEFAULT_LIMIT))
+        self.store = Store(DEFAULT_LIMIT)
         self.driver = Driver(info.name, self.store.clear)
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)

@@ -10,16 +10,14 @@ IDMLBindingTable and IDMLCommandRecorder.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from ..planning.device_info import DeviceInfo
-from ..planning.options import SCHEDULES, Options
+from ..planning.options import Options
 from ..spec import cells, features, graphs
 from ..spec import operators as operator_checks
 from ..spec import problem as problems
@@ -39,13 +37,6 @@ from .naming import Named
 from .recorder import CommandRecorder
 from .self_test import Outcome, check_driver, expect_right, outcomes
 from .verification import Share
-
-
-def _schedule_of_environment() -> str | None:
-    name = os.environ.get("VKDML_SCHEDULE") or None
-    if name not in (None, *SCHEDULES):
-        raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", shown(name), "one of " + ", ".join(SCHEDULES))
-    return name
 
 
 def _opened_again(index: int, name: str, verify: float) -> Device:
@@ -125,8 +116,7 @@ class Device(Named):
     def cache_limit(self) -> int:
         """Bytes of what the process keeps on this device at most: compiled pipelines, scratch buffers and packed weights.
 
-        What was not used for the longest is dropped, and made again when it is needed. At first what the environment variable
-        VKDML_CACHE_BYTES says, or else 1 GiB. May be set.
+        What was not used for the longest is dropped, and made again when it is needed. At first 1 GiB. May be set.
         """
         return self._gpu.store.limit
 
@@ -164,11 +154,7 @@ class Device(Named):
         It compiles all of them, which takes a CPU driver 20 seconds where nothing was kept from before.
         Raises VerificationError, which names the device, its driver, and what is wrong with which kernels.
         """
-        return expect_right(self._gpu, self.selftest_outcomes())
-
-    def selftest_outcomes(self) -> Iterator[Outcome]:
-        """What `selftest` looks at, one by one: also what is wrong."""
-        return outcomes(self._gpu)
+        return expect_right(self._gpu, outcomes(self._gpu))
 
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
         """Check an operator descriptor (IDMLDevice::CreateOperator): a DML_OPERATOR_DESC or the structure alone.
@@ -188,8 +174,7 @@ class Device(Named):
                          options: Options = Options()) -> CompiledOperator:
         """Plan an operator for this device (IDMLDevice::CompileOperator).
 
-        flags: hints that change nothing here: sums are never in less than float32. options: what to force in the plan. The
-        environment variable VKDML_SCHEDULE forces a schedule where the options do not.
+        flags: hints that change nothing here: sums are never in less than float32. options: what to force in the plan.
 
         Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have, before anything is
         allocated; DriverError for float64 where the driver's arithmetic is not accurate enough; VerificationError where the
@@ -199,8 +184,6 @@ class Device(Named):
         check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", shown(flags), "DML_EXECUTION_FLAGS")
-        if options.schedule is None:
-            options = replace(options, schedule=_schedule_of_environment())
         if operator.problem.element.pairs:
             check_float64(self._gpu)
         compiled = CompiledOperator(self._gpu, operator.problem, options, bool(self.verify))
