@@ -55,6 +55,33 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class _HeapInfo(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+def _mallinfo() -> Callable[[], _HeapInfo] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    function = getattr(ctypes.CDLL(None), "mallinfo2", None)  # since glibc 2.33
+    if function is not None:
+        function.restype = _HeapInfo
+    return function
+
+
+_mallinfo2 = _mallinfo()
+
+
+def heap_bytes() -> int:
+    """Bytes that the process has from malloc, all threads together; 0 where the system does not say."""
+    if _mallinfo2 is None:
+        return 0
+    info = _mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
 def after_fork_in_child(call: Callable[[], None]) -> None:
     """Have it called in each child process that os.fork makes, where there is such a thing."""
     if hasattr(os, "register_at_fork"):
