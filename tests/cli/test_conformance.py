@@ -11,7 +11,8 @@ import vkdml
 from tests import recording
 from tests.support import DTYPES, TOLERANCES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
-from vkdml.cli.conformance import processes, progress, report, results, suite
+from vkdml.cli import processes
+from vkdml.cli.conformance import progress, report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.spec import cells, descs, reference
 
@@ -267,9 +268,9 @@ def test_a_hang(tmp_path):
     path = tmp_path / "report"
     path.touch()
     seen = []
-    ended, output = processes.supervise(
-        [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)"], {}, tmp_path, path, 1, seen.append)
-    assert (ended, output) == ("hung: no progress in 1 s", "here")
+    ended = processes.supervise([sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)"], {}, tmp_path,
+                                grows=path, silence=1, seen=lambda: seen.append(path))
+    assert (ended.code, ended.how, ended.output) == (None, "hung: no progress in 1 s", "here")
     assert seen[0] == path
 
 

@@ -1,5 +1,8 @@
 """Buffers that only kernels use, and those that the host reads in place."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -96,3 +99,41 @@ def test_stamps_of_parts(device):
     assert changed(lambda: [buffer.mark_written(800, 4 + place) for place in range(2000)]) == [False, False, True]
     assert changed(second.mark_computed) == [False, True, True]
     assert changed(buffer.mark_written) == [True, True, True]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("ends", ["gpu.driver._lose('lost by a test')", "devices._open.clear(), sessions._devices.clear()"])
+def test_a_hosts_array_outlives_its_device(ends):
+    """What it sees would be unmapped: in a process of its own. With the array the device goes, and its threads."""
+    done = subprocess.run([sys.executable, "-c", f"""
+import gc, os, weakref
+import numpy as np
+import vkdml
+from vkdml.faces import sessions
+from vkdml.runtime import device as devices
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+values = np.arange(1 << 18, dtype=np.float32)
+before, gpu = threads(), vkdml.Device()._gpu
+buffer = vkdml.Device().upload(values)
+array, part = buffer.host(), buffer.host(np.uint8)[4:8]
+{ends}
+gone = weakref.ref(gpu)
+del gpu, buffer
+again = [vkdml.Device().upload(np.ones_like(values)) for _ in range(3)]
+gc.collect()
+print(gone() is None, bool((array == values).all()))
+array += 1
+print(bool((array == values + 1).all()), part.view(np.float32)[0], again[0].read((1,))[0])
+opened = threads()
+del array
+gc.collect()
+print(threads() == opened)
+del part
+gc.collect()
+print(threads() < opened or opened == before)
+"""], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True True", "True 2.0 1.0", "True", "True"]

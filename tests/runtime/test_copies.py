@@ -92,6 +92,17 @@ def test_a_readback_keeps_what_the_host_wrote(device, memory):
     assert heap.values() == [7, 2, 5]
 
 
+def test_a_readback_before_a_dispatch_keeps_what_the_host_wrote_there(device, memory):
+    heap = Heap(device)
+    heap.buffer.upload(np.ones(192, np.float32))
+    heap.recorder.record_readback(heap.buffer)
+    heap.adds(0, 0, 1)
+    heap.write(1, 5)
+    heap.recorder.execute()
+    assert heap.buffer.read((4,), offset=256)[0] == (2 if memory == "host memory" else 5)
+    assert heap.values() == [1, 2, 1]
+
+
 def test_dispatches_before_and_behind_a_readback(device, memory):
     heap = Heap(device)
     heap.buffer.upload(np.ones(192, np.float32))

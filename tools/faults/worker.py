@@ -1,24 +1,22 @@
 """The process in which faults are tried: python -m tools.faults.worker FOLDER FILE_DESCRIPTOR
 
-It answers attempts (see `attempt`) that come through a connection, until that is closed.
+It answers attempts (see `attempt`) that come through a pipe.
 """
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
-from multiprocessing.connection import Connection
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 import vkdml
+from bench.worker import serve
 from tools.faults.layer import NONE, Fault, Layer
 from tools.faults.scenarios import NAME_A_DEVICE, SCENARIOS
-from vkdml.faces import sessions
-from vkdml.runtime import device as devices
-from vkdml.runtime import driver
+from vkdml.laboratory import as_in_a_new_process, with_timeout
 
 OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults
 RIGHT, NOT_REACHED = "right", "not reached"
@@ -26,7 +24,6 @@ RIGHT, NOT_REACHED = "right", "not reached"
 # Within: what was being done, Vulkan's function as vulkan.h or vulkan.hpp names it, its result
 _FAILED = r"failed while \w.*: (\w+ )?(vk[A-Z]\w+|vk::\w+::\w+): (VK_ERROR_\w+|Error[A-Z]\w+)"
 _NOT_ENDED = r"failed while running a submission: it has not ended within 0.2 s. Call with fewer"
-_TIMEOUT, _USUAL_TIMEOUT = 0.2, driver.TIMEOUT
 
 _WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalDevices",
                      "vkEnumerateDeviceExtensionProperties")
@@ -43,7 +40,7 @@ class Worker:
 
     def counts(self, name: str) -> dict[str, int]:
         """How often a scenario, from a fresh process on and with two runs, calls each function."""
-        _forget()
+        as_in_a_new_process()
         self._layer.arm(NONE)
         run = SCENARIOS[name]()
         self._expected[name] = run()
@@ -58,20 +55,18 @@ class Worker:
         """
         if name not in self._expected:
             self.counts(name)
-        _forget()
-        if fault.result == TIMEOUT:
-            driver.TIMEOUT = _TIMEOUT
+        as_in_a_new_process()
         self._layer.arm(fault)
         run, told = None, None
         try:
-            run = SCENARIOS[name]()
-            for _ in range(2):
-                self._check_results(name, run())
+            with with_timeout(0.2) if fault.result == TIMEOUT else nullcontext():
+                run = SCENARIOS[name]()
+                for _ in range(2):
+                    self._check_results(name, run())
         except vkdml.DriverError as error:
             told = error
         fired = self._layer.fired
         self._layer.arm(NONE)
-        driver.TIMEOUT = _USUAL_TIMEOUT
         if told is not None:
             _check_error(told, fault, fired)
         if run is not None:
@@ -108,27 +103,5 @@ def _check_error(error: vkdml.DriverError, fault: Fault, fired: int) -> None:
         raise WrongError(f"it does not say what was being done and what failed: {error}")
 
 
-def _forget() -> None:
-    """All that the process keeps."""
-    sessions.shared_sessions = sessions.Sessions(kept=16)
-    sessions._devices.clear()
-    devices._open.clear()
-    gc.collect()
-
-
-def main() -> None:
-    worker = Worker(Path(sys.argv[1]))
-    connection = Connection(int(sys.argv[2]))
-    while True:
-        try:
-            command, *arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send(("ok", getattr(worker, command)(*arguments)))
-        except Exception as error:  # told to the other side, and the next attempt is made
-            connection.send(("wrong", f"{type(error).__name__}: {error}"))
-
-
 if __name__ == "__main__":
-    main()
+    serve(Worker(Path(sys.argv[1])), sys.argv[2])

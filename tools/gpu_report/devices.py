@@ -10,12 +10,11 @@ import numpy as np
 
 import vkdml
 from tools.gpu_report.outcome import PASSED, Job, Outcome, write
-from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates
-from vkdml.runtime.device import KP_VERSION, enumerate_devices, select_device
+from vkdml.laboratory import KP_VERSION, PROFILES, compute_units, gpu_rates, select_device
 
 
 def run(job: Job) -> Outcome:
-    chosen, infos = select_device(None), enumerate_devices()
+    chosen, infos = select_device(None), vkdml.Device.enumerate()
     row = next(name for name, row in PROFILES.items() if row.fits(chosen))
     facts = {"row": row, **asdict(gpu_rates(chosen)), "units": compute_units(chosen),
              "tensors are copied": not chosen.unified_memory}

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Generic, TypeVar
+from weakref import finalize
 
 import numpy as np
 
@@ -181,6 +182,10 @@ class Gpu(fork.OfOneProcess):
         words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
                                 lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
+
+    def keep_open_for(self, tensor: object) -> None:
+        """Until kp's object is gone, whoever holds it: its memory goes with kp's manager."""
+        finalize(tensor, id, self._manager).atexit = False  # holds what it would call `id` with
 
     def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
         """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
