@@ -257,7 +257,7 @@ class Gpu(fork.OfOneProcess):
         return self.store.get(key, make, lambda: taken, lease)
 
 
-# Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 11 on SwiftShader, 21 to 139 on lavapipe
+# Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 139 of all that were measured (docs/notebook.md)
 _LEAST_BYTES, _MOST_BYTES = 4, 192
 
 
