@@ -135,7 +135,7 @@ device = vkdml.Device()
 device.cache_limit = limit
 x = np.ones((3, 1, 8), np.float32)
 for h in range(15, 15 + shapes):
-    vkdml.gru(x, np.ones((1, 3 * h, 8), np.float32), np.ones((1, 3 * h, h), np.float32), device=device)
+    vkdml.rnn(x, np.ones((1, h, 8), np.float32), np.ones((1, h, h), np.float32), device=device)
     if h == 15:
         before, made = resident(), device._gpu.pipelines_made
 print(device._gpu.pipelines_made - made)
@@ -146,11 +146,11 @@ print(resident() - before)
 
 @pytest.mark.parametrize(("shapes", "limit"), [(30, 32 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
 def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
-    """Each shape is another pipeline, some MiB where a driver compiles for the CPU. What was freed is not all given back at once."""
+    """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
     made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
     assert made >= shapes - 1
     assert kept <= limit
-    assert grown <= 1.5 * limit
+    assert grown <= 1.25 * limit
 
 
 @pytest.mark.parametrize(("heap", "counted"), [(5000, 5000), (-300, 400), (0, 400), (10**6, 19200)])

@@ -251,6 +251,8 @@ class Gpu(fork.OfOneProcess):
                 [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
                 np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32)))
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
+            if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
+                system.trim_heap()
             _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
             return pipeline
 

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import DriverError
 
@@ -62,24 +63,23 @@ class _HeapInfo(ctypes.Structure):
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
 
 
-def _mallinfo() -> Callable[[], _HeapInfo] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    function = getattr(ctypes.CDLL(None), "mallinfo2", None)  # since glibc 2.33
-    if function is not None:
-        function.restype = _HeapInfo
-    return function
-
-
-_mallinfo2 = _mallinfo()
+_libc: Any = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+if hasattr(_libc, "mallinfo2"):  # since glibc 2.33
+    _libc.mallinfo2.restype = _HeapInfo
 
 
 def heap_bytes() -> int:
     """Bytes that the process has from malloc, all threads together; 0 where the system does not say."""
-    if _mallinfo2 is None:
+    if not hasattr(_libc, "mallinfo2"):
         return 0
-    info = _mallinfo2()
+    info = _libc.mallinfo2()
     return int(info.uordblks + info.hblkhd)
+
+
+def trim_heap() -> None:
+    """Give back to the system what free() has left with the process, where it can be told to."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
 
 
 def after_fork_in_child(call: Callable[[], None]) -> None:
