@@ -18,7 +18,7 @@ import vkdml
 from bench.adapters.ours import make_desc
 from bench.cases import CASES, Case
 from bench.trials import arrays, seconds
-from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, as_json, from_desc, meeting, open_device, plan_of, table
+from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, as_json, from_desc, open_device, plan_of, table
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
@@ -44,7 +44,7 @@ def measure(gpu: Gpu, problem: Problem, planner: Planner, tilings: Sequence[Tili
 
 def described(tiling: Tiling) -> Row:
     """How the time loop runs."""
-    way = ", ".join(filter(None, [tiling.loop.schedule, meeting(tiling.loop)]))
+    way = ", ".join(filter(None, [tiling.loop.schedule, tiling.loop.meeting]))
     return {"way": way, **{name.replace("_", " "): getattr(tiling.loop, name) for name in LOOP}}
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import vkdml
 from tests import recording
 from tests.guards import POISON, guarded
+from vkdml.faces.directml.compiled_operator import CompiledOperator, Operator
 from vkdml.planning import profiles
-from vkdml.planning.options import Options
-from vkdml.runtime.operator import CompiledOperator, Operator
+from vkdml.planning.options import PERSISTENT, Options
 from vkdml.spec import cells, checks, descs, element_types, problem, reference
 from vkdml.spec.activations import BY_DESC
 from vkdml.spec.cells import Cell
@@ -41,21 +41,12 @@ SCHEDULES = {
     "chunked": Options(schedule="sequence", fused=False, chunk_steps=2, workspace_bytes=20000),
     "stepped": Options(schedule="stepped", fused=False),
     "stepped, fused": Options(schedule="stepped", fused=True, parts=3),
-    "persistent": Options(schedule="persistent", fused=False, rows=16, units_at_once=1),
-    "persistent, chunked": Options(schedule="persistent", chunk_steps=2, rows=8),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
     "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
-    "row lanes": Options(row_lanes=True, schedule="sequence"),
-    "row lanes chunked": Options(row_lanes=True, schedule="sequence", rows=8, chunk_steps=2, workspace_bytes=100_000),
-    "row lanes stepped": Options(row_lanes=True, schedule="stepped", parts=2),
-    "row lanes persistent": Options(row_lanes=True, schedule="persistent", parts=2),
     "resident": Options(resident=True, schedule="sequence"),
     "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
     "resident, in a buffer": Options(resident=True, schedule="sequence", rows=1, shared_state=False, chunk_steps=2),
-    "resident persistent": Options(resident=True, schedule="persistent", parts=2),
-    "resident, rows projected": Options(resident=True, projection_row_lanes=True, schedule="sequence"),
-    "rows projected, chunked": Options(projection_row_lanes=True, fused=False, chunk_steps=2, workspace_bytes=20000),
     "plain": Options(lanes=False),
     "plain streamed": Options(lanes=False, register_loads=0),
     "plain chunked": Options(lanes=False, rows=2, chunk_steps=2, workspace_bytes=20000),
@@ -74,29 +65,27 @@ def options(device: vkdml.Device, name: str, element: ElementType = element_type
 
 def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element_types.FLOAT32) -> Options:
     """The kernels that shuffle are for CPU drivers. GPUs get the plain ones throughout, and so does float64, whose kernels have
-    one row and one unit.
+    one row and one unit, and are not persistent.
     """
     chosen, profile = SCHEDULES[name], profiles.profile(info)
     if element.pairs:
-        return _of_plain(replace(chosen, rows=None, meeting=None, register_loads=None,
+        schedule = None if chosen.schedule == PERSISTENT else chosen.schedule
+        return _of_plain(replace(chosen, schedule=schedule, rows=None, meeting=None, register_loads=None,
                                  workspace_bytes=2 * chosen.workspace_bytes))
     if chosen.lanes is not False and not (profile.prefers_shuffles and info.subgroup_shuffle):
         chosen = replace(_of_plain(chosen), lanes=False)
     if chosen.lanes is False:  # these have the input projected, and their state where there is room for it
         return replace(chosen, fused=None, shared_state=None, parts=None, rows=min(chosen.rows or 0, 8) or None)
-    if not {profiles.ROWS, profiles.RESIDENT} <= profile.kernels:
-        chosen = replace(chosen, row_lanes=None, resident=None, projection_row_lanes=None)
-    if chosen.row_lanes and chosen.rows:
-        chosen = replace(chosen, rows=info.subgroup_size)
+    if profiles.RESIDENT not in profile.kernels:
+        chosen = replace(chosen, resident=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 
 
 def _of_plain(chosen: Options) -> Options:
     """Without what only kernels that shuffle have."""
-    if not (chosen.lanes or chosen.row_lanes or chosen.resident or chosen.projection_row_lanes):
+    if not (chosen.lanes or chosen.resident):
         return replace(chosen, units_at_once=None)
-    return replace(chosen, lanes=False, row_lanes=None, resident=None, projection_row_lanes=None, workgroup=None,
-                   units_at_once=None)
+    return replace(chosen, lanes=False, resident=None, workgroup=None, units_at_once=None)
 
 
 def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BUFFER_TENSOR_DESC:

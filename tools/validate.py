@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/conformance/test_plain.py",
          "tests/runtime/test_operator.py", "tests/runtime/test_weights.py", "tests/runtime/test_binding.py",
          "tests/runtime/test_resources.py", "tests/runtime/test_copies.py", "tests/runtime/test_graph.py",
-         "tests/runtime/test_fallback.py", "tests/runtime/test_float64.py", "tests/runtime/test_network.py",
+         "tests/runtime/test_fallback.py", "tests/runtime/test_float64.py", "tests/runtime/test_execution.py",
          "tests/faces/test_element_types.py", "tests/faces/onnx"]
 
 CONTROL = """

@@ -1,6 +1,5 @@
 // Packs a weight tensor for the kernels: weights along the columns, units side by side, zero past columns and hidden:
-//   [direction][unit / together][load][gate][unit % together],
-//   or, by_units, [direction][load / together][unit][gate][load % together];
+//   [direction][unit / together][load][gate][unit % together];
 // then [direction][unit] biases, 4 numbers with a gate each, then, with peepholes, [direction][unit] peephole weights
 // likewise. Strides count elements. The input's pack takes the sum of both biases, except for the gates in split_bias, whose
 // recurrent bias goes to the recurrent pack (is_recurrent).
@@ -11,8 +10,7 @@ layout(push_constant) uniform Tensor {
     uint directions; uint gates; uint hidden; uint columns;
     uint units;         // hidden rounded up to whole workgroups of the kernels that read
     uint column_loads;
-    uint by_units;
-    uint together;      // divides units, or, by_units, column_loads
+    uint together;      // divides units
     uint is_recurrent;
     uint has_bias;
     uint split_bias;    // bit g: gate g's recurrent bias stays apart
@@ -35,14 +33,13 @@ void store_load(uint i, real weights[LOAD_COLUMNS]);
 void store_extra(uint i, real numbers[4]);
 real add(real a, real b);
 
-// Where a load is packed: inner is what stands between the blocks of what is `together` and the gates
-struct Place { uint block; uint inner; uint gate; uint within; };
-uint inner_count() { return tensor.by_units != 0 ? tensor.units : tensor.column_loads; }
+// Where a load is packed
+struct Place { uint block; uint load; uint gate; uint within; };  // block: of units together; within: which of them
 
 Place place_of(uint i)
 {
-    uint of_gates = i / tensor.together, of_inner = of_gates / tensor.gates, block = of_inner / inner_count();
-    return Place(block, of_inner - block * inner_count(), of_gates - of_inner * tensor.gates, i - of_gates * tensor.together);
+    uint of_gates = i / tensor.together, of_loads = of_gates / tensor.gates, block = of_loads / tensor.column_loads;
+    return Place(block, of_loads - block * tensor.column_loads, of_gates - of_loads * tensor.gates, i - of_gates * tensor.together);
 }
 
 // Adds with carries, where to divide for each load would take longer than to pack it
@@ -50,21 +47,20 @@ void advance(inout Place at, Place by)
 {
     at.within += by.within;
     at.gate += by.gate;
-    at.inner += by.inner;
+    at.load += by.load;
     at.block += by.block;
     if (at.within >= tensor.together) { at.within -= tensor.together; ++at.gate; }
-    if (at.gate >= tensor.gates) { at.gate -= tensor.gates; ++at.inner; }
-    if (at.inner >= inner_count()) { at.inner -= inner_count(); ++at.block; }
+    if (at.gate >= tensor.gates) { at.gate -= tensor.gates; ++at.load; }
+    if (at.load >= tensor.column_loads) { at.load -= tensor.column_loads; ++at.block; }
 }
 
 void pack_load(uint i, Place at, uint direction, uint block)
 {
-    uint outer = block * tensor.together + at.within;
-    uint unit = tensor.by_units != 0 ? at.inner : outer, load = tensor.by_units != 0 ? outer : at.inner;
+    uint unit = block * tensor.together + at.within;
     uint row_start = direction * tensor.weight_stride_d + (at.gate * tensor.hidden + unit) * tensor.weight_stride_row;
     real loaded[LOAD_COLUMNS];
     [[unroll]] for (uint c = 0; c < LOAD_COLUMNS; ++c) {
-        uint column = load * LOAD_COLUMNS + c;
+        uint column = at.load * LOAD_COLUMNS + c;
         loaded[c] = ZERO;
         if (unit < tensor.hidden && column < tensor.columns)
             loaded[c] = LOAD_ELEMENT(weights, row_start + column * tensor.weight_stride_column);
@@ -105,9 +101,8 @@ void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 
 void main()
 {
-    uint outer_count = tensor.by_units != 0 ? tensor.column_loads : tensor.units;
-    uint of_direction = outer_count * inner_count() * tensor.gates, load_count = tensor.directions * of_direction;
-    uint blocks = outer_count / tensor.together;  // of a direction
+    uint of_direction = tensor.units * tensor.column_loads * tensor.gates, load_count = tensor.directions * of_direction;
+    uint blocks = tensor.units / tensor.together;  // of a direction
     // A workgroup's loads are side by side, as caches like them
     uint turns = (load_count + gl_NumWorkGroups.x * WORKGROUP - 1) / (gl_NumWorkGroups.x * WORKGROUP);
     uint first = gl_WorkGroupID.x * turns * WORKGROUP;

@@ -35,5 +35,5 @@ void run_step(uint step)
 void begin_tile(out uint steps, out uint shortest)
 {
     sort_rows(steps, shortest);
-    ONCE_IF(dispatch.first_step < dispatch.last_step) load_resident_weights();
+    load_resident_weights();
 }

@@ -18,19 +18,19 @@ from .errors import (
     VerificationError,
     VkdmlError,
 )
+from .faces.directml.binding import BindingTable
+from .faces.directml.compiled_operator import CompiledOperator, Operator
+from .faces.directml.device import Device
+from .faces.directml.graph import CompiledGraph
+from .faces.directml.initializer import OperatorInitializer
+from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
 from .faces.streams import Stream
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
 from .planning.options import Options
-from .runtime.binding import BindingTable
 from .runtime.buffers import Buffer
-from .runtime.compiled import CompiledOperator, Operator
-from .runtime.graph import CompiledGraph
-from .runtime.initializer import OperatorInitializer
-from .runtime.operator import Device
-from .runtime.recorder import CommandRecorder
 from .spec import binding_descs, c_names, descs, features, graph_descs, plain_descs
 from .spec.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
 from .spec.c_names import DMLCalcBufferTensorSize

@@ -16,8 +16,8 @@ import numpy as np
 from tqdm import tqdm
 
 from .errors import MissingPackageError
+from .faces.directml.device import Device
 from .faces.layers import GRU
-from .runtime.operator import Device
 from .spec import reference
 
 WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]

@@ -13,9 +13,10 @@ from typing import Any
 
 from tabulate import tabulate
 
+from .faces.directml.compiled_operator import Operator
+from .faces.directml.device import Device
 from .planning import words
 from .planning.plan import Plan
-from .runtime.operator import Device, Operator
 from .runtime.trial import Run, Trial
 from .spec import activations, cells, element_types
 from .spec.arguments import tensor_descs

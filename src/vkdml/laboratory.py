@@ -18,7 +18,7 @@ from .cli.reports import as_json, bullets, cell, document, table, write
 
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
 from .faces import sessions
-from .planning.candidates import Planner, best_of_each_way, meeting
+from .planning.candidates import Planner, best_of_each_way
 from .planning.dispatches import Dispatch, time_loop
 from .planning.gpus import GPUS, GpuRates
 from .planning.measured import described
@@ -29,7 +29,7 @@ from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rate
 from .planning.tiling import Tiling
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
-from .runtime import commands, device, driver, kernels, operator
+from .runtime import commands, compiled, device, driver, kernels
 from .runtime.choices import folder as folder_of_choices
 from .runtime.commands import Commands
 from .runtime.device import KP_VERSION, Gpu, Kernel, open_device, select_device
@@ -75,7 +75,7 @@ def with_timeout(seconds: float) -> Iterator[None]:
 @contextmanager
 def without_float64_check() -> Iterator[None]:
     """Devices that fail the self-test of float64 compute in it meanwhile."""
-    with patch.object(operator, "check_float64"):
+    with patch.object(compiled, "check_float64"):
         yield
 
 

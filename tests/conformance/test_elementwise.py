@@ -9,7 +9,7 @@ import pytest
 import vkdml
 from tests.guards import guarded
 from tests.support import DTYPES, FLOAT32, assert_close, random_activation, random_numbers, random_strides, read_output, tensor
-from vkdml.runtime.operator import Operator
+from vkdml.faces.directml.compiled_operator import Operator
 from vkdml.spec import activations, element_types, elementwise
 from vkdml.spec.element_types import FLOAT64
 

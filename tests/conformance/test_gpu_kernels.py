@@ -28,11 +28,11 @@ from tests.support import (
     read_output,
     run_on_device,
 )
+from vkdml.faces.directml.compiled_operator import Operator
 from vkdml.planning import candidates, gpu_loop, profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from vkdml.runtime.operator import Operator
 from vkdml.spec import cells, descs, element_types, reference
 from vkdml.spec.whole_numbers import ceil_div, round_up
 

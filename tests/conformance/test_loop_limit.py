@@ -16,7 +16,7 @@ from vkdml.planning.options import Options
 from vkdml.spec import cells, element_types
 
 LIMIT = 65_535
-LANES = Options(schedule="sequence", lanes=True, row_lanes=False, resident=False)
+LANES = Options(schedule="sequence", lanes=True, resident=False)
 PLAIN = Options(schedule="sequence", lanes=False)
 PERSISTENT = Options(schedule="persistent", lanes=False, parts=2)
 # T, B, I and H with which a kernel comes near it, and the options that choose the kernel
@@ -24,8 +24,6 @@ LOOPS = {
     "lanes": ((400, 1, 16, 100), replace(LANES, fused=True)),
     "lanes, rows": ((120, 16, 8, 100), replace(LANES, rows=16, units_at_once=2, fused=False)),
     "lanes, unrolled": ((3, 1, 5, 2000), replace(LANES, units_at_once=1, fused=True)),
-    "rows": ((60, 30, 8, 100), Options(schedule="sequence", row_lanes=True, rows=32)),
-    "rows, blocks": ((6, 8, 8, 400), Options(schedule="sequence", row_lanes=True, rows=8)),
     "resident": ((8000, 1, 3, 20), Options(schedule="sequence", resident=True, units_at_once=1)),
     "resident, rows": ((1500, 9, 3, 40), Options(schedule="sequence", resident=True, rows=9, units_at_once=2)),
     "plain": ((7500, 1, 8, 20), PLAIN),
@@ -36,7 +34,6 @@ LOOPS = {
     "plain, barrier, tiles": ((450, 20, 3, 40), replace(PERSISTENT, meeting="barrier", rows=1, register_loads=0, shared_loads=0)),
     "plain, flow": ((6500, 1, 3, 16), replace(PERSISTENT, meeting="flow")),
     "plain, flow, tiles": ((450, 20, 3, 40), replace(PERSISTENT, meeting="flow", rows=1, register_loads=0, shared_loads=0)),
-    "persistent": ((1500, 1, 8, 64), Options(schedule="persistent", lanes=True, row_lanes=False, resident=False, parts=2)),
 }
 FLOAT64_LOOPS = {
     "float64": ((300, 1, 16, 90), Options(schedule="sequence", fused=False)),
@@ -44,9 +41,7 @@ FLOAT64_LOOPS = {
 }
 # Not the plain one, which has so many columns in a block that no device's buffer holds weights enough
 PROJECTIONS = {
-    "lanes": ((2, 16, 220_000, 8), replace(LANES, fused=False, projection_row_lanes=False)),
-    "rows": ((4, 8, 8_700, 8), replace(LANES, fused=False, projection_row_lanes=True)),
-    "rows by tile": ((3, 30, 8_800, 8), Options(schedule="sequence", row_lanes=True, rows=32)),
+    "lanes": ((2, 16, 220_000, 8), replace(LANES, fused=False)),
     "float64": ((2, 3, 12_000, 8), Options(schedule="sequence", fused=False)),
 }
 

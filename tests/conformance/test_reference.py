@@ -53,7 +53,7 @@ def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
 FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4, 8, 9, 16, 32], "units_at_once": [1, 2, 3],
           "workgroup": [8, 16, 32, 64], "chunk_steps": [1, 2, 5], "workspace_bytes": [5000, 20000],
           "meeting": [BARRIER, FLOW], "register_loads": [0, 1, 2], "shared_loads": [0, 1],
-          **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
+          **{name: [False, True] for name in ("fused", "lanes", "resident", "shared_state")}}
 
 
 @pytest.mark.family("random options", first=20)
@@ -130,7 +130,7 @@ def test_wide_input(device, schedule):
 
 @pytest.mark.family("each shape with some schedules and each cell")
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("schedule", ["default", "plain", "row lanes", "resident"])
+@pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
     """More steps and units than some drivers give a shader's loops: they must be split, not cut short. Or more than a kernel

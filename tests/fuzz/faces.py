@@ -22,7 +22,7 @@ from tests.fuzz.breaking import Argument
 from tests.fuzz.calls import Call, Operator, dtype_of
 from tests.fuzz.face import Arrays, Face, Part, device
 from tests.support import initialize, make_outputs, read_output
-from vkdml.runtime.operator import Operator as DirectMLOperator
+from vkdml.faces.directml.compiled_operator import Operator as DirectMLOperator
 from vkdml.spec import element_types
 from vkdml.spec.activations import BY_DESC
 from vkdml.spec.cells import STATES

@@ -42,11 +42,11 @@ def test_kernels_find_what_they_declare(info, name):
     (GPU, "FLOAT32", Options(meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
     (CPU, "FLOAT32", Options(lanes=False, schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
     (CPU, "FLOAT32", Options(schedule="sequence", fused=True), {"cpu/lstm_lanes"}),
-    (CPU, "BFLOAT16", Options(schedule="stepped", fused=False, projection_row_lanes=False), {"cpu/projection_lanes", "cpu/lstm_lanes"}),
-    (CPU, "FLOAT32", Options(row_lanes=True, schedule="sequence"), {"cpu/projection_rows", "cpu/lstm_rows"}),
-    (CPU, "FLOAT32", Options(resident=True, projection_row_lanes=True, schedule="sequence"), {"cpu/projection_rows", "cpu/lstm_resident"}),
+    (CPU, "BFLOAT16", Options(schedule="stepped", fused=False), {"cpu/projection_lanes", "cpu/lstm_lanes"}),
+    (CPU, "FLOAT32", Options(resident=True), {"cpu/projection_lanes", "cpu/lstm_resident"}),
+    (CPU, "FLOAT32", Options(schedule="persistent", meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
     (CPU, "FLOAT64", Options(schedule="sequence", fused=False), {"float64/projection", "float64/lstm"}),
-    (GPU, "FLOAT64", Options(schedule="persistent", fused=True), {"float64/lstm"}),
+    (GPU, "FLOAT64", Options(schedule="stepped", fused=True), {"float64/lstm"}),
 ])
 def test_kernels(info, element, options, kernels):
     planned = plan(make_problem(4, 3, 10, 45, cell=cells.LSTM, element=getattr(element_types, element)), info, options)
@@ -113,10 +113,9 @@ def test_what_is_left_out_is_not_bound():
     assert [set(dispatch.buffers) for dispatch in pack(tiling, GPU)] == [{"Weights", "Packed"}] * 2
 
 
-@pytest.mark.parametrize(("options", "columns", "slots"), [(Options(row_lanes=True), 16, 3), (Options(resident=True), 32, 2)])
-def test_numbers_that_the_kernels_share(options, columns, slots):
-    loop = plan(make_problem(4, 3, 10, 45), CPU, options).execute[-1].constants
-    assert (loop["ARRAY_COLUMNS"], loop["SHARED_SLOTS"], loop["QUICK_SPINS"]) == (columns, slots, 32)
+def test_numbers_that_the_resident_kernels_share():
+    loop = plan(make_problem(4, 3, 10, 45), CPU, Options(resident=True)).execute[-1].constants
+    assert (loop["ARRAY_COLUMNS"], loop["SHARED_SLOTS"]) == (32, 2)
 
 
 def test_stepped_makes_the_state_first():

@@ -14,7 +14,7 @@ from vkdml.spec import cells, element_types
 
 VALUES = {"schedule": SCHEDULES, "parts": [1, 3], "rows": [1, 3, 8, 16], "units_at_once": [1, 2], "workgroup": [8, 32],
           "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6], "meeting": MEETINGS, "register_loads": [0, 2], "shared_loads": [0, 1],
-          **{name: [False, True] for name in ("fused", "lanes", "row_lanes", "resident", "projection_row_lanes", "shared_state")}}
+          **{name: [False, True] for name in ("fused", "lanes", "resident", "shared_state")}}
 PAIRS = [{first: a, second: b} for first, second in combinations(VALUES, 2) for a, b in product(VALUES[first], VALUES[second])]
 PROBLEMS = {
     "float32": make_problem(20, 9, 10, 45),
@@ -36,8 +36,7 @@ def found_in(plan):
         "register_loads": constants.get("REGISTER_LOADS", 0), "shared_loads": constants.get("SHARED_LOADS", 0),
         "parts": constants["PARTS"], "rows": constants["ROWS"], "units_at_once": constants["UNITS_AT_ONCE"],
         "workgroup": constants["WORKGROUP"], "fused": not any("projection" in kernel for kernel in kernels),
-        "lanes": loop.kernel.startswith("cpu/"), "row_lanes": loop.kernel.endswith("_rows"),
-        "resident": loop.kernel.endswith("_resident"), "projection_row_lanes": "cpu/projection_rows" in kernels,
+        "lanes": loop.kernel.startswith("cpu/"), "resident": loop.kernel.endswith("_resident"),
         "shared_state": bool(constants["SHARED_STATE"]),
     }
 
@@ -83,19 +82,17 @@ LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "Swift
 @pytest.mark.parametrize(("info", "problem", "options", "message"), [
     (LLVMPIPE, make_problem(5, 1, 8, 2048), Options(resident=True), "options.resident: found True; expected False with H = 2048"),
     (LLVMPIPE, PROBLEMS["float32"], Options(schedule="stepped", resident=True), "options.resident: found True; expected False with schedule = 'stepped'"),
-    (LLVMPIPE, PROBLEMS["float32"], Options(row_lanes=True, resident=True), "options.resident: found True; expected False with row_lanes = True"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", resident=True), "options.resident: found True; expected False with schedule = 'persistent'"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", lanes=True), "options.lanes: found True; expected False with schedule = 'persistent'"),
     (LLVMPIPE, PROBLEMS["float32"], Options(lanes=False, resident=True), "options.resident: found True; expected False with lanes = False"),
     (LLVMPIPE, PROBLEMS["float32"], Options(schedule="sequence", parts=3), "options.parts: found 3; expected 1 with schedule = 'sequence'"),
     (LLVMPIPE, PROBLEMS["float32"], Options(lanes=False, units_at_once=2), "options.units_at_once: found 2; expected 1 with lanes = False"),
-    (LLVMPIPE, PROBLEMS["float32"], Options(row_lanes=True, rows=3), "options.rows: found 3; expected 8 or 16 with row_lanes = True"),
-    (LLVMPIPE, PROBLEMS["float32"], Options(row_lanes=True, projection_row_lanes=False), "options.projection_row_lanes: found False; expected True"),
-    (LLVMPIPE, PROBLEMS["float32"], Options(fused=True, projection_row_lanes=True), "options.projection_row_lanes: found True; expected False with fused"),
     (LLVMPIPE, PROBLEMS["float32"], Options(resident=True, workgroup=8), "options.workgroup: found 8; expected 24 or 48 with resident = True"),
-    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", shared_state=True), "options.shared_state: found True; expected False"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="stepped", shared_state=True), "options.shared_state: found True; expected False"),
+    (LLVMPIPE, PROBLEMS["float64"], Options(schedule="persistent"), "options.schedule: found 'persistent'; expected 'sequence' with H = 45"),
     (LLVMPIPE, PROBLEMS["float32"], Options(fused=False, workspace_bytes=1000), "options.workspace_bytes: found 1000; expected at least 6912, the projection of one time step, with"),
     (LLVMPIPE, PROBLEMS["float64"], Options(rows=16), "options.rows: found 16; expected 1 with H = 45, I = 10 and float64 on cpu"),
     (LLVMPIPE, PROBLEMS["float64"], Options(lanes=True), "options.lanes: found True; expected False with H"),
-    (SWIFTSHADER, PROBLEMS["float32"], Options(row_lanes=True), "options.row_lanes: found True; expected False with H"),
     (SWIFTSHADER, PROBLEMS["float32"], Options(resident=True), "options.resident: found True; expected False with H"),
     (SMALLEST, PROBLEMS["float32"], Options(lanes=True), "options.lanes: found True; expected False with H"),
     (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 16, at most 128"),

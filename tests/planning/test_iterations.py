@@ -46,7 +46,7 @@ def test_every_dispatch_is_within_the_limit(problem, info, name):
     assert all(bound <= LIMIT for tiling in tilings for bound in bounds(tiling, planner.costs))
 
 
-@pytest.mark.parametrize("options", [Options(), Options(lanes=False), Options(row_lanes=True), Options(resident=True)], ids=str)
+@pytest.mark.parametrize("options", [Options(), Options(lanes=False), Options(resident=True)], ids=str)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_long_sequences_are_few_dispatches(cell, options):
     planner = Planner(make_problem(50_000, 1, 64, 128, cell=cell), CPU, replace(options, schedule="sequence"))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.planning.devices import CPU, DEVICES, GPU, GPUS
 from vkdml.planning import profiles
-from vkdml.planning.profiles import PROFILES, RESIDENT, ROWS, compute_units, gpu_rates, profile
+from vkdml.planning.profiles import PROFILES, RESIDENT, compute_units, gpu_rates, profile
 
 
 @pytest.mark.parametrize(("info", "name"), [
@@ -116,7 +116,6 @@ def test_every_row_is_some_device():
 @pytest.mark.parametrize("name", PROFILES)
 def test_kernels_have_rates(name):
     row = PROFILES[name]
-    assert (ROWS in row.kernels) == (row.rates.rows is not None)
     assert (RESIDENT in row.kernels) == (row.rates.resident is not None)
 
 

@@ -23,9 +23,8 @@ def test_every_row_unit_and_column_has_its_place(problem, info):
             assert loop.parts * loop.part_units >= loop.units
         assert loop.hidden.columns >= problem.hidden
         assert tiling.input.columns >= problem.input_size
-        for layout, kernel in ((loop.hidden, loop.kernel), (tiling.input, projection.kernel if projection else loop.kernel)):
-            assert layout.by_units == (kernel == "rows")
-            assert (layout.loads if layout.by_units else loop.units) % layout.together == 0
+        for layout in (loop.hidden, tiling.input):
+            assert loop.units % layout.together == 0
         if projection:
             assert projection.group_units * projection.groups_of_units >= loop.units
             assert projection.tiles(7) * projection.rows >= 7 * problem.batch
@@ -48,17 +47,10 @@ def test_bytes(element, of_a_number):
     }
 
 
-def test_persistent_parts_meet_behind_the_states():
-    planner = Planner(make_problem(5, 9, 8, 64, 2), CPU, Options(schedule="persistent", lanes=True, row_lanes=False, resident=False, rows=3))
-    loop = planner.best().loop
-    assert loop.barrier_words == 1 + 2 * 2 * 3
-    assert planner.best().internal[sizes.STATE] == loop.states_bytes + 4 * loop.barrier_words
-
-
-def test_on_gpus_parts_meet_in_a_buffer_of_their_own():
+def test_parts_meet_in_a_buffer_of_their_own():
     """A word that says whether they gave up, and a counter for each direction and group of rows, in lines of the cache."""
     loop = (tiling := Planner(make_problem(5, 9, 8, 64, 2), GPUS["RTX 3090"], Options(meeting="barrier", rows=4)).best()).loop
-    assert (loop.tiles, loop.barrier_words) == (3, 0)
+    assert loop.tiles == 3
     assert tiling.internal[sizes.MEETING] == (1 + 2 * 3) * 64
     assert tiling.internal[sizes.STATE] == loop.states_bytes
 
@@ -66,5 +58,5 @@ def test_on_gpus_parts_meet_in_a_buffer_of_their_own():
 @pytest.mark.parametrize(("batch", "lengths", "skips"), [(128, {}, True), (129, {}, False), (8, {"SequenceLengthsTensor": None}, False)])
 def test_the_projection_skips_padding(batch, lengths, skips):
     """Where there is some, and few rows to look through."""
-    projection = Planner(make_problem(5, batch, 8, 64, **lengths), CPU, Options(fused=False, row_lanes=False)).best().projection
+    projection = Planner(make_problem(5, batch, 8, 64, **lengths), CPU, Options(fused=False)).best().projection
     assert projection.skips_padding == skips

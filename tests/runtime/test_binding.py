@@ -8,6 +8,7 @@ import pytest
 import vkdml as v
 from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
 from vkdml.planning.needs import laid_out
+from vkdml.runtime.weights import OWNED
 from vkdml.spec import cells
 
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
@@ -257,8 +258,7 @@ def test_an_initializer_can_be_reset(device):
     table = device.create_binding_table(initializer)
     table.bind_inputs([array_binding(compiled, case.arrays, device) for compiled in (first, second)])
     recorded(device, table).execute()
-    assert first.packed.is_initialized
-    assert second.packed.is_initialized
+    assert [operator.weights(None).origin for operator in (first, second)] == [OWNED, OWNED]
 
 
 def test_what_was_initialized_elsewhere_or_overwritten_is_refused(device):
@@ -397,7 +397,7 @@ def test_executions_in_parts_of_buffers_are_checked(memory, case, kind):
     recorder = recorded(checking, table)
     recorder.execute()
     check(case, heap.results())
-    compiled.packed_within(table.parts[0].persistent).owned["WeightTensor"] = np.zeros(4 * 27 * 6, np.uint8)
+    compiled.weights(table.parts[0].persistent).contents["WeightTensor"] = np.zeros(4 * 27 * 6, np.uint8)
     if kind == "owned":  # the check compares with what was packed
         with pytest.raises(v.VerificationError):
             recorder.execute()

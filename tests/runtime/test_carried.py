@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml.runtime.carried import Carried
 from vkdml.runtime.commands import Commands
+from vkdml.runtime.execution import Carried
 
 pytestmark = pytest.mark.device
 
 
 def test_what_is_written_is_read_next(device):
-    carried = Carried(device, {"h'": "h", "c'": "c"}, {"h": 8, "h'": 8, "c": 4, "c'": 12})
+    carried = Carried(device._gpu, "GRU", {"h'": "h", "c'": "c"}, {"h": 8, "h'": 8, "c": 4, "c'": 12})
     assert carried.turns == 2
     assert carried.current("c").size_in_bytes == 12
     assert not carried.current("h").download((2,)).any()
@@ -26,7 +26,7 @@ def test_what_is_written_is_read_next(device):
 
 
 def test_nothing_carried(device):
-    carried = Carried(device, {}, {})
+    carried = Carried(device._gpu, "GRU", {}, {})
     carried.advance()
     assert (carried.turns, carried.turn, carried.buffers()) == (1, 0, {})
 

@@ -8,7 +8,7 @@ import pytest
 
 import vkdml
 from tests.support import CELLS, Case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
-from vkdml.runtime import checked
+from vkdml.runtime import compiled as recording
 from vkdml.runtime import device as low_level
 from vkdml.spec import cells, descs, element_types
 
@@ -23,13 +23,13 @@ def verified():
 @pytest.fixture
 def checks(monkeypatch):
     """The operators that were checked, and their outputs."""
-    found, verify = [], checked.verify
+    found, verify = [], recording.verify
 
     def counted(gpu, problem, plan, memory):
         found.append((problem.operator, sorted(set(memory) & set(problem.outputs))))
         verify(gpu, problem, plan, memory)
 
-    monkeypatch.setattr(checked, "verify", counted)
+    monkeypatch.setattr(recording, "verify", counted)
     return found
 
 
@@ -114,13 +114,13 @@ def test_wrong_results_are_told(verified, mistaken, kind):
     desc = make_desc(cells.RNN, 3, 2, 5, 21, OutputSequenceTensor=None)
     case = Case(owned(desc) if kind == "owned" else desc, None, random_arrays(desc, np.random.default_rng(0)))
     with pytest.raises(vkdml.VerificationError, match="RNN.* T, B, I, H = 3, 2, 5, 21.* cpu/rnn_lanes.* elements are wrong"):
-        run_on_device(verified, case, vkdml.Options(fused=True, lanes=True, row_lanes=False, resident=False))
+        run_on_device(verified, case, vkdml.Options(fused=True, lanes=True, resident=False))
 
 
 def test_an_execution_in_the_background_is_checked(verified, monkeypatch):
     def fail(*_):
         raise vkdml.VerificationError("wrong")
 
-    monkeypatch.setattr(checked, "verify", fail)
+    monkeypatch.setattr(recording, "verify", fail)
     with pytest.raises(vkdml.VerificationError):
         rnn_in_place(verified).recorder.execute_async().wait()

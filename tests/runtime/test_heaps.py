@@ -7,7 +7,7 @@ import pytest
 from tests import support
 from tests.runtime import heaps
 from vkdml.runtime import buffers, commands, copies
-from vkdml.runtime.packed import PackedWeights
+from vkdml.runtime.weights import Weights
 
 
 def search(device, draws, seed=0):
@@ -59,7 +59,7 @@ def without_what_is_written_before(monkeypatch):
 
 
 def without_others_in_a_resource(monkeypatch):
-    monkeypatch.setattr(PackedWeights, "resource_stamp", 0)
+    monkeypatch.setattr(Weights, "stamp", 0)
 
 
 def without_merges(monkeypatch):

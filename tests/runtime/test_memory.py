@@ -294,8 +294,8 @@ def outcomes(device, budget, monkeypatch, name, **sizes):
     The last needs none.
     """
     monkeypatch.setattr(compiled_operators, "WORKSPACES", (20_000, 5_000))
-    workspaces, choose = [], compiled_operators.CompiledOperator.choose
-    monkeypatch.setattr(compiled_operators.CompiledOperator, "choose", lambda operator, workspace_bytes=None: (
+    workspaces, choose = [], compiled_operators.Compiled.choose
+    monkeypatch.setattr(compiled_operators.Compiled, "choose", lambda operator, workspace_bytes=None: (
         workspaces.append(workspace_bytes), choose(operator, workspace_bytes))[1])
     expected = call(device, name, **sizes)
     for size in range(0, 2**21, 2**15):

@@ -21,8 +21,6 @@ from tests.support import (
     run_on_device,
     tensor,
 )
-from vkdml.planning.candidates import Planner
-from vkdml.planning.profiles import profile
 from vkdml.runtime import device as low_level
 from vkdml.runtime.commands import Commands
 from vkdml.spec import reference
@@ -215,28 +213,6 @@ def test_a_device_wrote_the_lengths(device):
     check(huge, ready.results())
 
 
-@pytest.mark.parametrize("linear_before_reset", [False, True])
-@pytest.mark.parametrize("instead", ["sequence", "stepped"])
-def test_parts_that_cannot_meet_give_up(device, monkeypatch, instead, linear_before_reset):
-    """More workgroups than run at a time never meet: the operator runs in another way then, and its results are the same."""
-    if profile(device.info).gpu:
-        pytest.skip("so many parts are of CPU drivers' kernels: those of GPUs are in tests/conformance/test_gpu_kernels.py")
-    fallbacks = Planner.fallbacks
-    monkeypatch.setattr(Planner, "fallbacks", lambda *given: [tiling for tiling in fallbacks(*given) if tiling.loop.schedule == instead])
-    desc = gru_desc(7, 3, 5, 50, LinearBeforeReset=linear_before_reset)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
-    made, create_kernel = [], low_level.Gpu.create_kernel
-    monkeypatch.setattr(low_level.Gpu, "create_kernel", lambda gpu, dispatch, buffers, **kwargs: (
-        made.append(dispatch.constants.get("SPINS")), create_kernel(gpu, dispatch, buffers, **kwargs))[1])
-    ready = Ready(device, case, vkdml.Options(schedule="persistent", parts=5000))
-    assert any(made)
-    made.clear()
-    check(case, ready.results())
-    assert made
-    assert not any(made)  # the fallback's, made when it is needed first
-    made.clear()
-    check(case, ready.results())
-    assert not made
 
 
 FLOATS = tensor(4)

@@ -5,9 +5,8 @@ import pytest
 
 import vkdml
 from tests.support import CELLS, DTYPES, SCHEDULES, Case, make_desc, options, random_arrays, random_case, wild_case
-from vkdml.runtime import network
-from vkdml.runtime.network import Network, Node
-from vkdml.runtime.operator import Operator
+from vkdml.runtime import compiled
+from vkdml.runtime.execution import Execution, Node
 from vkdml.runtime.verification import Share
 from vkdml.spec import cells, element_types
 
@@ -21,7 +20,7 @@ def verified():
 
 def run(device, case, forced=vkdml.Options()):
     problem = case.problem
-    made = Network(device, [Node(Operator(problem), {field: field for field in problem.tensors if problem.has(field)})],
+    made = Execution(device._gpu, device.share, [Node(problem, {field: field for field in problem.tensors if problem.has(field)})],
                    [field for field in problem.outputs if problem.has(field)], forced)
     made.run({field: np.ascontiguousarray(array).reshape(-1) for field, array in case.arrays.items()}, {})
 
@@ -120,7 +119,7 @@ def test_devices_with_other_shares_are_others(verified):
 def checks(monkeypatch):
     """The operators that were checked."""
     found = []
-    monkeypatch.setattr(network, "verify", lambda gpu, problem, plan, memory: found.append(problem.operator))
+    monkeypatch.setattr(compiled, "verify", lambda gpu, problem, plan, memory: found.append(problem.operator))
     return found
 
 
@@ -145,7 +144,7 @@ def test_a_state_stays_as_it_was(verified, monkeypatch):
         raise vkdml.VerificationError("wrong")
 
     with monkeypatch.context() as patch:
-        patch.setattr(network, "verify", fail)
+        patch.setattr(compiled, "verify", fail)
         with pytest.raises(vkdml.VerificationError):
             stream.step(x)
     np.testing.assert_array_equal(stream.state["initial_h"][0], first)
@@ -158,7 +157,7 @@ def test_the_error_says_what_is_wrong(verified, mistaken):
     rng = np.random.default_rng(0)
     x, w, r = (rng.standard_normal(shape, np.float32) for shape in ((3, 2, 5), (1, 21, 5), (1, 21, 21)))
     with pytest.raises(vkdml.DriverError) as raised:
-        vkdml.rnn(x, w, r, device=verified, options=vkdml.Options(fused=True, lanes=True, row_lanes=False, resident=False))
+        vkdml.rnn(x, w, r, device=verified, options=vkdml.Options(fused=True, lanes=True, resident=False))
     for said in ("DML_RNN_OPERATOR_DESC in float32 with T, B, I, H = 3, 2, 5, 21", verified.info.name, verified.info.driver,
                  "cpu/rnn_lanes", "OutputSequenceTensor: ", "of 126 elements are wrong, the worst at [", "OutputSingleTensor"):
         assert said in str(raised.value)

@@ -31,7 +31,7 @@ def test_weights_that_the_host_changed_are_packed_again(device, case, fields):
 def test_weights_are_packed_only_when_they_have_changed(device, case):
     ready = Ready(device, case)
     check(case, ready.results())
-    for buffer in ready.compiled.packed.buffers.values():
+    for buffer in ready.compiled.weights(None).buffers.values():
         described = tensor(buffer.size_in_bytes // 4)
         compiled = device.compile_operator(device.create_operator(
             vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=described, OutputTensor=described)))
@@ -164,7 +164,7 @@ def test_after_a_failure_weights_are_packed_again(device, case, monkeypatch):
         broken.setattr(low_level.Submission, "run", lambda _: (_ for _ in ()).throw(vkdml.DriverError("lost")))
         with pytest.raises(vkdml.DriverError, match="lost"):
             ready.recorder.execute()
-    assert ready.compiled.packed.contents is None
+    assert ready.compiled.weights(None).origin is None
     check(case, ready.results())
 
 

@@ -7,7 +7,7 @@ import argparse
 from tqdm import tqdm
 
 from .. import demo
-from ..runtime.operator import Device
+from ..faces.directml.device import Device
 from .arguments import add_device, add_json, print_json
 
 

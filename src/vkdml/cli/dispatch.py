@@ -8,7 +8,7 @@ from dataclasses import asdict
 from tqdm import tqdm
 
 from ..faces import dxdispatch
-from ..runtime.operator import Device
+from ..faces.directml.device import Device
 from .arguments import add_allow_outside, add_device, add_json, count, existing_file, print_json
 
 # DxDispatch's names of its commands, by the type of their results

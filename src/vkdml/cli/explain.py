@@ -10,7 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 from .. import explain
-from ..runtime.operator import Device
+from ..faces.directml.device import Device
 from ..spec.cells import Cell
 from ..spec.problem import Problem
 from .arguments import add_allow_outside, add_device, add_json, count, existing_file, print_json

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from ..errors import OnnxRuntimeError
-from ..runtime.operator import Device
+from ..faces.directml.device import Device
 from .arguments import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
 from .comparison import compared
 from .values import add_inputs, feed, save

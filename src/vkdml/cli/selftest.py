@@ -8,7 +8,7 @@ from dataclasses import asdict
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..runtime.operator import Device
+from ..faces.directml.device import Device
 from ..runtime.self_test import outcomes
 from .arguments import add_device, add_json, print_json
 

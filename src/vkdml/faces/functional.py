@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..planning.options import Options
-from ..runtime.operator import Device
 from ..spec import cells
 from ..spec.arguments import Activations
+from .directml.device import Device
 from .sessions import shared_sessions
 
 

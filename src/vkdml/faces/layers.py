@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..planning.options import Options
-from ..runtime.operator import Device
 from ..runtime.weights import constant
 from ..spec import cells
 from ..spec.arguments import Activations, convert_to, typed_array
 from ..spec.cells import STATES, Cell
+from .directml.device import Device
 from .sessions import Session, Settings, shapes_to_warm_up
 from .streams import Stream
 

@@ -11,20 +11,20 @@ import numpy as np
 
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..planning.options import Options
+from ..runtime.execution import Execution, Node
 from ..runtime.fork import Lock
-from ..runtime.network import Network, Node
-from ..runtime.operator import Device, Operator
 from ..runtime.recent import Recent
-from ..runtime.weights import WeightKeeper
+from ..runtime.weights import Contents
 from ..spec.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
 from ..spec.arrays import element_strides, flat
 from ..spec.cells import STATES, Cell
 from ..spec.checks import MAX_TENSOR_BYTES
 from ..spec.element_types import ElementType
 from ..spec.problem import WEIGHTS, Problem, check_lengths, from_desc
+from .directml.device import Device
 from .float64_range import RangeCheck
 
-_SHAPES_KEPT = 64  # networks of a session, for the shapes that were called last: each is a recording of commands
+_SHAPES_KEPT = 64  # executions of a session, for the shapes that were called last: each is a recording of commands
 
 Arrays = Mapping[str, np.ndarray | None]
 
@@ -91,7 +91,7 @@ class Settings:
 
 
 class Session:
-    """Calls that differ in shapes and in layouts in memory. Networks are kept by these; the weights are packed once for all.
+    """Calls that differ in shapes and in layouts in memory. Executions are kept by these; the weights are packed once for all.
 
     element: the type of all arrays but the lengths.
     """
@@ -100,7 +100,7 @@ class Session:
         self.settings = settings
         self.element = element
         self._calls: Recent[Call] = Recent(_SHAPES_KEPT)
-        self._keeper = WeightKeeper()
+        self._contents = Contents()
         self._check_before: RangeCheck | None = None
 
     def run(self, name: str, arrays: Arrays) -> list[np.ndarray]:
@@ -124,7 +124,7 @@ class Session:
         device = self.settings.device
         with device.lock:
             call = self._call(name, self._key(device, arrays), device, arrays)
-            call.network.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
+            call.execution.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
             return call
 
     def _key(self, device: Device, arrays: Arrays) -> Hashable:
@@ -133,7 +133,7 @@ class Session:
                          for field in self.settings.cell.inputs]
 
     def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
-        return self._kept(key, lambda: Call(name, self, device, arrays, self._keeper))
+        return self._kept(key, lambda: Call(name, self, device, arrays, self._contents))
 
     def _kept(self, key: Hashable, make: Callable[[], Call]) -> Call:
         """The call of a key. A device that is lost keeps its memory as long as anything on it is kept."""
@@ -157,23 +157,26 @@ class Session:
 
 
 class Call:
-    """The network for calls with the same shapes and layouts.
+    """The execution for calls with the same shapes and layouts.
 
     carried: inputs by the outputs that stay in their place. carrier: where such values are by now.
     """
 
-    def __init__(self, name: str, session: Session, device: Device, arrays: Arrays, keeper: WeightKeeper,
-                 carried: Mapping[str, str] = {}, carrier: Network | None = None) -> None:
+    def __init__(self, name: str, session: Session, device: Device, arrays: Arrays, contents: Contents,
+                 carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
         settings, element = session.settings, session.element
         self.problem, self.shapes = settings.problem(name, arrays, element)
         self.outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
-        self.network = Network(device, [Node(Operator(self.problem), names)], self.outputs, settings.options, keeper,
-                               carried, carrier)
+        x = arrays["InputTensor"]
+        assert x is not None
+        self._results = {field: (self.shapes[field], x.dtype) for field in self.outputs}
+        self.execution = Execution(device._gpu, device.share, [Node(self.problem, names)], self.outputs, settings.options,
+                                   contents, carried, carrier)
 
     def is_lost(self) -> bool:
-        """With its device."""
-        return self.network.device.get_device_removed_reason() is not None
+        """True if the device is lost."""
+        return self.execution.gpu.driver.lost is not None
 
     def run(self, name: str, arrays: Arrays, check: RangeCheck | None) -> list[np.ndarray]:
         given = {field: array for field, array in arrays.items() if array is not None}
@@ -181,8 +184,7 @@ class Call:
         if lengths is not None:
             check_lengths(name, lengths, self.problem.steps)
             given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
-        dtype = given["InputTensor"].dtype
-        results = self.network.run(given, {field: (self.shapes[field], dtype) for field in self.outputs})
+        results = self.execution.run(given, self._results)
         if check:
             check.check_results(results)
         return list(results.values())
@@ -201,7 +203,7 @@ class StreamSession(Session):
         super().__init__(settings, element)
         self._name = name
         self._carried = {output: field for output, field in STATES.items() if field in state}
-        self._carrier: Network | None = None
+        self._carrier: Execution | None = None
         self.write(name, state)
 
     def write(self, name: str, state: Mapping[str, np.ndarray]) -> None:
@@ -223,7 +225,7 @@ class StreamSession(Session):
 
     def _check_state(self) -> None:
         """Raises DeviceLostError where the state was lost with its device."""
-        if self._is_on_device and self._carrier is not None and self._carrier.device.get_device_removed_reason():
+        if self._is_on_device and self._carrier is not None and self._carrier.gpu.driver.lost:
             raise DeviceLostError(f"{self._name}: the state was on a device that is lost: reset it or set it to go on")
 
     def enter(self) -> None:
@@ -236,11 +238,11 @@ class StreamSession(Session):
 
     def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
         self._check_state()
-        if self._carrier is not None and self._carrier.device != device:
+        if self._carrier is not None and self._carrier.gpu is not device._gpu:
             self._carrier = None
         call = self._kept(
-            key, lambda: Call(name, self, device, {**arrays, **self._state}, self._keeper, self._carried, self._carrier))
-        self._carrier = self._carrier or call.network
+            key, lambda: Call(name, self, device, {**arrays, **self._state}, self._contents, self._carried, self._carrier))
+        self._carrier = self._carrier or call.execution
         self.enter()
         return call
 

@@ -45,7 +45,7 @@ class Stream(OfOneProcess):
         self._results = {"OutputSequenceTensor": ((int(batch), hidden), x.dtype)}
 
     def _prepare(self) -> None:
-        self._network = self._session.prepare(self._name, self._example).network
+        self._execution = self._session.prepare(self._name, self._example).execution
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """Go on by one step, or by several.
@@ -64,12 +64,12 @@ class Stream(OfOneProcess):
         After an error the state is as before, but where it is about a result out of the range of float64. Where the device is
         lost, so is the state: steps raise DeviceLostError until it is reset or set.
         """
-        if self._network.device.get_device_removed_reason():
+        if self._execution.gpu.driver.lost:
             self._prepare()
         if (type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._dtype and x.flags.c_contiguous
                 and not self._session.element.pairs):
             self._session.enter()
-            return self._network.run({"InputTensor": x}, self._results)["OutputSequenceTensor"]
+            return self._execution.run({"InputTensor": x}, self._results)["OutputSequenceTensor"]
         return self._any_steps(x)
 
     def _any_steps(self, x: Any) -> np.ndarray:

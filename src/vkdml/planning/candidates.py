@@ -19,8 +19,7 @@ from .device_info import DeviceInfo
 from .forced import allowed, forced, has_all
 from .gpu_loop import GpuLoop, resident_workgroups
 from .measured import Measured, described, measured_costs
-from .options import BARRIER, PERSISTENT, STEPPED, Options, check_options
-from .profiles import RESIDENT
+from .options import PERSISTENT, STEPPED, Options, check_options
 from .shapes import Shapes
 from .size_classes import representative
 from .tiling import GATES, LoopTiling, ProjectionTiling, Tiling
@@ -73,7 +72,7 @@ class Planner:
         """What can run instead of a persistent tiling with the same packed weights and projection, the fastest first."""
         loop = tiling.loop
         alone = [other for other in self._shapes.in_one_part(tiling) if other.states_bytes <= loop.states_bytes]
-        if loop.kernel != RESIDENT and self._can_be_stepped:
+        if self._can_be_stepped:
             alone.append(replace(loop, schedule=STEPPED, spins=0, meeting=None))
         others = filter(self._has_iterations, (replace(tiling, loop=other) for other in alone))
         return sorted(map(self._in_chunks, others), key=self.costs.seconds)
@@ -113,9 +112,9 @@ class Planner:
 
     def _may_wait(self, loop: LoopTiling) -> bool:
         """Whether a time loop may be chosen even if its workgroups wait for each other."""
-        if meeting(loop) is None or self.options.schedule == PERSISTENT:
+        if loop.meeting is None or self.options.schedule == PERSISTENT:
             return True
-        return self.profile.tuned and meeting(loop) not in self._without and self.fits_side_by_side(loop)
+        return self.profile.tuned and loop.meeting not in self._without and self.fits_side_by_side(loop)
 
     def fits_side_by_side(self, loop: LoopTiling) -> bool:
         """Whether all workgroups surely run at once."""
@@ -223,16 +222,11 @@ def _representative(problem: Problem) -> Problem:
     return replace(problem, steps=sizes.steps, batch=sizes.batch)
 
 
-def meeting(loop: LoopTiling) -> str | None:
-    """How its workgroups wait for each other, if they do. Those of kernels that are not for GPUs know one way."""
-    return loop.meeting or BARRIER if loop.schedule == PERSISTENT else None
-
-
 def best_of_each_way(tilings: Iterable[Tiling]) -> list[Tiling]:
     """The first of each way to order the steps: of each schedule, and of each meeting."""
     ways: dict[tuple[str, str | None], Tiling] = {}
     for tiling in tilings:
-        ways.setdefault((tiling.loop.schedule, meeting(tiling.loop)), tiling)
+        ways.setdefault((tiling.loop.schedule, tiling.loop.meeting), tiling)
     return list(ways.values())
 
 

@@ -15,7 +15,7 @@ from .device_info import DeviceInfo
 from .gpu_costs import GpuCosts
 from .gpu_loop import GpuLoop
 from .options import PERSISTENT, STEPPED
-from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
+from .profiles import FLOAT64, GPU, LANES, RESIDENT
 from .tiling import KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
 T = TypeVar("T")
@@ -70,12 +70,8 @@ class Costs:
     def compile_seconds(self, tiling: Tiling) -> float:
         loop, shares = tiling.loop, self.compiling
         total = loop.rows * loop.units_at_once * shares.row_of_unit
-        if loop.kernel == ROWS:
-            total += shares.rows_loop
         if loop.kernel == RESIDENT:
             total += shares.resident_loop + loop.resident_products * shares.resident_product
-        if tiling.projection and tiling.projection.kernel == ROWS:
-            total += shares.rows_projection
         return total
 
     def step_seconds(self, tiling: Tiling) -> float:
@@ -88,19 +84,13 @@ class Costs:
         """Of so many time steps."""
         if projection.kernel == GPU:
             return gpu_projection.seconds(projection, steps, self._gpu.rates)
-        if projection.kernel == ROWS:
-            of_tile = self._rows_products(projection, projection.input, projection.group_units)
-            stores = projection.rows_of_lane * projection.group_units
-        else:
-            of_tile = self._products(projection, projection.input)
-            stores = projection.rows * projection.units_at_once
+        of_tile = self._products(projection, projection.input)
+        stores = projection.rows * projection.units_at_once
         workgroups = projection.tiles(steps) * projection.groups_of_units * projection.problem.directions
         return self._spread(projection, workgroups, of_tile + stores * self.rates.load)
 
     def _part(self, tiling: Tiling) -> float:
         """Of a part's subgroup in a time step."""
-        if tiling.loop.kernel == ROWS:
-            return self._rows_part(tiling.loop)
         if tiling.loop.kernel == RESIDENT:
             return self._resident_part(tiling.loop)
         loop, rates = tiling.loop, self.rates
@@ -108,12 +98,6 @@ class Costs:
         input_part = at_once * rates.load if tiling.projection else self._products(loop, tiling.input)
         of_turn = self._products(loop, loop.hidden) + at_once * rates.gate_math + input_part
         return loop.part_units // loop.turn_units * of_turn
-
-    def _rows_part(self, loop: LoopTiling) -> float:
-        rates, problem = _given(self.rates.rows), loop.problem
-        products = self._rows_products(loop, loop.hidden, loop.part_units, problem.loop.phases)
-        gate_math = loop.rows_of_lane * rates.gate_math * self.rates.gate_math
-        return rates.loop * products + loop.part_units * (gate_math + len(problem.cell.gates) * self.rates.load)
 
     def _resident_part(self, loop: LoopTiling) -> float:
         rates, phases = _given(self.rates.resident), loop.problem.loop.phases
@@ -138,15 +122,6 @@ class Costs:
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= _FLOAT64_PRODUCT if tiling.kernel == FLOAT64 else 1
         return layout.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
-
-    def _rows_products(self, tiling: KernelTiling, layout: Layout, units: int, phases: int = 1) -> float:
-        """The same in the rows kernels, of so many units, block by block, in so many phases."""
-        rates, load, vectors, width = _given(self.rates.rows), self.rates.load, tiling.rows_of_lane, layout.block_columns
-        of_block = vectors * width * (rates.store + load / 4)
-        loads = width / (tiling.problem.element.columns_per_load * tiling.lanes)  # of weights
-        of_column = layout.blocks * (width * vectors * rates.product + loads * load)
-        sums = 2 * (layout.blocks - 1) * load  # between blocks
-        return layout.blocks * phases * of_block + units * len(tiling.problem.cell.gates) * (of_column + sums)
 
     def _spread(self, tiling: KernelTiling, workgroups: int, of_subgroup: float) -> float:
         """Seconds of so many workgroups, each of whose subgroups takes `of_subgroup`. A worker runs whole workgroups."""

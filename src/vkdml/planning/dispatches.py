@@ -19,7 +19,7 @@ from .costs import SUBMISSION_SECONDS, Costs
 from .device_info import DeviceInfo
 from .gpu_dispatches import Piece
 from .gpu_loop import GpuLoop
-from .options import PERSISTENT, SEQUENCE, STEPPED
+from .options import SEQUENCE, STEPPED
 from .profiles import FLOAT64, GPU
 from .tiling import (
     ARRAY_COLUMNS,
@@ -27,7 +27,6 @@ from .tiling import (
     MEETING,
     PACKED_HIDDEN,
     PACKED_INPUT,
-    QUICK_SPINS,
     STATE,
     KernelTiling,
     Layout,
@@ -91,7 +90,7 @@ def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Lay
     loads = tiling.internal[packed] // problem.element.real4_bytes
     push = sizes | {
         "directions": problem.directions, "gates": len(problem.cell.gates), "hidden": problem.hidden,
-        "units": tiling.loop.units, "column_loads": layout.loads, "by_units": int(layout.by_units), "together": layout.together,
+        "units": tiling.loop.units, "column_loads": layout.loads, "together": layout.together,
         "has_bias": int(problem.has("BiasTensor")), "split_bias": problem.loop.split_bias,
         **_strides(problem, field, "weight", (1, 2, 3), ("d", "row", "column")),
         **_strides(problem, "BiasTensor", "bias", (2, 3), ("d", "row")),
@@ -124,8 +123,6 @@ def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
         for start, end in _chunks(first, last, loop.chunk_steps):
             seconds = (end - start) * of_step
             dispatches += [step(start, end, phase, first, submissions.start(seconds)) for phase in range(phases)]
-    if loop.schedule == PERSISTENT:  # the last states, once nothing can make the fallback run any more
-        dispatches.append(step(steps, steps, 0, first, False))
     return tuple(dispatches)
 
 
@@ -192,7 +189,7 @@ def _projection(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bo
     assert projection
     constants = {
         **_problem_constants(tiling), **_kernel_constants(projection, projection.input), **_input_constants(tiling),
-        "PART_UNITS": projection.group_units, "OF_TILES": int(projection.by_tile), "COUNTED": int(projection.skips_padding),
+        "PART_UNITS": projection.group_units, "COUNTED": int(projection.skips_padding),
     }
     if projection.kernel == GPU:
         constants |= gpu_projection.constants(projection)
@@ -235,7 +232,7 @@ def _loop_constants(tiling: Tiling) -> dict[str, int]:
         **_problem_constants(tiling), **_kernel_constants(loop, loop.hidden),
         **(_UNUSED_INPUT if tiling.projection else _input_constants(tiling)),
         "FUSED": int(tiling.projection is None), "PARTS": loop.parts, "PART_UNITS": loop.part_units,
-        "SPINS": loop.spins, "QUICK_SPINS": QUICK_SPINS, "SHARED_STATE": int(loop.shared_state),
+        "SPINS": loop.spins, "SHARED_STATE": int(loop.shared_state),
         "SHARED_SLOTS": loop.shared_slots, **(loop.constants if isinstance(loop, GpuLoop) else {}),
     }
 
@@ -260,7 +257,7 @@ def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
         "UNITS": tiling.units, "TOGETHER": layout.together, "IN_LINE": int(tiling.unrolled),
-        "BLOCK_COLUMNS": layout.block_columns, "ARRAY_COLUMNS": ARRAY_COLUMNS.get(tiling.kernel, 0),
+        "ARRAY_COLUMNS": ARRAY_COLUMNS.get(tiling.kernel, 0),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from .options import Options
-from .profiles import RESIDENT, ROWS
+from .profiles import RESIDENT
 from .tiling import Tiling
 
 # The options that are bounds are not here: every tiling is within them
@@ -16,9 +16,7 @@ _PROPERTIES: dict[str, Callable[[Tiling], Any]] = {
     "parts": lambda tiling: tiling.loop.parts,
     "fused": lambda tiling: tiling.projection is None,
     "lanes": lambda tiling: tiling.loop.lanes > 1,
-    "row_lanes": lambda tiling: tiling.loop.kernel == ROWS,
     "resident": lambda tiling: tiling.loop.kernel == RESIDENT,
-    "projection_row_lanes": lambda tiling: tiling.projection is not None and tiling.projection.kernel == ROWS,
     "rows": lambda tiling: tiling.loop.rows,
     "units_at_once": lambda tiling: tiling.loop.units_at_once,
     "workgroup": lambda tiling: tiling.loop.workgroup,

@@ -121,10 +121,6 @@ class GpuLoop(LoopTiling):
         return self.slots_in_buffer * self.problem.directions * rows * self.vector_bytes
 
     @property
-    def barrier_words(self) -> int:
-        return 0
-
-    @property
     def meeting_bytes(self) -> int:
         """Of the word that says that parts did not meet, and the counters of their arrivals."""
         return 0 if self.schedule == SEQUENCE else (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4

@@ -69,7 +69,7 @@ def _tiling(problem: Problem, tile: _Tile, packed: Layout, units: int) -> Projec
     return ProjectionTiling(
         problem=problem, kernel=GPU, lanes=1, rows=tile.samples, units_at_once=widen * tile.units // tile.unit_lanes,
         workgroup=tile.workgroup, block_loads=vecs // element.vecs_per_load, unrolled=False, units=units,
-        group_units=widen * tile.units, input=packed, by_tile=False)
+        group_units=widen * tile.units, input=packed)
 
 
 def constants(tiling: ProjectionTiling) -> dict[str, int]:

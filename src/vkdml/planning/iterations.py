@@ -11,9 +11,9 @@ from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div
 from . import gpu_projection
 from .gpu_loop import GpuLoop
-from .options import FLOW, PERSISTENT, SEQUENCE, STEPPED
-from .profiles import FLOAT64, GPU, LANES, RESIDENT, ROWS
-from .tiling import ARRAY_COLUMNS, MOST_COUNTED_ROWS, QUICK_SPINS, KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
+from .options import FLOW, SEQUENCE, STEPPED
+from .profiles import FLOAT64, GPU, LANES, RESIDENT
+from .tiling import ARRAY_COLUMNS, MOST_COUNTED_ROWS, KernelTiling, Layout, LoopTiling, ProjectionTiling, Tiling
 
 
 @dataclass(frozen=True)
@@ -56,24 +56,19 @@ def of_projection(projection: ProjectionTiling) -> int:
     gates = len(projection.problem.cell.gates)
     if projection.kernel == GPU:
         products = _loop(gpu_projection.blocks(projection))
-    elif projection.kernel == ROWS:
-        stores = _NONE if projection.by_tile else _loop(projection.rows_of_lane)
-        products = _multiply_rows(projection, projection.input, projection.group_units, gates, stores, stores)
     else:
         products = _multiply(projection, projection.input, gates) + _loop(projection.rows * projection.units_at_once)
     return (_find_samples(projection) + products).run
 
 
 def _find_samples(projection: ProjectionTiling) -> Loops:
-    """The steps of rows that are a tile's, which start where the ones before end; in the rows kernel each is looked for, and on
-    GPUs an invocation looks for one.
-    """
+    """The steps of rows that are a tile's, which start where the ones before end; on GPUs an invocation looks for one."""
     batch, rows = MOST_COUNTED_ROWS, projection.rows  # of any batch: tilings are chosen for many
     if projection.kernel == GPU:
         return _loop(batch) if projection.skips_padding else _NONE
     if not projection.skips_padding:
         return _loop(rows)
-    return (projection.rows_of_lane + 1) * _loop(batch) if projection.kernel == ROWS else _loop(batch + rows)
+    return _loop(batch + rows)
 
 
 def _once(tiling: Tiling) -> int:
@@ -101,10 +96,9 @@ def _step(tiling: Tiling) -> Loops:
     loop, problem = tiling.loop, tiling.problem
     if isinstance(loop, GpuLoop) and loop.schedule != SEQUENCE:
         return _exchange_step(loop)
-    meeting = _loop(QUICK_SPINS) + _loop(0) if loop.schedule == PERSISTENT else _NONE  # slow spins have a bound of their own
-    phases = [_PHASES[loop.kernel](tiling, gates) + meeting for gates in _gates_of_phases(problem)]
+    phases = [_PHASES[loop.kernel](tiling, gates) for gates in _gates_of_phases(problem)]
     step = sum(phases, Loops(1, 1)) + _loop(0)
-    if loop.kernel in (ROWS, FLOAT64):  # the phases are one piece of code
+    if loop.kernel == FLOAT64:  # the phases are one piece of code
         step += _loop(len(phases)) + Loops(phases[0].masked)
     return step + Loops(1, 1) + _state(loop, loop.part_units) if problem.has("SequenceLengthsTensor") else step
 
@@ -128,14 +122,6 @@ def _gates_of_phases(problem: Problem) -> list[int]:
     """Gates that each phase multiplies: of two, the second has the last one."""
     gates = len(problem.cell.gates)
     return [gates] if problem.loop.phases == 1 else [gates - 1, 1]
-
-
-def _rows_phase(tiling: Tiling, gates: int) -> Loops:
-    """A unit is finished after the last block, by code of the phase's own."""
-    loop, finish = tiling.loop, _loop(tiling.loop.rows_of_lane)
-    others = (tiling.problem.loop.phases - 1) * _loop(0, finish)
-    units = min(loop.part_units, loop.problem.hidden)
-    return _multiply_rows(loop, loop.hidden, units, gates, _loop(0, finish) + others, _loop(1, finish) + others)
 
 
 def _resident_phase(tiling: Tiling, gates: int) -> Loops:
@@ -167,7 +153,7 @@ def _float64_phase(tiling: Tiling, gates: int) -> Loops:
     return _turns(tiling, gates, _multiply(tiling.loop, tiling.loop.hidden, gates) + activations)
 
 
-_PHASES = {ROWS: _rows_phase, RESIDENT: _resident_phase, LANES: _lanes_phase, GPU: _gpu_phase, FLOAT64: _float64_phase}
+_PHASES = {RESIDENT: _resident_phase, LANES: _lanes_phase, GPU: _gpu_phase, FLOAT64: _float64_phase}
 
 
 def _turns(tiling: Tiling, gates: int, turn: Loops) -> Loops:
@@ -183,14 +169,3 @@ def _multiply(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
         return _loop(layout.loads, _loop(gates, _loop(4)))
     block = _NONE if tiling.unrolled else Loops(tiling.block_loads, 1)  # a loop that checks after its body
     return _loop(layout.loads // tiling.block_loads, block)
-
-
-def _multiply_rows(tiling: KernelTiling, layout: Layout, units: int, gates: int, unit: Loops, last: Loops) -> Loops:
-    """The same in the rows kernels: a block's columns are loaded, then multiplied with so many units.
-
-    unit, last: what follows a unit's products in all blocks but the last, and in that.
-    """
-    columns = ARRAY_COLUMNS[ROWS]
-    load = layout.block_columns // columns * _loop(tiling.rows_of_lane, _loop(columns // 4, _loop(4)))
-    block, last_block = load + _loop(units, _loop(gates) + unit), load + _loop(units, _loop(gates) + last)
-    return _loop(layout.blocks, block) + Loops(last_block.run - block.run)

@@ -23,22 +23,20 @@ class Options:
     What is forced runs so, or InvalidArgumentError names the option. Where persistent parts do not meet, what runs instead has
     the forced kernel and rows, but a schedule of its own.
 
-    schedule: one of SCHEDULES. On a CPU driver persistent is never chosen, but has to be forced.
+    schedule: one of SCHEDULES. persistent: not in float64; on a CPU driver only when it is forced, by the kernels for GPUs.
     meeting: how persistent parts wait for each other on a GPU, one of MEETINGS.
     parts: workgroups that share the units: at least 2 with stepped and persistent, else 1. On a GPU, one where a
     workgroup has room for all units, unless it is forced.
     fused: multiply the input in the time loop (not in the kernels for GPUs, which always project it).
-    lanes: use the kernels that shuffle.
-    row_lanes: of these, the ones whose invocations hold rows and not units.
-    resident: of these, the ones whose recurrent weights stay in private memory (not stepped).
-    projection_row_lanes: project by invocations that hold rows (not fused; always with row_lanes).
-    rows: batch rows of a tile: 1 with float64, whole subgroups with row_lanes.
-    units_at_once: units that an invocation computes together; 1 without lanes, and with row_lanes.
+    lanes: use the kernels that shuffle (not persistent).
+    resident: of these, the ones whose recurrent weights stay in private memory (sequence).
+    rows: batch rows of a tile: 1 with float64.
+    units_at_once: units that an invocation computes together; 1 without lanes.
     register_loads, shared_loads: on a GPU, the loads of 16 bytes of recurrent weights of each gate that an invocation keeps in
     registers, and in shared memory (persistent), for a whole dispatch.
-    workgroup: invocations of the time loop's workgroups: with lanes whole subgroups, with row_lanes one; on a GPU
-    those of a multiple of 8 units, each of which has as many as follow from H.
-    shared_state: keep h in shared memory: with float64 and resident in one part; on a GPU, where parts have a copy of a tile
+    workgroup: invocations of the time loop's workgroups: with lanes whole subgroups; on a GPU those of a multiple of 8
+    units, each of which has as many as follow from H.
+    shared_state: keep h in shared memory: with float64 and resident in sequence; on a GPU, where parts have a copy of a tile
     there, unless it has no room.
     chunk_steps: most time steps that a dispatch runs.
     workspace_bytes: most memory for the projection's result; more time steps than fit go through in chunks. Unless it is
@@ -50,9 +48,7 @@ class Options:
     parts: int | None = None
     fused: bool | None = None
     lanes: bool | None = None
-    row_lanes: bool | None = None
     resident: bool | None = None
-    projection_row_lanes: bool | None = None
     rows: int | None = None
     units_at_once: int | None = None
     workgroup: int | None = None
@@ -70,7 +66,7 @@ def check_options(options: Options) -> None:
     if options.meeting not in (None, *MEETINGS):
         raise InvalidArgumentError("compile_operator", "options.meeting", shown(options.meeting),
                                    "one of " + ", ".join(MEETINGS))
-    for name in ("lanes", "row_lanes", "resident", "fused", "shared_state", "projection_row_lanes"):
+    for name in ("lanes", "resident", "fused", "shared_state"):
         value = getattr(options, name)
         if value not in (None, False, True):
             raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value), "True, False or None")

@@ -6,8 +6,8 @@ Three schedules, one gate math (shaders/cells/):
   chunk of steps.
 - stepped: the units are spread over several workgroups, the parts, and a dispatch runs one phase of one step.
 - persistent: they are spread so too, and a dispatch runs a chunk of steps; the parts wait for each other at a barrier of their
-  own or, on GPUs, in flow for each word of h. Vulkan promises no progress of one workgroup while another waits, so waiting is
-  bounded, and a plan has a fallback. Unasked only GPUs have it, where all parts fit side by side.
+  own or, in flow, for each word of h. Vulkan promises no progress of one workgroup while another waits, so waiting is bounded,
+  and a plan has a fallback. Only the kernels for GPUs know it, and unasked only GPUs have it, where all parts fit side by side.
 
 Each with the input's part of all gates first, as one matrix product for many time steps (the projection). The kernels of CPU
 drivers and of float64 may multiply it in the loop instead (fused): one dispatch less, for few steps or few inputs.
@@ -24,7 +24,7 @@ from .candidates import Planner
 from .device_info import DeviceInfo
 from .dispatches import Dispatch, pack, time_loop
 from .options import PERSISTENT, Options
-from .tiling import MEETING, STATE, Tiling
+from .tiling import MEETING, Tiling
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,9 @@ def plan_of(planner: Planner, tiling: Tiling) -> Plan:
     built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal, tiling=tiling,
                  seconds=planner.costs.run_seconds(tiling))
     if tiling.loop.schedule == PERSISTENT:
-        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=_gave_up(tiling))
+        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=(MEETING, 0))
     check_limits(planner.problem, planner.info, built)
     return built
-
-
-def _gave_up(tiling: Tiling) -> tuple[str, int]:
-    return (MEETING, 0) if tiling.loop.meeting else (STATE, tiling.loop.states_bytes // 4)
 
 
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:

@@ -12,21 +12,11 @@ from .device_info import DeviceInfo
 from .gpus import GPUS, GpuRates, named_units
 
 # The kernels of the time loop, and of the projection (which has no resident one)
-GPU, LANES, ROWS, RESIDENT, FLOAT64 = "gpu", "lanes", "rows", "resident", "float64"
+GPU, LANES, RESIDENT, FLOAT64 = "gpu", "lanes", "resident", "float64"
 
 _PORTABLE = frozenset({GPU, LANES, FLOAT64})
 
-PRIVATE_ARRAYS = 16  # in the rows and resident kernels, each indexed by constants alone
-
-
-@dataclass(frozen=True)
-class RowsRates:
-    """Seconds of a subgroup in the rows kernels."""
-
-    product: float             # of a column, for one gate and one row of each invocation
-    loop: float = 1.0          # how many times slower products are in the time loop than in the projection
-    store: float = 20e-9       # of a column of one row of each invocation, to a private array
-    gate_math: float = 0.75    # beside Rates.gate_math, which has loads of the input's part in it
+PRIVATE_ARRAYS = 16  # in the resident kernels, each indexed by constants alone
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,6 @@ class Rates:
     dispatch: float            # of one that waits for the one before in the same submission
     second_worker: float = 0.0  # to wake one, for parts of a tile or for the projection, once a call
     late_worker: float = 0.0    # how much later it wakes in each dispatch after the first; other processes run too
-    rows: RowsRates | None = None
     resident: ResidentRates | None = None
 
 
@@ -63,8 +52,6 @@ class CompileShares:
     """Seconds of compiling, as the share of them that each execution is charged."""
 
     row_of_unit: float = 0.0           # of a row of a tile, for each unit that an invocation computes
-    rows_loop: float = 9.9e-3          # of the rows kernels' time loop: 1 to 2 s
-    rows_projection: float = 0.05e-3   # and of their projection
     resident_loop: float = 0.55e-3     # of the resident kernels: 1 to 5 s, with that of their products
     resident_product: float = 0.0      # of each of these, as they are unrolled
 
@@ -119,12 +106,12 @@ _LLVMPIPE = DeviceProfile(
     is_cpu=True,
     driver="llvmpipe",
     is_known=True,
-    kernels=_PORTABLE | {ROWS, RESIDENT},
+    kernels=_PORTABLE | {RESIDENT},
     prefers_shuffles=True,
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
     spins=12_000,
     rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
-                second_worker=60e-6, rows=RowsRates(product=0.3e-9), resident=ResidentRates(product=0.3e-9)),
+                second_worker=60e-6, resident=ResidentRates(product=0.3e-9)),
     compiling=CompileShares(resident_product=0.3e-6),
 )
 
@@ -147,14 +134,13 @@ PROFILES = {
     "llvmpipe of Mesa 26": replace(
         _LLVMPIPE,
         since_mesa=26,
-        # Its LLVM multiplies all columns of a block in the loop before it adds any, with the products in memory
-        rates=replace(_LLVMPIPE.rates, load=15e-9, rows=RowsRates(product=0.35e-9, loop=2.5)),
+        rates=replace(_LLVMPIPE.rates, load=15e-9),
         compiling=CompileShares(row_of_unit=15e-6, resident_product=1.5e-6),
     ),
     "llvmpipe of Mesa 24 and 25": replace(
         _LLVMPIPE,
         since_mesa=24,
-        rates=replace(_LLVMPIPE.rates, product=2.2e-9, product_alone=2.2e-9, rows=RowsRates(product=0.5e-9, loop=2.0),
+        rates=replace(_LLVMPIPE.rates, product=2.2e-9, product_alone=2.2e-9,
                       resident=ResidentRates(product=1.2e-9)),
         compiling=CompileShares(row_of_unit=100e-6, resident_product=3e-6),
     ),

@@ -13,12 +13,11 @@ from ..spec.whole_numbers import ceil_div, round_up
 from . import gpu_projection, iterations, profiles
 from .costs import Costs
 from .device_info import DeviceInfo
-from .gpu_loop import GpuLoop, GpuLoops, packed_units
+from .gpu_loop import GpuLoops, packed_units
 from .options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
-from .profiles import FLOAT64, LANES, RESIDENT, ROWS
+from .profiles import FLOAT64, LANES, RESIDENT
 from .tiling import (
     ARRAY_COLUMNS,
-    MOST_ROWS_OF_LANE,
     Layout,
     LoopTiling,
     ProjectionTiling,
@@ -66,25 +65,20 @@ class Shapes:
 
     def in_one_part(self, tiling: Tiling) -> list[LoopTiling]:
         """What can run instead of a persistent loop with the same packed weights and projection."""
-        loop = tiling.loop
-        if isinstance(loop, GpuLoop):
-            others = GpuLoops(loop.problem, self.info, self.options).in_sequence()
-            return [other for other in others if self._has_iterations(replace(tiling, loop=other))]
-        rows = [loop.rows] if loop.kernel == ROWS or self.options.rows else self._even_rows(loop.rows)
-        workgroup = loop.workgroup * loop.parts if loop.kernel == RESIDENT else loop.workgroup
-        alone = [replace(loop, schedule=SEQUENCE, parts=1, spins=0, workgroup=workgroup, rows=of_tile) for of_tile in rows]
-        fitting = [self._with_shared_state(other) for other in alone if workgroup <= self.info.max_workgroup_invocations]
-        return [other for other in fitting if self._has_iterations(replace(tiling, loop=other))]
+        others = GpuLoops(tiling.problem, self.info, self.options).in_sequence()
+        return [other for other in others if self._has_iterations(replace(tiling, loop=other))]
 
     @cached_property
     def lanes(self) -> int:
         """The subgroup size where shuffles replace loads, else 1.
 
         Only CPU drivers gain: their workgroup is one whole subgroup, and loads are what they are slow at. A GPU reads shared
-        memory faster, and may run a subgroup with fewer invocations than it reports.
+        memory faster, and may run a subgroup with fewer invocations than it reports. Kernels that shuffle are never persistent.
         """
+        options = self.options
         possible = self.info.subgroup_shuffle and self.info.subgroup_size > 1 and not self.problem.element.pairs
-        wanted = self.profile.prefers_shuffles if self.options.lanes is None else self.options.lanes
+        is_preferred = self.profile.prefers_shuffles and options.schedule != PERSISTENT
+        wanted = is_preferred if options.lanes is None else options.lanes
         return self.info.subgroup_size if possible and wanted else 1
 
     @property
@@ -103,12 +97,9 @@ class Shapes:
 
     def _shuffling_shapes(self) -> list[_Shape]:
         at_once = [self.options.units_at_once] if self.options.units_at_once else [2, 1]
-        kernels = [(LANES, None), *product((LANES, RESIDENT), (LANES, ROWS))]
-        shapes = [_Shape(*pair, of_tile, units) for pair, of_tile, units in product(kernels, self._rows(), at_once)
-                  if self.profile.kernels.issuperset(filter(None, pair)) and self._may_unroll(of_tile * units)]
-        if ROWS in self.profile.kernels:
-            shapes += [_Shape(ROWS, ROWS, of_tile, 1) for of_tile in self._rows_of_lanes()]
-        return shapes
+        kernels = ((LANES, None), (LANES, LANES), (RESIDENT, LANES))
+        return [_Shape(*pair, of_tile, units) for pair, of_tile, units in product(kernels, self._rows(), at_once)
+                if pair[0] in self.profile.kernels and self._may_unroll(of_tile * units)]
 
     def _on_gpu(self, schedule: str) -> Iterator[Tiling]:
         """By the kernels for GPUs."""
@@ -130,44 +121,30 @@ class Shapes:
         return most is None or rows_of_units <= most or self.options.rows is not None
 
     def _rows(self) -> list[int]:
-        return [self.options.rows] if self.options.rows else self._even_rows(_MOST_ROWS)
-
-    def _rows_of_lanes(self) -> list[int]:
-        """For the rows kernels: whole subgroups."""
-        most = MOST_ROWS_OF_LANE * self.lanes
-        if self.options.rows:
-            return [self.options.rows] if self.options.rows % self.lanes == 0 and self.options.rows <= most else []
-        return sorted({round_up(rows, self.lanes) for rows in self._even_rows(most)})
-
-    def _even_rows(self, most: int) -> list[int]:
-        return even_rows(self.problem.batch, range(1, most + 1))
+        return [self.options.rows] if self.options.rows else even_rows(self.problem.batch, range(1, _MOST_ROWS + 1))
 
     def _parts(self, schedule: str, shape: _Shape) -> list[int]:
         """Workgroups that share a tile's units, the preferred number first; none where the schedule is no choice."""
-        is_forced = self.options.schedule == schedule
         if schedule == SEQUENCE:
             return [1]
-        if schedule == PERSISTENT and not is_forced:
+        if schedule == PERSISTENT or shape.kernel == RESIDENT:
             return []
         if self.options.parts:
             return [self.options.parts] if self.options.parts > 1 else []
-        turns = ceil_div(self.problem.hidden, self.lanes * shape.units_at_once)
-        parts = self._most_parts(shape, turns)
-        if schedule == STEPPED and shape.kernel == ROWS:  # or as many as have loop iterations enough for a step
-            return [count for count in (parts, 2, 4, 8) if 1 < count <= turns]
-        return [max(parts, 2)] if is_forced else [parts] if parts > 1 else []
+        parts = self._most_parts(shape)
+        return [max(parts, 2)] if self.options.schedule == STEPPED else [parts] if parts > 1 else []
 
-    def _most_parts(self, shape: _Shape, turns: int) -> int:
+    def _most_parts(self, shape: _Shape) -> int:
         if self.profile.most_parts:
             return min(self.profile.most_parts, ceil_div(self.problem.hidden, _LEAST_WORKGROUP))
         tiles = self.problem.directions * ceil_div(self.problem.batch, shape.rows)
-        return min(self._workers // tiles, turns)
+        return min(self._workers // tiles, ceil_div(self.problem.hidden, self.lanes * shape.units_at_once))
 
     # Tilings
 
     def _tiling(self, schedule: str, shape: _Shape, parts: int) -> Tiling | None:
         """With the first workgroup that has loop iterations enough for a step."""
-        for workgroup, unrolled in self._workgroups(schedule, shape, parts):
+        for workgroup, unrolled in self._workgroups(shape, parts):
             loop = self._loop(schedule, shape, parts, workgroup, unrolled)
             if shape.kernel == RESIDENT and not self._is_resident(loop):
                 return None
@@ -177,16 +154,13 @@ class Shapes:
                 return tiling
         return None
 
-    def _workgroups(self, schedule: str, shape: _Shape, parts: int) -> Iterator[tuple[int, bool]]:
+    def _workgroups(self, shape: _Shape, parts: int) -> Iterator[tuple[int, bool]]:
         """Invocations of a workgroup, and whether loads are unrolled; the preferred first, then with fewer iterations each."""
         most = self.options.workgroup or self.info.max_workgroup_invocations
-        if shape.kernel == RESIDENT:  # holds all units of a part
-            invocations = round_up(ceil_div(self.problem.hidden, parts * shape.units_at_once), self.lanes)
-            if schedule != STEPPED and invocations <= most:
+        if shape.kernel == RESIDENT:  # holds all units
+            invocations = round_up(ceil_div(self.problem.hidden, shape.units_at_once), self.lanes)
+            if invocations <= most:
                 yield invocations, False
-            return
-        if shape.kernel == ROWS:
-            yield self.lanes, False
             return
         workgroup = self.options.workgroup or (self.lanes if self.lanes > 1 else self._whole_part(parts))
         if self.profile.most_unrolled is None:
@@ -203,13 +177,12 @@ class Shapes:
 
     def _loop(self, schedule: str, shape: _Shape, parts: int, workgroup: int, unrolled: bool) -> LoopTiling:
         problem, turn = self.problem, workgroup * shape.units_at_once
-        units = round_up(problem.hidden, turn * parts if shape.kernel == RESIDENT else turn)
+        units = round_up(problem.hidden, turn)
         of_block = block_loads(problem.element, self.lanes)
         loop = LoopTiling(
             problem=problem, kernel=shape.kernel, schedule=schedule, lanes=self.lanes, rows=shape.rows,
             units_at_once=shape.units_at_once, parts=parts, workgroup=workgroup, block_loads=of_block, unrolled=unrolled,
-            units=units, hidden=hidden_layout(problem, shape.kernel, self.lanes, of_block, units),
-            spins=self.profile.spins if schedule == PERSISTENT else 0)
+            units=units, hidden=hidden_layout(problem, shape.kernel, self.lanes, of_block, units))
         return self._with_shared_state(loop)
 
     def _is_resident(self, loop: LoopTiling) -> bool:
@@ -227,32 +200,21 @@ class Shapes:
         if shape.projection is None:
             return None
         workgroup, at_once = self._projection_workgroup(shape, loop)
-        projection = ProjectionTiling(
+        return ProjectionTiling(
             problem=self.problem, kernel=shape.projection, lanes=self.lanes, rows=self._projection_rows(shape, at_once),
             units_at_once=at_once, workgroup=workgroup, block_loads=loop.block_loads, unrolled=loop.unrolled, units=loop.units,
-            group_units=loop.units if shape.projection == ROWS else workgroup * at_once, input=layout,
-            by_tile=shape.kernel == ROWS)
-        while (shape.projection == ROWS and projection.group_units > self.lanes
-               and iterations.of_projection(projection) > self.profile.most_iterations):
-            projection = replace(projection, group_units=ceil_div(projection.group_units, 2))
-        return projection
+            group_units=workgroup * at_once, input=layout)
 
     def _projection_workgroup(self, shape: _Shape, loop: LoopTiling) -> tuple[int, int]:
         """Its invocations, and the units that each computes together."""
-        if shape.projection == ROWS:
-            return self.lanes, 1
         if shape.kernel == RESIDENT:
             return self.lanes, 2 if loop.units % (2 * self.lanes) == 0 else 1
         return loop.workgroup if shape.kernel == LANES else gcd(loop.workgroup, _PROJECTION_WORKGROUP), shape.units_at_once
 
     def _projection_rows(self, shape: _Shape, at_once: int) -> int:
-        row_steps = self.problem.batch * self.problem.steps
-        if shape.kernel == ROWS:
-            return shape.rows
-        if shape.projection == ROWS:
-            return min(MOST_ROWS_OF_LANE, ceil_div(row_steps, self.lanes)) * self.lanes
         if shape.projection == FLOAT64:
             return 1
+        row_steps = self.problem.batch * self.problem.steps
         if self.profile.most_unrolled:
             return min(self.profile.most_unrolled // at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW))
         return min(_MOST_ROWS, row_steps)

@@ -8,20 +8,14 @@ from dataclasses import dataclass
 from ..spec.element_types import ElementType
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, round_up
-from .options import PERSISTENT
-from .profiles import LANES, RESIDENT, ROWS
+from .profiles import LANES, RESIDENT
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
 MEETING = "meeting"
 
 # Columns of one private array, by kernel; the others have none
-ARRAY_COLUMNS = {ROWS: 16, RESIDENT: 32}
-MOST_ROWS_OF_LANE = 4  # rows of an invocation of the rows kernels: a vec4 holds one number of each
+ARRAY_COLUMNS = {RESIDENT: 32}
 _RESIDENT_SHARED_SLOTS = 2  # the third is better used for more rows
-QUICK_SPINS = 32  # of a barrier between workgroups, before the slow ones
-_MOST_BLOCK_COLUMNS = 256  # of the rows kernels
-# and where H and I are at most so many, and the rows' steps fewer, as larger blocks compile for longer
-_QUICK_BLOCK_COLUMNS, _FEW_COLUMNS, _MANY_STEPS = 128, 512, 1000
 MOST_COUNTED_ROWS = 128  # so that finding the steps of all rows takes little
 
 
@@ -30,20 +24,13 @@ class Layout:
     """How a matrix of weights is packed: W, or R. A load is 16 bytes of one gate of one unit."""
 
     element: ElementType
-    loads: int              # of a row of the matrix, padded to whole blocks or arrays
-    together: int           # units that lie together, or, by_units, loads: what a subgroup reads one after the other
-    by_units: bool = False  # for the rows kernels
-    block_columns: int = 0  # of what the rows kernels multiply at once
+    loads: int     # of a row of the matrix, padded to whole blocks or arrays
+    together: int  # units that lie together: what a subgroup reads one after the other
 
     @property
     def columns(self) -> int:
         """Of a row, with its padding."""
         return self.loads * self.element.columns_per_load
-
-    @property
-    def blocks(self) -> int:
-        """What the rows kernels multiply one after the other."""
-        return self.columns // self.block_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +46,6 @@ class KernelTiling:
     block_loads: int    # loads of weights for a gate that belong together
     unrolled: bool      # in the lanes kernels: those loads stand one after the other, not in a loop
     units: int          # H, rounded up to whole turns of the time loop's workgroups
-
-    @property
-    def rows_of_lane(self) -> int:
-        """Of an invocation of the rows kernels."""
-        return self.rows // self.lanes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,15 +114,7 @@ class LoopTiling(KernelTiling):
     @property
     def states_bytes(self) -> int:
         """Of the states of all tiles."""
-        of_tile = self.problem.loop.slots * self._slot_bytes
-        if self.kernel == ROWS:  # behind it, its sums between blocks
-            of_tile += self.hidden.columns * len(self.problem.cell.gates) * self.lanes * self.problem.element.real4_bytes
-        return of_tile * self.problem.directions * self.tiles
-
-    @property
-    def barrier_words(self) -> int:
-        """Behind the states: one that says that persistent parts did not meet, and two by which those of each tile do."""
-        return 1 + 2 * self.problem.directions * self.tiles if self.schedule == PERSISTENT else 0
+        return self.problem.loop.slots * self._slot_bytes * self.problem.directions * self.tiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,22 +123,17 @@ class ProjectionTiling(KernelTiling):
 
     group_units: int      # units of a workgroup
     input: Layout         # of the input weights
-    by_tile: bool         # a tile's rows are a step of one of the loop's tiles: for the rows kernels
     chunk_steps: int = 1  # most time steps of a dispatch
 
     @property
     def skips_padding(self) -> bool:
         """Whether tiles hold only steps that rows have, which they look for in the lengths, row by row."""
-        has_lengths = self.problem.has("SequenceLengthsTensor")
-        return has_lengths and not self.by_tile and self.problem.batch <= MOST_COUNTED_ROWS
+        return self.problem.has("SequenceLengthsTensor") and self.problem.batch <= MOST_COUNTED_ROWS
 
     @property
     def step_bytes(self) -> int:
         """Of the result for one time step."""
-        of_unit = self.problem.batch
-        if self.by_tile:
-            of_unit = ceil_div(of_unit, self.rows) * len(self.problem.cell.gates) * self.lanes
-        return self.problem.directions * self.units * of_unit * self.problem.element.real4_bytes
+        return self.problem.directions * self.units * self.problem.batch * self.problem.element.real4_bytes
 
     @property
     def groups_of_units(self) -> int:
@@ -172,8 +141,7 @@ class ProjectionTiling(KernelTiling):
 
     def tiles(self, steps: int) -> int:
         """Of so many time steps."""
-        batch = self.problem.batch
-        return steps * ceil_div(batch, self.rows) if self.by_tile else ceil_div(steps * batch, self.rows)
+        return ceil_div(steps * self.problem.batch, self.rows)
 
 
 @dataclass(frozen=True)
@@ -197,7 +165,7 @@ class Tiling:
         sizes = {
             PACKED_INPUT: units * (self.input.loads * gates + 1) * real4,
             PACKED_HIDDEN: units * (self.loop.hidden.loads * gates + 1 + has_peephole) * real4,
-            STATE: self.loop.states_bytes + self.loop.barrier_words * 4,
+            STATE: self.loop.states_bytes,
         }
         if self.loop.meeting_bytes:
             sizes[MEETING] = self.loop.meeting_bytes
@@ -229,18 +197,5 @@ def input_layout(problem: Problem, kernel: str, lanes: int, of_block: int, units
 
 
 def _layout(problem: Problem, columns: int, kernel: str, lanes: int, of_block: int, units: int) -> Layout:
-    element = problem.element
-    if kernel == ROWS:
-        blocks, of_columns = _blocks(problem, columns, lanes)
-        return Layout(element, blocks * of_columns // element.columns_per_load, of_columns // element.columns_per_load,
-                      True, of_columns)
-    loads = round_up(ceil_div(columns, element.columns_per_load), of_block)
-    return Layout(element, loads, lanes if kernel == LANES else units)
-
-
-def _blocks(problem: Problem, columns: int, lanes: int) -> tuple[int, int]:
-    """How many the rows kernels multiply, and the columns of each: whole loads of a subgroup, and whole arrays."""
-    is_quick = max(columns, problem.hidden) <= _FEW_COLUMNS and problem.steps * problem.batch < _MANY_STEPS
-    blocks = ceil_div(columns, _QUICK_BLOCK_COLUMNS if is_quick else _MOST_BLOCK_COLUMNS)
-    whole = max(problem.element.columns_per_load * lanes, ARRAY_COLUMNS[ROWS])
-    return blocks, round_up(ceil_div(columns, blocks), whole)
+    loads = round_up(ceil_div(columns, problem.element.columns_per_load), of_block)
+    return Layout(problem.element, loads, lanes if kernel == LANES else units)

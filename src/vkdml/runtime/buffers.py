@@ -163,7 +163,7 @@ class Buffer(OfOneProcess):
         return np.ndarray(shape, dtype, self._bytes, offset).copy()
 
     def _checked_offset(self, call: str, offset: int) -> int:
-        (checked,) = integers(call, "offset", (offset,), 0)
+        checked = offset if type(offset) is int and offset >= 0 else integers(call, "offset", (offset,), 0)[0]
         if checked > self.size_in_bytes:
             raise InvalidArgumentError(call, "offset", checked, f"at most {self.size_in_bytes}, the buffer's bytes")
         return checked

@@ -9,7 +9,8 @@ from typing import Any
 from . import fork
 from .buffers import Bound, Buffer, overlap
 from .device import Gpu, Kernel, Submission
-from .packed import Contents, PackedWeights
+from .store import Lease
+from .weights import OWNED, Origin, Weights, is_current, origin_of
 
 _NONE: frozenset[Any] = frozenset()
 
@@ -42,7 +43,7 @@ class _Call:
 class _Packing:
     """sources: what is packed. is_fresh: something before it writes them at each execution."""
 
-    packed: PackedWeights
+    weights: Weights
     sources: Sequence[Bound]
     operations: Sequence[_Operation]
     is_fresh: bool
@@ -51,10 +52,9 @@ class _Packing:
     def writes(self) -> frozenset[Bound]:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
-    def contents(self) -> Contents | None:
-        """What the sources hold when it is executed; None: unknown."""
-        contents = [source.contents for source in self.sources]
-        return None if self.is_fresh or None in contents else tuple(contents)
+    def origin(self) -> Origin | None:
+        """What is packed when it is executed now; None: unknown."""
+        return None if self.is_fresh else origin_of(self.sources)
 
 
 _Step = _Operation | _Call | _Packing
@@ -66,18 +66,22 @@ class Commands:
     They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
 
     merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
-    all of it, whoever wrote last.
+    all of it, whoever wrote last. lease: of whoever keeps the commands, for what they have in the store.
     """
 
-    def __init__(self, gpu: Gpu, merges: bool = False) -> None:
+    def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
         self._gpu = gpu
         self._merges = merges
+        self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
-        self._stamped: list[_Packing | Buffer] = []  # in order: packings, and buffers that are uploaded, where it merges
+        # In order: what is packed by executions, and by initializers, and buffers that are uploaded, where it merges
+        self._stamped: list[_Packing | Weights | Buffer] = []
+        self._needed: dict[Weights, Callable[[], None]] = {}  # packed by initializers elsewhere, and what refuses where not
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
-        self._overwritten: set[PackedWeights] | None = None  # those of which others write to the caller's resource
+        self._owned: dict[Weights, int] = {}  # packed by an initializer, and how many steps were recorded then
+        self._overwritten: set[Weights] | None = None  # those of which others write to the caller's resource
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -91,15 +95,6 @@ class Commands:
     def _dispatches(self) -> list[_Step]:
         """All steps but copies."""
         return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
-
-    @property
-    def length(self) -> int:
-        """How many steps were recorded so far."""
-        return len(self._steps)
-
-    def changes(self, bound: Bound, since: int) -> bool:
-        """Whether something does that was recorded behind so many steps, besides what the host tells by stamps."""
-        return any(overlap(part, bound) for part in self._changes(self._steps[since:]))
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
         """What they write, but what the host has written to a buffer when it is uploaded, and has stamped then."""
@@ -136,19 +131,40 @@ class Commands:
         """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
         self._add(_Call(work, writes))
 
-    def pack(self, packed: PackedWeights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
+    def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights, at each execution for which they are not packed yet.
 
         record: records the dispatches that do. sources: what they read.
         """
-        inner = Commands(self._gpu)
+        inner = Commands(self._gpu, lease=self.lease)
         record(inner)
         operations = list(inner._operations())
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
-        self._packings.append(_Packing(packed, sources, operations, is_fresh))
+        self._packings.append(_Packing(weights, sources, operations, is_fresh))
         self._stamped.append(self._packings[-1])
         self._add(self._packings[-1])
+
+    def own(self, weights: Weights) -> None:
+        """The dispatches before this are an initializer's, and have packed these."""
+        self._owned[weights] = len(self._steps)
+        self._stamped.append(weights)
+
+    def need(self, weights: Weights, refuse: Callable[[], None]) -> None:
+        """Call `refuse` at each execution before which no initializer has packed these, or somebody has written there since."""
+        self._needed[weights] = refuse
+
+    @property
+    def owned(self) -> Iterable[Weights]:
+        """What initializers that were recorded here pack."""
+        return self._owned.keys()
+
+    def is_spoiled(self, weights: Weights) -> bool:
+        """Whether something recorded since an initializer packed them here, or at all, writes to the caller's resource, besides
+        what the host tells by stamps.
+        """
+        since = self._changes(self._steps[self._owned.get(weights, 0):])
+        return weights.within is not None and any(overlap(part, weights.within) for part in since)
 
     def _add(self, step: _Step) -> None:
         fork.check()
@@ -163,52 +179,52 @@ class Commands:
             elif isinstance(step, _Operation):
                 yield step
 
-    def execute(self, begin: Callable[[], None] = lambda: None) -> None:
-        """Run all of it and wait. begin: called once no check has refused it; it may refuse, too.
-
-        Raises what it, the checks and the calls raise, and DriverError when the driver fails.
-        """
+    def execute(self) -> None:
+        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
         with self._gpu.lock:
             for check in self._checks:
                 check()
-            due, after = self._due()
-            begin()
-            for packed in after:
-                packed.contents = None  # stays so if the driver fails
+            due, origins = self._due() if self._stamped else ((), {})
+            for weights, refuse in self._needed.items():
+                if not is_current(weights.origin, OWNED):
+                    refuse()
+            for weights in origins:
+                weights.origin = None  # stays so if the driver fails
             for run in self._runs(due):
                 run()
-            for packed, contents in after.items():
-                packed.contents = contents
+            for weights, origin in origins.items():
+                weights.origin = origin
 
     def prepare(self) -> None:
         """Record now what the next execution would."""
         with self._gpu.lock:
             self._runs(self._due()[0])
 
-    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, Contents | None]]:
+    def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place among
         the packings: what comes before it still sees what was there, even if the host wrote the new before.
         """
-        after: dict[PackedWeights, tuple[Contents | None, int | None]] = {}
+        after: dict[Weights, tuple[Origin | None, int | None]] = {}
         due = []
         if self._overwritten is None:
-            self._overwritten = {packing.packed for packing in self._packings if self._is_overwritten(packing.packed)}
+            self._overwritten = {packing.weights for packing in self._packings if self._is_overwritten(packing.weights)}
         for step in self._stamped:
             if isinstance(step, Buffer):
                 step.mark_uploaded()
-                continue
-            packed = step.packed
-            wanted, stamp = None if packed in self._overwritten else step.contents(), packed.resource_stamp
-            known, then = after.get(packed, (packed.contents, stamp))
-            due.append(wanted is None or stamp != then or wanted != known)
-            after[packed] = wanted, stamp
-        return tuple(due), {packed: contents if packed.resource_stamp == stamp else None
-                            for packed, (contents, stamp) in after.items()}
+            elif isinstance(step, Weights):
+                after[step] = None if self.is_spoiled(step) else OWNED, step.stamp
+            else:
+                weights, stamp = step.weights, step.weights.stamp
+                wanted = None if weights in self._overwritten else step.origin()
+                found, then = after.get(weights, (weights.origin, stamp))
+                due.append(stamp != then or not is_current(found, wanted))
+                after[weights] = wanted, stamp
+        return tuple(due), {weights: origin if weights.stamp == stamp else None for weights, (origin, stamp) in after.items()}
 
-    def _is_overwritten(self, packed: PackedWeights) -> bool:
+    def _is_overwritten(self, weights: Weights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""
-        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.packed == packed)]
-        return packed.within is not None and any(overlap(part, packed.within) for part in self._changes(others))
+        others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
+        return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
         """Submissions and calls, in order."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from .commands import Commands
 from .device import Buffer, Gpu
+from .store import Lease
 
 Record = Callable[[Commands], None]
 
@@ -35,12 +36,14 @@ class Fallback:
     attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
     gave_up: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there to the
     buffer's end are where workgroups meet; they must be 0 when an attempt starts. An attempt that ends leaves them so.
+    lease: of whoever keeps it.
     """
 
-    def __init__(self, gpu: Gpu, attempt: Record, gave_up: tuple[Buffer, int], fallback: Record, attempts: Attempts) -> None:
-        self._gpu, self._attempts = gpu, attempts
+    def __init__(self, gpu: Gpu, attempt: Record, gave_up: tuple[Buffer, int], fallback: Record, attempts: Attempts,
+                 lease: Lease | None = None) -> None:
+        self._gpu, self._attempts, self._lease = gpu, attempts, lease
         self._buffer, self._word = gave_up
-        self._attempt = Commands(gpu)
+        self._attempt = Commands(gpu, lease=lease)
         attempt(self._attempt)
         self._attempt.readback(self._buffer)
         self._clear = Commands(gpu)
@@ -74,6 +77,6 @@ class Fallback:
 
     def _run_fallback(self) -> None:
         if self._fallback is None:
-            self._fallback = Commands(self._gpu)
+            self._fallback = Commands(self._gpu, lease=self._lease)
             self._record_fallback(self._fallback)
         self._fallback.execute()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import DriverError, InvalidArgumentError
-from ..planning.candidates import Planner, meeting
+from ..planning.candidates import Planner
 from ..planning.options import PERSISTENT, STEPPED, Options
 from ..planning.plan import Plan, plan_of
 from ..planning.tiling import Tiling
@@ -68,7 +68,7 @@ def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
         tilings = planner.tilings()
     except InvalidArgumentError:
         return None
-    found = [tiling for tiling in tilings if meeting(tiling.loop) == waits_by and planner.fits_side_by_side(tiling.loop)]
+    found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and planner.fits_side_by_side(tiling.loop)]
     return plan_of(planner, max(found, key=_workgroups)) if found else None
 
 

@@ -1,8 +1,14 @@
-"""Buffers that hold nothing from one execution to the next: those of all networks of a device are the same ones."""
+"""Where an execution has its buffers: all of it is known before any of them is made.
+
+What holds nothing from one execution to the next is scratch: all executions on a device have the same buffers for it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from ..spec.whole_numbers import power_of_two
@@ -19,6 +25,15 @@ class Place(NamedTuple):
     has_copy: bool
     number: int
 
+    def taken(self, gpu: Gpu) -> int:
+        """Bytes of the device's memory for its buffer."""
+        return gpu.bytes_of(self.size, self.has_copy)
+
+    def buffer(self, gpu: Gpu, lease: Lease) -> Buffer:
+        """The buffer, from the store. lease: of whoever uses it."""
+        return gpu.keep(("scratch", *self, gpu.host_memory), lambda: Buffer(gpu, self.size, self.has_copy), self.taken(gpu),
+                        lease)
+
 
 class Scratch:
     """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
@@ -34,19 +49,32 @@ class Scratch:
         """Another one, for places that are none of those handed out so far."""
         return Scratch(self._largest, self._taken)
 
-    def place(self, size: int, has_copy: bool = True) -> Place:
-        """Of `size` bytes or more. has_copy: whether the host reads or writes it."""
+    def place(self, size: int, has_copy: bool) -> Place:
+        """A place for `size` bytes or more. has_copy: whether the host reads or writes it."""
         size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._largest))
         self._taken[size, has_copy] += 1
         return Place(size, has_copy, self._taken[size, has_copy])
 
 
-def bytes_at(gpu: Gpu, place: Place) -> int:
-    """That its buffer takes of the device's memory."""
-    return gpu.bytes_of(place.size, place.has_copy)
+@dataclass(frozen=True)
+class Layout:
+    """The places of all buffers of an execution.
 
+    tensors: by the execution's names. own: what each node alone needs, by the plan's names; the next one may have it after it.
+    packing: weights of nodes, by node and field, while they are packed. kept: bytes of buffers that are nobody else's, by name.
+    """
 
-def buffer_at(gpu: Gpu, place: Place, lease: Lease) -> Buffer:
-    """lease: of whoever uses it."""
-    return gpu.keep(("scratch", *place, gpu.host_memory), lambda: Buffer(gpu, place.size, place.has_copy), bytes_at(gpu, place),
-                    lease)
+    tensors: Mapping[str, Place]
+    own: Sequence[Mapping[str, Place]]
+    packing: Mapping[int, Mapping[str, Place]]
+    kept: Mapping[str, int]
+
+    def sizes(self, gpu: Gpu) -> Counter[str]:
+        """Bytes of all, by name. What has the same place counts once."""
+        sizes, seen = Counter(self.kept), set[Place]()
+        places = (self.tensors, *self.own, *self.packing.values())
+        for name, place in chain.from_iterable(named.items() for named in places):
+            if place not in seen:
+                sizes[name] += place.taken(gpu)
+                seen.add(place)
+        return sizes

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import DriverError, InvalidArgumentError
 from ..planning import words
-from ..planning.candidates import Planner, best_of_each_way, class_facts, meeting
+from ..planning.candidates import Planner, best_of_each_way, class_facts
 from ..planning.forced import forced, forces_bounds_only
 from ..planning.measured import Measured, described
 from ..planning.options import PERSISTENT, Options
@@ -73,7 +73,7 @@ class Tuner:
             while True:
                 planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
                 tiling = planner.best()
-                waits_by = meeting(tiling.loop)
+                waits_by = tiling.loop.meeting
                 if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, mode):
                     return planner, tiling
                 failed |= {waits_by}
@@ -108,7 +108,7 @@ class Tuner:
         """None: nothing could be timed."""
         planner = Planner(problem, self._gpu.info, options)
         try:
-            tilings = [tiling for tiling in likely(planner) if self._is_trusted(meeting(tiling.loop), mode)]
+            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling.loop.meeting, mode)]
             plans = [plan_of(planner, tiling) for tiling in tilings]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it

@@ -1,20 +1,97 @@
-"""Weights on the host: what is known of their contents, so that they are packed when they have changed and not else.
+"""Weights, packed for the kernels: where they are, what they were packed from, and the one answer to whether that has changed.
 
-An array that somebody else has made may change at any time: `flags.writeable` says nothing of older views, of other libraries
-that share its memory, and of what it was a moment ago. So its contents are compared. Only a `constant` is known by identity.
+What they were packed from is their origin. There are three kinds:
+- arrays on the host, by contents. An array that somebody else has made may change at any time: `flags.writeable` says nothing
+  of older views, of other libraries that share its memory, and of what it was a moment ago. Only a `constant` is known by
+  identity.
+- parts of buffers, by stamps: a buffer gives each part another one when it is written.
+- OWNED: an initializer has packed them, once for all.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..spec.arrays import flat
+from .buffers import Bound
+
+Origin = Hashable
+OWNED: Origin = "an initializer"
+
+
+def is_current(found: Origin | None, wanted: Origin | None) -> bool:
+    """Whether weights packed from `found` are what `wanted` asks for. None: nobody knows."""
+    return wanted is not None and found == wanted
+
+
+def origin_of(sources: Sequence[Bound]) -> Origin | None:
+    """The origin of weights that are packed from these now; None where the host may have written there unseen."""
+    contents = [source.contents for source in sources]
+    return None if None in contents else tuple(contents)
+
+
+@dataclass(eq=False)
+class PackState:
+    """What is known of packed weights. Holds no buffer, so it does not extend the life of a caller's.
+
+    origin: what they were packed from; None: nobody knows. stamp: the caller's resource's at the time. contents: the bytes of
+    weights that no execution binds, by field, where executions are checked.
+    """
+
+    origin: Origin | None = None
+    stamp: int | None = None
+    contents: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class Weights:
+    """The buffers that packing fills. Objects with the same state are equal.
+
+    buffers: by their names in the plan. within: the caller's resource that they are parts of; None: nobody else has them.
+    """
+
+    def __init__(self, buffers: Mapping[str, Bound], within: Bound | None = None, state: PackState | None = None) -> None:
+        self.buffers, self.within = buffers, within
+        self._state = state or PackState()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weights) and self._state is other._state
+
+    def __hash__(self) -> int:
+        return hash(self._state)
+
+    @property
+    def contents(self) -> dict[str, np.ndarray]:
+        """The bytes of weights that no execution binds, by field, where executions are checked."""
+        return self._state.contents
+
+    @property
+    def origin(self) -> Origin | None:
+        """What they were packed from; None where nobody knows, or somebody has written to the caller's resource since."""
+        if self.within is None:
+            return self._state.origin
+        stamp = self.stamp
+        is_unseen = stamp is None and self._state.origin != OWNED  # those of an initializer cannot be packed again
+        return None if is_unseen or stamp != self._state.stamp else self._state.origin
+
+    @origin.setter
+    def origin(self, origin: Origin | None) -> None:
+        self._state.origin, self._state.stamp = origin, self.stamp
+
+    @property
+    def stamp(self) -> int | None:
+        """The latest stamp in the caller's resource; None: there is none, or the host can change it unseen. What is written
+        between the buffers changes none.
+        """
+        stamps = [part.stamp for part in self.buffers.values()] if self.within else []
+        return max((stamp for stamp in stamps if stamp is not None), default=None)
+
+
+# Arrays on the host
 
 _constants: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # by id
 
@@ -30,47 +107,75 @@ def constant(array: np.ndarray) -> np.ndarray:
     return copied
 
 
-@dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Arrays by field, as they were once; nobody writes to them, nor has them but for constants."""
+    """Arrays by field, as they were once; nobody writes to them, nor has them but for constants.
 
-    arrays: Mapping[str, np.ndarray]
+    make: returns them. origin: equal for equal contents; by default a digest of them.
+    """
 
-    @cached_property
-    def digest(self) -> bytes:
-        """Equal for equal contents."""
-        digest = hashlib.blake2b(digest_size=16)
-        for field, array in self.arrays.items():
-            digest.update(f"{field} {array.dtype} {array.shape} {array.strides} ".encode())
-            digest.update(self._words[field].data)
-        return digest.digest()
+    def __init__(self, make: Callable[[], Mapping[str, np.ndarray]], origin: Origin | None = None) -> None:
+        self._make = make
+        self.origin = digest(make()) if origin is None else origin
 
-    @cached_property
-    def _words(self) -> dict[str, np.ndarray]:
-        return {field: _words(array) for field, array in self.arrays.items()}
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """The arrays, which may be made at each call."""
+        return self._make()
 
-    def holds(self, field: str, array: np.ndarray) -> bool:
+
+class _Kept(Snapshot):
+    """A snapshot that can be compared with other arrays."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        super().__init__(lambda: arrays)
+        self._kept = {name: (array, _words(array)) for name, array in arrays.items()}
+
+    def holds(self, name: str, array: np.ndarray) -> bool:
         """Whether an array has the contents and the layout of this field's."""
-        kept = self.arrays.get(field)
-        if kept is None or array is kept:
-            return kept is not None
-        return (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
-                and bool((_words(array) == self._words[field]).all()))
+        kept, words = self._kept[name]
+        return array is kept or (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
+                                 and bool((_words(array) == words).all()))
 
 
-class WeightKeeper:
-    """The weights that networks with the same nodes, but for T and B, were last called with."""
+def digest(arrays: Mapping[str, np.ndarray], *facts: object) -> Origin:
+    """Equal for equal contents, names and facts."""
+    found = hashlib.blake2b(repr(facts).encode(), digest_size=16)
+    for name, array in arrays.items():
+        found.update(f"{name} {array.dtype} {array.shape} {array.strides} ".encode())
+        found.update(_words(array).data)
+    return found.digest()
+
+
+class Contents:
+    """What arrays held when they were last looked at, by whom they belong to: a node of an execution, say.
+
+    Executions with the same nodes, but for T and B, share one. version: another number once anything has changed.
+    """
 
     def __init__(self) -> None:
-        self._last: dict[int, Snapshot] = {}  # by node
+        self.version = 0
+        self._last: dict[Hashable, _Kept] = {}
 
-    def snapshot(self, node: int, arrays: Mapping[str, np.ndarray]) -> Snapshot:
-        """Of a node's weights, by field: the last one where they have not changed or there are none."""
-        last = self._last.get(node)
-        if last is None or not all(last.holds(field, array) for field, array in arrays.items()):
-            last = Snapshot({field: array if _is_constant(array) else _private_copy(array) for field, array in arrays.items()})
-            self._last[node] = last
-        return last
+    def look(self, owner: Hashable, names: Mapping[str, str], values: Mapping[str, np.ndarray]) -> None:
+        """Take a new snapshot of an owner's arrays if one of them has changed. names: theirs in `values`, by field; those that
+        are not there have not changed.
+        """
+        last = self._last.get(owner)
+        if last is not None:
+            for field, name in names.items():
+                array = values.get(name)
+                if array is not None and not last.holds(field, array):
+                    break
+            else:
+                return
+        arrays = {field: values[name] for field, name in names.items()}
+        self._last[owner] = _Kept({field: array if _is_constant(array) else _private_copy(array)
+                                   for field, array in arrays.items()})
+        self.version += 1
+
+    def snapshot(self, owner: Hashable) -> Snapshot:
+        """What was seen of an owner's arrays last."""
+        return self._last[owner]
 
 
 def _is_constant(array: np.ndarray) -> bool:
@@ -78,7 +183,7 @@ def _is_constant(array: np.ndarray) -> bool:
 
 
 def _private_copy(array: np.ndarray) -> np.ndarray:
-    """With the same strides: a descriptor says them."""
+    """A copy with the same strides, which a descriptor says."""
     return np.lib.stride_tricks.as_strided(flat(array).copy(), array.shape, array.strides, writeable=False)
 
 

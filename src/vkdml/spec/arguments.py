@@ -103,6 +103,8 @@ def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | Non
 
 def as_array(name: str, argument: str, value: Any) -> np.ndarray:
     """np.asarray's. Raises InvalidArgumentError for what is no array, and for a masked one, whose mask would be lost."""
+    if type(value) is np.ndarray:
+        return value
     if np.ma.is_masked(value):
         raise InvalidArgumentError(name, argument, "an array with masked elements", "one without, as its filled() returns")
     try:

@@ -23,8 +23,8 @@ import numpy as np
 
 from ...errors import InvalidArgumentError, shown
 from ...runtime import files
-from ...runtime.operator import Device
 from ...spec.whole_numbers import round_up
+from ..directml.device import Device
 from .operators import OperatorDispatchable, ReadyOperator, dispatchable
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
 from .resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource

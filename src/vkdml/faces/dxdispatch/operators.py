@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.initializer import Dispatchable
-from ...runtime.operator import Device, Operator
-from ...runtime.recorder import CommandRecorder
+from ...runtime.weights import Contents, Snapshot
 from ...spec import operators
 from ...spec.descs import DML_EXECUTION_FLAGS
 from ...spec.plain import PlainProblem
 from ...spec.problem import Problem
+from ..directml.compiled_operator import Operator
+from ..directml.device import Device
+from ..directml.initializer import Dispatchable
+from ..directml.recorder import CommandRecorder
 from .reader import flags, members, operator, placed, refusal, show
 
 Checked = Problem | PlainProblem
@@ -56,7 +58,8 @@ class ReadyOperator:
         self._compiled = device.compile_operator(Operator(self._checked), dispatchable.flags)
         self._buffers = {field: device.create_buffer(tensor.size_in_bytes)
                          for field, tensor in self._checked.tensors.items() if tensor}
-        self._uploaded: dict[str, np.ndarray] = {}
+        self._contents = Contents()
+        self._uploaded: dict[str, Snapshot] = {}
 
     def run(self, bound: Mapping[str, np.ndarray], iterations: int) -> list[float]:
         """Execute the operator. Returns the milliseconds of each iteration.
@@ -94,9 +97,11 @@ class ReadyOperator:
         """What has not changed stays, so that weights stay packed."""
         for field in given:
             content = bound[field][:self._buffers[field].size_in_bytes]
-            if not np.array_equal(content, self._uploaded.get(field, ())):
+            self._contents.look(field, {field: field}, {field: content})
+            snapshot = self._contents.snapshot(field)
+            if snapshot is not self._uploaded.get(field):
                 self._buffers[field].upload(content)
-                self._uploaded[field] = content.copy()
+                self._uploaded[field] = snapshot
 
     def _download(self, bound: Mapping[str, np.ndarray], outputs: Iterable[str]) -> None:
         """Writes only the tensors' elements. The bytes between and behind them keep their values."""

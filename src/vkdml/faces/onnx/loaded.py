@@ -11,8 +11,8 @@ from onnx import GraphProto, ModelProto
 
 from ...planning.options import Options
 from ...runtime.fork import Lock
-from ...runtime.operator import Device
 from ...runtime.recent import Recent
+from ..directml.device import Device
 from ..sessions import open_device
 from . import models
 from .assignment import Assignment

@@ -12,12 +12,12 @@ from onnx.backend.base import namedtupledict
 
 from ...errors import InvalidArgumentError
 from ...planning.options import Options
-from ...runtime.operator import Device
 from ...spec import cells, element_types
 from ...spec.arguments import convert, onnx_shape
 from ...spec.cells import Cell
 from ...spec.element_types import ElementType
 from ...spec.problem import WEIGHTS, Problem, check_lengths
+from ..directml.device import Device
 from ..sessions import Arrays, Session, Sessions, Settings, shared_sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}

@@ -19,8 +19,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import OrtDevice, OrtValueVecto
 
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning, OnnxRuntimeError
 from ...planning.options import Options
-from ...runtime.operator import Device
 from ...spec.problem import Problem
+from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
 from .assignment import DEVICE, Assignment

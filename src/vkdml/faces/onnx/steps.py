@@ -14,9 +14,9 @@ from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from ...errors import OnnxRuntimeError
 from ...planning.options import Options
-from ...runtime.operator import Device
 from ...spec.cells import STATES
 from ...spec.problem import WEIGHTS, Problem
+from ..directml.device import Device
 from ..sessions import Sessions, StreamSession
 from . import graphs
 from .nodes import RecurrentNode

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
-from ...runtime.network import Network, Node
-from ...runtime.operator import Device as VulkanDevice
+from ...runtime.execution import Execution, Node
 from ...spec.checks import integers
 from ...spec.descs import DML_EXECUTION_FLAGS
+from ..directml.device import Device as VulkanDevice
 from .tensors import TensorData, TensorDesc
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class GraphBuilder:
         """Add an operator. Returns the expressions of its outputs. inputs, outputs: by descriptor field."""
         values = {field: Value(self, f"{field} {len(self._steps)}", output) for field, output in outputs.items()}
         names = {field: value.name for field, value in {**inputs, **values}.items()}
-        self._steps.append(Node(self.device.create_operator(desc), names))
+        self._steps.append(Node(self.device.create_operator(desc).problem, names))
         return {field: express(value) for field, value in values.items()}
 
     def _needed(self, outputs: Sequence[str]) -> list[Node]:
@@ -179,7 +179,7 @@ class GraphBuilder:
         needed = set(outputs)
         steps: list[Node] = []
         for step in reversed(self._steps):
-            if not needed.isdisjoint(step.names[field] for field in step.operator.problem.outputs if field in step.names):
+            if not needed.isdisjoint(step.names[field] for field in step.problem.outputs if field in step.names):
                 needed.update(step.names.values())
                 steps.insert(0, step)
         return steps
@@ -193,7 +193,7 @@ class Model:
         self._builder = builder
         self._inputs = builder.inputs.intersection(name for step in steps for name in step.names.values())
         self._outputs = dict.fromkeys(outputs)
-        self._network = Network(builder.device, steps, self._outputs)
+        self._execution = Execution(builder.device._gpu, builder.device.share, steps, self._outputs)
 
     def run(self, bindings: Sequence[Binding | None], outputs: Sequence[Expression]) -> list[TensorData]:
         """See Device.compute."""
@@ -204,7 +204,7 @@ class Model:
             if wanted[-1].name not in self._outputs:
                 raise InvalidArgumentError("compute", f"outputs[{i}]", wanted[-1].name, "one of the outputs given to build")
         results = {value.name: ((value.desc.total_tensor_size_in_bytes,), np.uint8) for value in wanted}
-        memory = self._network.run(values, results)
+        memory = self._execution.run(values, results)
         return [value.desc.from_memory(memory[value.name].copy()) for value in wanted]  # one may be wanted twice
 
     def _bind(self, bindings: Sequence[Binding | None]) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning, shown
-from ...runtime.operator import Device
+from ..directml.device import Device
 from ..sessions import open_device
 from .modules import TWINS, Twin
 

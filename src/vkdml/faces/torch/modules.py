@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import InvalidArgumentError
-from ...runtime.operator import Device
+from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .operators import OPERATORS, Compiled, States, call_with, check_tensors
 from .stacks import Form, Shape, layers_of
@@ -77,8 +77,8 @@ class Twin(nn.Module):
         element = check_tensors(self._module, {}, layers)
         for t, b in shapes:
             shape = Shape(t, b, self.input_size, self.hidden_size, element, hx, packed)
-            with self._kept().prepared(self._module, layers, shape) as (stack, parameters):
-                stack.prepare(parameters)
+            with self._kept().prepared(self._module, layers, shape) as (stack, _):
+                stack.prepare()
 
     def _kept(self) -> Compiled:
         """What the calls of this twin have in common, with any weights."""

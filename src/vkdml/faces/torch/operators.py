@@ -29,14 +29,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ...errors import InvalidArgumentError
 from ...runtime.fork import Lock
-from ...runtime.operator import Device
 from ...runtime.recent import Recent
-from ...runtime.weights import WeightKeeper
 from ...spec.element_types import ElementType
+from ..directml.device import Device
 from ..sessions import open_device
 from .stacks import ELEMENTS, KINDS, Form, Layer, Parameters, Shape, Stack, layers_of, to_numpy, to_torch
 
-_STACKS_KEPT = 64  # networks of a module, for the shapes that were called last: each is a recording of commands
+_STACKS_KEPT = 64  # executions of a module, for the shapes that were called last: each is a recording of commands
 
 States = tuple[Tensor, ...]
 
@@ -48,7 +47,6 @@ class Compiled:
         """device: the one to use where operators say `index`."""
         self.index, self._device = index, device
         self._parameters = Parameters()
-        self._keeper = WeightKeeper()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
         self._lock = Lock()
 
@@ -59,7 +57,7 @@ class Compiled:
         with self._lock:
             self._parameters.update(layers)
             key = (shape, device, *(layer.key for layer in layers))
-            yield self.stacks.get(key, lambda: Stack(layers, shape, device, self._keeper)), self._parameters
+            yield self.stacks.get(key, lambda: Stack(layers, shape, device, self._parameters)), self._parameters
 
 
 _compiled = WeakTensorKeyDictionary()  # by the first of the weights, where no twin calls

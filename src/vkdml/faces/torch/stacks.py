@@ -1,9 +1,11 @@
-"""A module's layers as a network of operators: parameters in DirectML's form, and the network for calls of one shape."""
+"""A module's layers as a list of operators: parameters in DirectML's form, and the execution for calls of one shape."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ...errors import InvalidArgumentError
-from ...runtime.network import Network, Node
-from ...runtime.operator import Device, Operator
-from ...runtime.weights import WeightKeeper, constant
+from ...runtime.execution import Execution, Node
+from ...runtime.weights import Contents, Snapshot, digest
 from ...spec import cells, element_types
 from ...spec.arguments import tensor_descs
 from ...spec.cells import Cell
@@ -26,6 +27,7 @@ from ...spec.descs import (
 )
 from ...spec.element_types import ElementType
 from ...spec.problem import from_desc
+from ..directml.device import Device
 from ..float64_range import RangeCheck
 
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
@@ -55,7 +57,7 @@ _PROJECTION = Kind(cells.RNN, (0,), (DML_ACTIVATION_IDENTITY_OPERATOR_DESC(),))
 
 @dataclass(frozen=True)
 class Shape:
-    """What calls must have in common to share a network.
+    """What calls must have in common to share an execution.
 
     t, b: time steps and batch rows. i: inputs of the first layer. h: hidden units of each layer. states, lengths: whether
     initial states and sequence lengths are given.
@@ -136,7 +138,27 @@ class Layer:
             arrays["BiasTensor"] = np.concatenate(biases, 1)
         if projections:
             arrays["P"] = _diagonal(projections)
-        return arrays
+        return {field: np.ascontiguousarray(array) for field, array in arrays.items()}
+
+    def holding(self, values: Iterator[Tensor]) -> Layer:
+        """The layer with the next of these as its parameters."""
+        layer = copy(self)
+        layer.parameters = [[next(values) for _ in directions] for directions in self.parameters]
+        return layer
+
+    def snapshots(self) -> list[Snapshot]:
+        """The weights of its nodes: of the recurrent one, and of those that project the sequence and the last state."""
+        origin = digest({str(place): to_numpy(tensor) for place, tensor in enumerate(chain.from_iterable(self.parameters))},
+                        "PyTorch", self.kind.gates, self.directions)
+        projecting = Snapshot(self._projection_arrays, (origin, "P"))
+        return [Snapshot(self._recurrent_arrays, origin), *[projecting] * (2 * bool(self.projected))]
+
+    def _recurrent_arrays(self) -> dict[str, np.ndarray]:
+        return {field: array for field, array in self.arrays().items() if field != "P"}
+
+    def _projection_arrays(self) -> dict[str, np.ndarray]:
+        projection = self.arrays()["P"]
+        return {"WeightTensor": projection, "RecurrenceTensor": np.zeros((self.width, self.width), projection.dtype)}
 
     def _reorder(self, array: np.ndarray) -> np.ndarray:
         gates = np.split(array, len(self.kind.gates))
@@ -171,9 +193,9 @@ def _diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class Stack:
-    """The network of all layers, for calls of one shape."""
+    """The execution of all layers, for calls of one shape."""
 
-    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, keeper: WeightKeeper) -> None:
+    def __init__(self, layers: Sequence[Layer], shape: Shape, device: Device, parameters: Parameters) -> None:
         self._shape = shape
         self._layers = len(layers)
         steps: list[Node] = []
@@ -187,7 +209,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, shape.h) for k in range(len(layers))}
-        self._network = Network(device, steps, self._results, keeper=keeper)
+        self._execution = Execution(device._gpu, device.share, steps, self._results, contents=parameters)
 
     def _layer(self, layer: Layer, k: int, width: int) -> list[Node]:
         """A recurrent step and, if the layer has one, its projections of the sequence and of the last state.
@@ -219,25 +241,27 @@ class Stack:
         directions = (DML_RECURRENT_NETWORK_DIRECTION.FORWARD, DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL)
         desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
                               Direction=directions[sizes["D"] - 1])
-        return Node(Operator(from_desc(desc, None, self._shape.element)), names)
+        return Node(from_desc(desc, None, self._shape.element), names)
 
-    def prepare(self, parameters: Parameters) -> None:
+    def prepare(self) -> None:
         """Make all that a run needs."""
-        self._network.prepare(parameters.arrays)
+        self._execution.prepare({})
 
     def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:
         """x: [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each. name: the module, in errors."""
-        values = parameters.arrays | {"y-1": np.ascontiguousarray(x)}
+        values = {"y-1": np.ascontiguousarray(x)}
         for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
             for k, part in enumerate(np.split(state, self._layers)):
                 projections = parameters.projections[k] if tensor == "HiddenInitTensor" else []
                 values[f"{tensor}{k}"] = _unprojected(name, part, projections) if projections else np.ascontiguousarray(part)
-        names = {key: key for key in (*values, *self._results)}
-        check = RangeCheck(name, names, values) if self._shape.element.pairs else None
+        check = None
+        if self._shape.element.pairs:
+            given = {**parameters.arrays(), **values}
+            check = RangeCheck(name, {key: key for key in (*given, *self._results)}, given)
         if lengths is not None:
             values["lengths"] = lengths.astype(np.uint32)
-        results = self._network.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
+        results = self._execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
         if check:
             check.check_results(results)
         y = results.pop(self._sequence)
@@ -256,32 +280,51 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
     return np.stack(states).astype(h.dtype)
 
 
-def _are_the_same(first: Tensor, second: Tensor) -> bool:
-    """torch.equal alone does not compare types."""
-    return first.dtype is second.dtype and torch.equal(first, second)
+class Parameters(Contents):
+    """The values of a module's parameters when they were last looked at, which its stacks compute with.
 
-
-class Parameters:
-    """The values of a module's parameters, in the form that its stacks take."""
+    The one copy of them is compared with the parameters, and packed from: arrays in DirectML's form are made when they are
+    needed.
+    """
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        super().__init__()
         self.projections: list[list[tuple[np.ndarray, np.ndarray]]] = []
         self._seen: list[Tensor] = []
         self._directions: list[int] = []
+        self._layers: list[Layer] = []
+        self._snapshots: dict[Hashable, Snapshot] = {}
 
     def update(self, layers: Sequence[Layer]) -> None:
-        """Makes new arrays if a parameter has changed in any way. The arrays are constants."""
-        parameters = [tensor.detach() for layer in layers for directions in layer.parameters for tensor in directions]
+        """Look at the parameters again."""
+        parameters = [tensor for layer in layers for directions in layer.parameters for tensor in directions]
         directions = [layer.directions for layer in layers]
-        if directions == self._directions and all(map(_are_the_same, parameters, self._seen)):
+        if directions == self._directions and len(parameters) == len(self._seen) and all(
+                map(_are_the_same, parameters, self._seen)):
             return
-        self.arrays = {f"{field}{k}": array for k, layer in enumerate(layers) for field, array in layer.arrays().items()}
-        if layers[0].projected:
-            self.arrays["zeros"] = np.zeros((layers[0].width, layers[0].width), self.arrays["P0"].dtype)
-        self.arrays = {key: constant(array) for key, array in self.arrays.items()}
-        self.projections = [layer.projections() for layer in layers]
-        self._seen, self._directions = [tensor.clone() for tensor in parameters], directions
+        self._seen, self._directions = [tensor.detach().clone() for tensor in parameters], directions
+        values = iter(self._seen)
+        self._layers = [layer.holding(values) for layer in layers]
+        self.projections = [layer.projections() for layer in self._layers]
+        self._snapshots = dict(enumerate(snapshot for layer in self._layers for snapshot in layer.snapshots()))
+        self.version += 1
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All weights, by the field and the number of the layer."""
+        return {f"{field}{k}": array for k, layer in enumerate(self._layers) for field, array in layer.arrays().items()}
+
+    def snapshot(self, owner: Hashable) -> Snapshot:
+        """The weights of a stack's node."""
+        return self._snapshots[owner]
+
+
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _are_the_same(first: Tensor, second: Tensor) -> bool:
+    """Whether they have the same bits, NaN and -0 among them."""
+    words = _WORDS[second.itemsize]
+    return first.dtype is second.dtype and torch.equal(first.detach().resolve_neg().view(words), second.view(words))
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:

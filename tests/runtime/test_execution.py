@@ -7,9 +7,9 @@ import vkdml
 from tests.support import tensor
 from vkdml.runtime import device as low_level
 from vkdml.runtime import weights
-from vkdml.runtime.network import Network, Node
+from vkdml.runtime.execution import Execution, Node
 from vkdml.runtime.recent import Recent
-from vkdml.runtime.weights import WeightKeeper
+from vkdml.runtime.weights import Contents
 from vkdml.spec import reference
 
 T, B, I, H = 4, 2, 3, 5
@@ -21,12 +21,12 @@ def rnn_node(device, names, inputs):
         OutputSequenceTensor=tensor(T, 1, B, H), ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()],
         Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)
     fields = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor")
-    return Node(device.create_operator(desc), dict(zip(fields, names)))
+    return Node(device.create_operator(desc).problem, dict(zip(fields, names)))
 
 
 def relu_node(device, sizes, names):
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(InputTensor=tensor(*sizes), OutputTensor=tensor(*sizes))
-    return Node(device.create_operator(desc), dict(zip(("InputTensor", "OutputTensor"), names)))
+    return Node(device.create_operator(desc).problem, dict(zip(("InputTensor", "OutputTensor"), names)))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def two_layers(values):
 
 
 def test_a_node_reads_what_another_made(device, values):
-    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    chain = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
     np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
     values["x"] = values["x"] * 2
     values["r1"][0, 0] = 0.5  # in place: seen, as the array is not read-only
@@ -54,7 +54,7 @@ def test_a_node_reads_what_another_made(device, values):
 
 
 def test_weights_that_a_node_computes_are_packed_each_time(device, values):
-    chain = Network(device, [relu_node(device, (1, 1, H, I), ("w", "w0")), rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    chain = Execution(device._gpu, device.share, [relu_node(device, (1, 1, H, I), ("w", "w0")), rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
     for scale in (1, -1):
         values["w"] = values["w0"] * np.float32(scale)
         expected = reference.rnn(values["x"], np.maximum(values["w"], 0), values["r0"])[0]
@@ -62,7 +62,7 @@ def test_weights_that_a_node_computes_are_packed_each_time(device, values):
 
 
 def test_constants_are_not_compared(device, values, monkeypatch):
-    single = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    single = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
     for name in ("w0", "r0"):
         values[name] = weights.constant(values[name])
     first = run(single, values)
@@ -93,17 +93,17 @@ def test_what_is_like_a_constant_is_compared(values, like):
 @pytest.fixture
 def packings(monkeypatch):
     """The nodes whose weights were packed."""
-    packed, pack = [], Network._packed_now
-    monkeypatch.setattr(Network, "_packed_now", lambda network, compiled, snapshot: (
-        packed.append(compiled), pack(network, compiled, snapshot))[1])
+    packed, pack = [], Execution._packed_now
+    monkeypatch.setattr(Execution, "_packed_now", lambda execution, compiled, snapshot: (
+        packed.append(compiled), pack(execution, compiled, snapshot))[1])
     return packed
 
 
 def test_weights_are_packed_once_for_all(device, values, packings):
     """Also of networks that know nothing of each other; again when they change; and not again when they are as before."""
     values = {name: array + np.float32(0.125) for name, array in values.items()}  # of this test alone
-    keeper = WeightKeeper()
-    chains = [Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], keeper=kept) for kept in (keeper, keeper, None)]
+    contents = Contents()
+    chains = [Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], contents=kept) for kept in (contents, contents, None)]
     before = values["r0"]
     for r0 in (before, before * 2, before):
         values["r0"] = r0
@@ -115,7 +115,7 @@ def test_weights_are_packed_once_for_all(device, values, packings):
 
 def test_nodes_with_the_same_weights_that_change(device, values):
     """Of one, and then of all."""
-    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), H), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    chain = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), H), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
     values["x"], values["w0"], values["r0"] = np.ones((T, B, H), np.float32), values["w1"].copy(), values["r1"].copy()
     for changed in ((), ("w0",), ("w0", "w1"), ("w0", "w1")):
         for name in changed:
@@ -124,7 +124,7 @@ def test_nodes_with_the_same_weights_that_change(device, values):
 
 
 def test_what_was_dropped_is_made_again(device, values, packings):
-    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    chain = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
     first = run(chain, values)
     packings.clear()
     store, limit = device._gpu.store, device.cache_limit
@@ -141,7 +141,7 @@ def test_what_was_dropped_is_made_again(device, values, packings):
 
 
 def test_weights_that_could_not_be_packed_are_packed_later(device, values, monkeypatch):
-    network = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    network = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
     run(network, values)
 
     def fail(self, array):
@@ -159,7 +159,7 @@ def test_weights_that_could_not_be_packed_are_packed_later(device, values, monke
 
 
 def test_steady_runs_make_nothing(device, values, monkeypatch):
-    chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
+    chain = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), I), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
     chain.prepare(values)
     for name in ("create_kernel", "create_submission"):
         monkeypatch.setattr(low_level.Gpu, name, lambda *_, **__: pytest.fail("made something"))
@@ -170,7 +170,7 @@ def test_steady_runs_make_nothing(device, values, monkeypatch):
 def test_networks_of_other_shapes_share_buffers(device, values):
     made = {}
     for name in ("first", "second"):
-        chain = Network(device, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+        chain = Execution(device._gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
         run(chain, values)
         made[name] = set(chain._buffers.values())
     assert made["first"] == made["second"]
@@ -182,9 +182,9 @@ def test_a_carried_state_stays_on_the_device(device, values):
         InputTensor=tensor(1, 1, B, I), WeightTensor=tensor(1, 1, H, I), RecurrenceTensor=tensor(1, 1, H, H),
         HiddenInitTensor=tensor(1, 1, B, H), OutputSingleTensor=tensor(1, 1, B, H),
         ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)
-    node = Node(device.create_operator(desc), {"InputTensor": "x", "WeightTensor": "w0", "RecurrenceTensor": "r0",
+    node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "WeightTensor": "w0", "RecurrenceTensor": "r0",
                                               "HiddenInitTensor": "h", "OutputSingleTensor": "h'"})
-    chain = Network(device, [node], [], carried={"h'": "h"})
+    chain = Execution(device._gpu, device.share, [node], [], carried={"h'": "h"})
     given = values["x"]
     expected = reference.rnn(given, values["w0"], values["r0"])[0]
     for start in (None, np.zeros((1, B, H), np.float32)):

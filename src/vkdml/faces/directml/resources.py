@@ -8,76 +8,76 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidArgumentError, shown
-from ..spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
-from ..spec.checks import CheckedOperator, integers, is_count, is_one_of
-from .buffers import Bound, Buffer, Range, overlap
-from .device import Gpu
+from ...errors import InvalidArgumentError, shown
+from ...runtime.buffers import Bound, Buffer, Range, overlap
+from ...runtime.device import Gpu
+from ...spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
+from ...spec.checks import CheckedOperator, integers, is_count, is_one_of
 
 
-def resolve(whose: str, what: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
+def resolve(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
     """The memory for `size` bytes, which must begin at a multiple of an alignment, and of the device's; None: no binding.
 
     Raises InvalidArgumentError for what is no binding, too small, misaligned, not within its buffer, or of another device.
     """
-    given = _inner(whose, what, binding, DML_BINDING_TYPE.BUFFER)
+    given = _inner(operator, field, binding, DML_BINDING_TYPE.BUFFER)
     if given is None or (isinstance(given, DML_BUFFER_BINDING) and given.Buffer is None):
         return None
     part = DML_BUFFER_BINDING(given) if isinstance(given, Buffer) else given
     if not isinstance(part, DML_BUFFER_BINDING) or not isinstance(part.Buffer, Buffer):
         found = part.Buffer if isinstance(part, DML_BUFFER_BINDING) else part
-        raise InvalidArgumentError(whose, what, type(found).__name__, f"a Buffer of {size} bytes or more")
+        raise InvalidArgumentError(operator, field, type(found).__name__, f"a Buffer of {size} bytes or more")
     buffer: Buffer = part.Buffer
     if buffer.gpu is not gpu:
-        raise InvalidArgumentError(whose, what, f"a buffer of {buffer.gpu.info.name}", "a buffer of the operator's device")
-    (offset,) = integers(whose, f"{what}: Offset", (part.Offset,), 0)
+        raise InvalidArgumentError(operator, field, f"a buffer of {buffer.gpu.info.name}", "a buffer of the operator's device")
+    (offset,) = integers(operator, f"{field}: Offset", (part.Offset,), 0)
     room = buffer.size_in_bytes - offset
-    given_size = room if part.SizeInBytes is None else integers(whose, f"{what}: SizeInBytes", (part.SizeInBytes,), 0)[0]
+    given_size = room if part.SizeInBytes is None else integers(operator, f"{field}: SizeInBytes", (part.SizeInBytes,), 0)[0]
     if not 0 <= given_size <= room:
-        raise InvalidArgumentError(whose, what, f"{max(given_size, 0)} bytes from {offset} on",
+        raise InvalidArgumentError(operator, field, f"{max(given_size, 0)} bytes from {offset} on",
                                    f"a part of the buffer's {buffer.size_in_bytes} bytes")
     if given_size < size:
-        raise InvalidArgumentError(whose, what, f"{given_size} bytes", f"{size} bytes or more")
-    return buffer if part is not given else _range(whose, what, buffer, offset, size, alignment)
+        raise InvalidArgumentError(operator, field, f"{given_size} bytes", f"{size} bytes or more")
+    return buffer if part is not given else _range(operator, field, buffer, offset, size, alignment)
 
 
-def _range(whose: str, what: str, buffer: Buffer, offset: int, size: int, alignment: int) -> Bound:
+def _range(operator: str, field: str, buffer: Buffer, offset: int, size: int, alignment: int) -> Bound:
     alignment = max(alignment, buffer.gpu.info.storage_buffer_alignment)
     if offset % alignment:
-        raise InvalidArgumentError(whose, f"{what}: Offset", offset, f"a multiple of {alignment}")
+        raise InvalidArgumentError(operator, f"{field}: Offset", offset, f"a multiple of {alignment}")
     return Range(buffer, offset, size)
 
 
-def resolve_resource(whose: str, what: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
+def resolve_resource(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
     """As `resolve`, of memory that several buffers of the package have parts of."""
-    bound = resolve(whose, what, binding, size, alignment, gpu)
+    bound = resolve(operator, field, binding, size, alignment, gpu)
     return Range(bound.buffer, bound.offset, size) if bound and size else None
 
 
-def of_array(whose: str, what: str, binding: object, count: int) -> Sequence[object]:
+def of_array(operator: str, field: str, binding: object, count: int) -> Sequence[object]:
     """The bindings of a DML_BUFFER_ARRAY_BINDING; so many times None where it is empty or there is none.
 
     Raises InvalidArgumentError for what is no such binding, and for another number of them.
     """
-    array = _inner(whose, what, binding, DML_BINDING_TYPE.BUFFER_ARRAY)
+    array = _inner(operator, field, binding, DML_BINDING_TYPE.BUFFER_ARRAY)
     if array is None:
         return [None] * count
     if not isinstance(array, DML_BUFFER_ARRAY_BINDING) or not isinstance(array.Bindings, list | tuple):
-        raise InvalidArgumentError(whose, what, type(array).__name__, "a DML_BUFFER_ARRAY_BINDING of a list, or None")
+        raise InvalidArgumentError(operator, field, type(array).__name__, "a DML_BUFFER_ARRAY_BINDING of a list, or None")
     if not is_count(array.BindingCount, len(array.Bindings)) or len(array.Bindings) not in (0, count):
-        raise InvalidArgumentError(whose, what, f"{len(array.Bindings)} bindings (BindingCount {shown(array.BindingCount)})",
-                                   f"{count} or none")
+        found = f"{len(array.Bindings)} bindings (BindingCount {shown(array.BindingCount)})"
+        raise InvalidArgumentError(operator, field, found, f"{count} or none")
     return array.Bindings or [None] * count
 
 
-def _inner(whose: str, what: str, binding: object, allowed: DML_BINDING_TYPE) -> Any:
+def _inner(operator: str, field: str, binding: object, allowed: DML_BINDING_TYPE) -> Any:
     """What is in a DML_BINDING_DESC, None of one that binds nothing; anything else as it is."""
     if not isinstance(binding, DML_BINDING_DESC):
         return binding
     if is_one_of(binding.Type, [DML_BINDING_TYPE.NONE]):
         return None
     if not is_one_of(binding.Type, [allowed]):
-        raise InvalidArgumentError(whose, f"{what}: Type", shown(binding.Type), f"{allowed.name} or NONE")
+        raise InvalidArgumentError(operator, f"{field}: Type", shown(binding.Type), f"{allowed.name} or NONE")
     return binding.Desc
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgumentError
-from ..spec.descs import DML_BINDING_PROPERTIES
-from .compiled import CompiledOperator, check_type
+from ...errors import InvalidArgumentError
+from ...spec.descs import DML_BINDING_PROPERTIES
+from .compiled_operator import CompiledOperator, check_type
 from .graph import CompiledGraph
 from .naming import Named
 

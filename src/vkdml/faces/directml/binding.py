@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import InvalidArgumentError
-from ..planning.needs import ALIGNMENT
-from .buffers import Bound
-from .compiled import check_type
+from ...errors import InvalidArgumentError
+from ...planning.needs import ALIGNMENT
+from ...runtime.buffers import Bound
+from .compiled_operator import check_type
 from .initializer import DISPATCHABLES, Compiled, Dispatchable, OperatorInitializer
 from .naming import Named
 from .resources import of_array, resolve, resolve_resource
@@ -45,17 +45,17 @@ class OperatorBindings:
         self.bound = {field: memory for field, memory in self.bound.items() if field not in fields}
         self.bound |= {field: memory for field, memory in resolved.items() if memory}
 
-    def _resolved(self, operator: str, what: str, field: str, binding: object) -> Bound | None:
+    def _resolved(self, operator: str, argument: str, field: str, binding: object) -> Bound | None:
         problem, gpu = self.compiled.problem, self.compiled.gpu
         takes = self._takes(field)
         size, alignment = (problem.tensor(field).size_in_bytes, problem.tensor(field).alignment) if takes else (0, 1)
-        memory = resolve(operator, what, binding, size, alignment, gpu)
+        memory = resolve(operator, argument, binding, size, alignment, gpu)
         if memory and not takes:
             when = "has no tensor here" if not problem.has(field) else (
                 "is bound to the operator: reset the table" if self._initializing else "is bound to the initializer")
-            raise InvalidArgumentError(operator, what, "a buffer", f"None: it {when}")
+            raise InvalidArgumentError(operator, argument, "a buffer", f"None: it {when}")
         if takes and memory is None:
-            raise InvalidArgumentError(operator, what, type(binding).__name__, f"a Buffer of {size} bytes or more")
+            raise InvalidArgumentError(operator, argument, type(binding).__name__, f"a Buffer of {size} bytes or more")
         return memory
 
     def bind_persistent(self, call: str, binding: object) -> None:

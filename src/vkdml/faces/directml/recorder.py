@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from typing import NoReturn
 
-from ..errors import InvalidArgumentError
+from ...errors import InvalidArgumentError
+from ...runtime.buffers import Buffer, overlap
+from ...runtime.commands import Commands
+from ...runtime.device import Gpu
+from ...runtime.fork import OfOneProcess
+from ...runtime.verification import Share
+from ...runtime.weights import OWNED, Weights, is_current
 from .binding import BindingTable, OperatorBindings
-from .buffers import Buffer, overlap
-from .checked import record_checked, record_initialization_checked
-from .commands import Commands
-from .compiled import Recordable, check_type
-from .device import Gpu
-from .fork import OfOneProcess
+from .compiled_operator import Bindings, check_type
 from .initializer import DISPATCHABLES, Dispatchable, OperatorInitializer
 from .naming import Named
-from .packed import PackedWeights
 from .resources import check_overlaps
-from .verification import Share
 
 
 class CommandRecorder(Named, OfOneProcess):
@@ -32,8 +33,6 @@ class CommandRecorder(Named, OfOneProcess):
     def __init__(self, gpu: Gpu, share: Share) -> None:
         self._gpu = gpu
         self._commands = Commands(gpu, merges=True)
-        self._initialized: dict[PackedWeights, int] = {}  # and how many steps were recorded then
-        self._needed: dict[PackedWeights, str] = {}  # initialized elsewhere, with the operator's name
         self._share = share
         self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks
         self._has_checks = False
@@ -80,44 +79,37 @@ class CommandRecorder(Named, OfOneProcess):
             for node in nodes:
                 self._record_initialization(node)
             return
-        initialized = [packed for node in nodes for packed in node.compiled.initialized(node.persistent)]
-        needed = [packed for packed in initialized if packed not in self._initialized]
         operator = dispatchable.problem.operator
-        for packed in needed:
-            _check_initialized(packed, operator, "record_dispatch")
-        for packed in initialized:
-            if self._is_overwritten(packed):
-                raise InvalidArgumentError(operator, "the persistent resource", "memory that something recorded before writes",
-                                           "what the initializer left there")
-        self._needed |= dict.fromkeys(needed, operator)
+        needed = [weights for node in nodes if (weights := node.initialized) and not self._is_packed_here(weights, operator)]
+        for weights in needed:
+            for commands in self._recordings:
+                commands.need(weights, partial(_refuse_uninitialized, operator, "execute"))
         for node in nodes:
-            self._record(node)
+            for commands in self._recordings:
+                node.record(commands, is_checked=commands is self._checked)
+            self._has_checks |= node.compiled.is_verified
 
-    def _record(self, node: Recordable) -> None:
+    def _record_initialization(self, node: Bindings) -> None:
+        initialized = node.initialized
+        for other in self._commands.owned:
+            if initialized and other != initialized and other.within and initialized.within and overlap(
+                    other.within, initialized.within):
+                raise InvalidArgumentError(node.compiled.problem.operator, "the persistent resource",
+                                           "memory of another operator's", "memory of its own")
         for commands in self._recordings:
-            if commands is self._checked and node.compiled.is_verified:
-                self._has_checks = True
-                record_checked(commands, node)
-            else:
-                node.compiled.record(commands, node.bound, node.temporary, node.persistent)
+            node.record_initialization(commands)
 
-    def _record_initialization(self, node: Recordable) -> None:
-        initialized = node.compiled.initialized(node.persistent)
-        for packed in initialized:
-            for other in self._initialized:
-                if other != packed and other.within and packed.within and overlap(other.within, packed.within):
-                    raise InvalidArgumentError(node.compiled.problem.operator, "the persistent resource",
-                                               "memory of another operator's", "memory of its own")
-        for commands in self._recordings:
-            if node.compiled.is_verified:
-                record_initialization_checked(commands, node)
-            else:
-                node.compiled.record_initialization(commands, node.bound, node.persistent)
-        self._initialized |= dict.fromkeys(initialized, self._commands.length)
-
-    def _is_overwritten(self, packed: PackedWeights) -> bool:
-        """Whether something that was recorded since they were initialized here, or at all, writes to the caller's resource."""
-        return packed.within is not None and self._commands.changes(packed.within, self._initialized.get(packed, 0))
+    def _is_packed_here(self, weights: Weights, operator: str) -> bool:
+        """Whether an initializer that was recorded here packs them. Refuses what none has packed, and what was written since.
+        operator: its name in errors.
+        """
+        is_here = weights in self._commands.owned
+        if not is_here and not is_current(weights.origin, OWNED):
+            _refuse_uninitialized(operator, "record_dispatch")
+        if self._commands.is_spoiled(weights):
+            raise InvalidArgumentError(operator, "the persistent resource", "memory that something recorded before writes",
+                                       "what the initializer left there")
+        return is_here
 
     def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
         problem, gpu = part.compiled.problem, part.compiled.gpu
@@ -150,23 +142,15 @@ class CommandRecorder(Named, OfOneProcess):
         """
         with self._gpu.lock:
             is_checked = self._has_checks and self._share.has_next()
-            (self._checked if is_checked and self._checked else self._commands).execute(self._begin)
-            for packed in self._initialized:
-                packed.is_initialized = not self._is_overwritten(packed)
+            (self._checked if is_checked and self._checked else self._commands).execute()
 
-    def _begin(self) -> None:
-        for packed, operator in self._needed.items():
-            _check_initialized(packed, operator, "execute")
-        for packed in self._initialized:
-            packed.is_initialized = False  # stays so if the driver fails
-
-    def execute_async(self) -> Execution:
+    def execute_async(self) -> PendingExecution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
 
         Until it is done the buffers must not be written. Raises DriverError where the system gives no thread for it, and
         nothing else: its `wait` raises what `execute` would.
         """
-        return Execution(self._gpu.run_in_background(self.execute))
+        return PendingExecution(self._gpu.run_in_background(self.execute))
 
     def _check_device(self, call: str, buffer: Buffer) -> None:
         if not isinstance(buffer, Buffer):
@@ -176,13 +160,12 @@ class CommandRecorder(Named, OfOneProcess):
                                        f"one of the recorder's device, {self._gpu.info.name}")
 
 
-def _check_initialized(packed: PackedWeights, operator: str, call: str) -> None:
-    if not packed.is_initialized:
-        raise InvalidArgumentError(operator, call, "an operator that is not initialized",
-                                   "its initializer recorded first, with the persistent resource if one is bound")
+def _refuse_uninitialized(operator: str, call: str) -> NoReturn:
+    raise InvalidArgumentError(operator, call, "an operator that is not initialized",
+                               "its initializer recorded first, with the persistent resource if one is bound")
 
 
-class Execution:
+class PendingExecution:
     """An execution that may still run. Made by CommandRecorder.execute_async."""
 
     def __init__(self, future: Future[None]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import InvalidArgumentError
-from ..spec.checks import CheckedOperator
+from ...errors import InvalidArgumentError
+from ...spec.checks import CheckedOperator
 
 
 class Named:

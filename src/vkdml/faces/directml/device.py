@@ -15,28 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, shown
-from ..planning.device_info import DeviceInfo
-from ..planning.options import Options
-from ..spec import cells, features, graphs
-from ..spec import operators as operator_checks
-from ..spec import problem as problems
-from ..spec.checks import unwrap_operator
-from ..spec.descs import DML_EXECUTION_FLAGS
-from ..spec.features import DML_FEATURE
-from ..spec.graph_descs import DML_GRAPH_DESC
+from ...errors import InvalidArgumentError, shown
+from ...planning.device_info import DeviceInfo
+from ...planning.options import Options
+from ...runtime.buffers import Buffer
+from ...runtime.device import enumerate_devices, open_device, select_again, select_device
+from ...runtime.fork import Lock
+from ...runtime.self_test import Outcome, expect_right, outcomes
+from ...runtime.verification import Share
+from ...spec import cells, features, graphs
+from ...spec import operators as operator_checks
+from ...spec import problem as problems
+from ...spec.checks import unwrap_operator
+from ...spec.descs import DML_EXECUTION_FLAGS
+from ...spec.features import DML_FEATURE
+from ...spec.graph_descs import DML_GRAPH_DESC
 from .binding import BindingTable
-from .buffers import Buffer
-from .compiled import CompiledOperator, Operator, check_type
-from .device import enumerate_devices, open_device, select_again, select_device
-from .float64 import check_float64
-from .fork import Lock
+from .compiled_operator import CompiledOperator, Operator, check_type
 from .graph import CompiledGraph
 from .initializer import Compiled, Dispatchable, OperatorInitializer
 from .naming import Named
 from .recorder import CommandRecorder
-from .self_test import Outcome, check_driver, expect_right, outcomes
-from .verification import Share
 
 
 def _opened_again(index: int, name: str, verify: float) -> Device:
@@ -184,11 +183,7 @@ class Device(Named):
         check_type("compile_operator", "options", options, Options)
         if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
             raise InvalidArgumentError("compile_operator", "flags", shown(flags), "DML_EXECUTION_FLAGS")
-        if operator.problem.element.pairs:
-            check_float64(self._gpu)
-        compiled = CompiledOperator(self._gpu, operator.problem, options, bool(self.verify))
-        check_driver(self._gpu, operator.problem)  # after what the device cannot have is refused
-        return compiled
+        return CompiledOperator(self._gpu, operator.problem, options, bool(self.verify))
 
     def compile_graph(self, desc: DML_GRAPH_DESC, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                       options: Options = Options()) -> CompiledGraph:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..planning.needs import OperatorMemory, laid_out, memory_of_graph
-from ..spec.descs import DML_BINDING_PROPERTIES
-from ..spec.graphs import Graph
-from .buffers import Bound, Buffer, Range, parts
-from .compiled import Bindable, CompiledOperator, Recordable
+from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
+from ...runtime.buffers import Bound, Buffer, Range, parts
+from ...spec.descs import DML_BINDING_PROPERTIES
+from ...spec.graphs import Graph
+from .compiled_operator import Bindable, Bindings, CompiledOperator
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other
 
@@ -49,7 +49,7 @@ class CompiledGraph(Bindable):
 
     @property
     def initializer_descriptors(self) -> int:
-        """That an initializer of it binds."""
+        """Number of descriptors that an initializer of it binds."""
         return sum(compiled.initializer_descriptors for compiled in self._compiled)
 
     @property
@@ -63,12 +63,12 @@ class CompiledGraph(Bindable):
         return {str(node): compiled.get_binding_properties().PersistentResourceSize
                 for node, compiled in enumerate(self._compiled)}
 
-    def nodes(self, bound: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Recordable]:
+    def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
         """What is to be recorded, in order."""
-        whose = self.problem.operator
-        memory = {**bound, **(parts(whose, temporary, self._temporary) if temporary else self._made())}
-        packed = parts(whose, persistent, self._persistent) if persistent else {}
-        return [Recordable(
+        operator = self.problem.operator
+        memory = {**tensors, **(parts(operator, temporary, self._temporary) if temporary else self._made())}
+        packed = parts(operator, persistent, self._persistent) if persistent else {}
+        return [Bindings(
             self._compiled[node],
             {field: memory[name] for field, name in self._graph.names[node].items() if name in memory},
             _part(memory.get(_SCRATCH), self._compiled[node].get_binding_properties().TemporaryResourceSize),

@@ -1,0 +1,181 @@
+"""DirectML's operators: checked, and compiled for a device, with memory of their own where a caller binds none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...errors import InvalidArgumentError
+from ...planning import needs
+from ...planning.needs import OperatorMemory
+from ...planning.options import Options
+from ...runtime.buffers import Bound, Buffer, parts
+from ...runtime.commands import Commands
+from ...runtime.compiled import Compiled, choose_within
+from ...runtime.device import Gpu
+from ...runtime.fork import OfOneProcess
+from ...runtime.weights import PackState, Weights
+from ...spec.descs import DML_BINDING_PROPERTIES
+from ...spec.plain import PlainProblem
+from ...spec.problem import Problem
+from .naming import NamedOperator
+
+
+def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
+    """Refuse a value of another class. allowed: a class, or a tuple of some."""
+    if not isinstance(value, allowed):
+        names = [cls.__name__ for cls in (allowed if isinstance(allowed, tuple) else (allowed,))]
+        raise InvalidArgumentError(call, argument, type(value).__name__, " or ".join(names))
+
+
+class Operator(NamedOperator):
+    """A checked operator descriptor (IDMLOperator). Made by Device.create_operator.
+
+    problem: the checked descriptor.
+    """
+
+    problem: Problem | PlainProblem
+
+    def __init__(self, problem: Problem | PlainProblem) -> None:
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """An operator with what is bound to it. tensors: by field. temporary, persistent: a caller's resources; None: the
+    operator's own memory.
+    """
+
+    compiled: CompiledOperator
+    tensors: Mapping[str, Bound]
+    temporary: Bound | None
+    persistent: Bound | None
+
+    @property
+    def initialized(self) -> Weights | None:
+        """What an initializer must have packed before an execution; None: nothing."""
+        return self.compiled.weights(self.persistent) if self.compiled.problem.initialized else None
+
+    def record_initialization(self, commands: Commands) -> None:
+        """Record what packs OWNED_BY_DML weights. Where executions are checked, their bytes are kept, as none binds them."""
+        compiled, weights = self.compiled, self.initialized
+        if weights is None:
+            return
+        compiled.record_packing(commands, self.tensors, weights)
+        commands.own(weights)
+        if compiled.is_verified:
+            given = {field: self.tensors[field] for field in compiled.problem.initialized}
+            kept = weights.contents
+            commands.call(lambda: kept.update(compiled.contents(given)))
+
+    def record(self, commands: Commands, is_checked: bool) -> None:
+        """Record an execution. Raises InvalidArgumentError where the device has no room for the operator's own memory, or the
+        resources are too small.
+        """
+        scratch = self.compiled.scratch(self.temporary)
+        weights = self.compiled.weights(self.persistent) if self.compiled.weight_fields else None
+        self.compiled.record(commands, {**self.tensors, **scratch}, weights, is_checked and self.compiled.is_verified)
+
+
+class Bindable(NamedOperator, OfOneProcess):
+    """What a binding table binds for an execution: a CompiledOperator or a CompiledGraph."""
+
+    @property
+    def input_fields(self) -> tuple[str, ...]:
+        """Its inputs in binding order."""
+        return self.problem.inputs
+
+    @property
+    def output_fields(self) -> tuple[str, ...]:
+        """Its outputs in binding order."""
+        return self.problem.outputs
+
+
+class CompiledOperator(Compiled, Bindable):
+    """An operator planned for a device, and its packed weights (IDMLCompiledOperator). Made by Device.compile_operator."""
+
+    problem: Problem | PlainProblem
+
+    def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options, is_verified: bool = False) -> None:
+        super().__init__(gpu, problem, options, is_verified)
+        self._scratch: Mapping[str, Bound] | None = None
+        self._packed: Weights | None = None
+        # What is known of weights in callers' resources, by the buffer and the part of it
+        self._states: WeakKeyDictionary[Buffer, dict[tuple[int, int], PackState]] = WeakKeyDictionary()
+
+    @property
+    def _facts(self) -> str:
+        return f"{super()._facts} on {self.gpu.info.name}"
+
+    def fit(self) -> None:
+        """Decide on the plan of which the device has room for all buffers beside the tensors. Once they are made, it stays."""
+        with self.gpu.lock:
+            if self._scratch is None:
+                choose_within(self.gpu, [self], lambda: self._missing)
+
+    def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
+        """What executions bind and take (IDMLDispatchable::GetBindingProperties).
+
+        A descriptor for each buffer, the tensors' among them; temporary: scratch memory; persistent: the packed weights. A
+        binding table may bind resources of these sizes; where it does not, the package makes them itself. Nothing is allocated
+        here, but where a plan is timed first (`VKDML_TUNING`).
+        """
+        self.fit()
+        return needs.of_execution(self.problem, self.plan, self.temporary)
+
+    @property
+    def initializer_descriptors(self) -> int:
+        """Number of descriptors that its initializer binds."""
+        self.fit()
+        return needs.of_initialization(self.problem, self.plan)
+
+    def memory(self) -> OperatorMemory:
+        """The bytes of all buffers of an execution, by name: print(compiled.memory()). As get_binding_properties, it allocates
+        nothing.
+        """
+        self.fit()
+        return needs.memory(self.problem, self.plan)
+
+    def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
+        """What is to be recorded: as a graph of itself alone."""
+        return [Bindings(self, tensors, temporary, persistent)]
+
+    # Memory: a caller's, or its own, which is made when it is first needed
+
+    @property
+    def _missing(self) -> dict[str, int]:
+        """Bytes of the buffers of its own that are not made yet, by the plan's names."""
+        scratch = {**self.temporary, **self.read} if self._scratch is None else {}
+        return {**self._taken(scratch), **(self.plan.packed if self._packed is None else {})}
+
+    def _taken(self, sizes: Iterable[str]) -> dict[str, int]:
+        return {name: self.gpu.bytes_of(self.plan.scratch[name], self.is_read(name)) for name in sizes}
+
+    def scratch(self, temporary: Bound | None) -> Mapping[str, Bound]:
+        """The scratch buffers, by the plan's names: parts of a caller's resource, and what the host reads beside it."""
+        if temporary is not None:
+            within = parts(self.problem.operator, temporary, self.temporary)
+            return {**within, **self._made(self.read, self._taken(self.read))}
+        with self.gpu.lock:
+            if self._scratch is None:
+                self.fit()
+                self._scratch = self._made({**self.temporary, **self.read}, self._missing)
+            return self._scratch
+
+    def weights(self, persistent: Bound | None) -> Weights:
+        """The packed weights: in a caller's resource, or in its own."""
+        with self.gpu.lock:
+            if persistent is not None:
+                place = persistent.offset, persistent.size_in_bytes
+                state = self._states.setdefault(persistent.buffer, {}).setdefault(place, PackState())
+                return Weights(parts(self.problem.operator, persistent, self.plan.packed), persistent, state)
+            if self._packed is None:
+                self._packed = Weights(self._made(self.plan.packed, self.plan.packed))
+            return self._packed
+
+    def _made(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> dict[str, Bound]:
+        """Buffers of so many bytes, by name. room: the bytes that there must be before they are made."""
+        self.gpu.memory.make_room(self.problem.operator, room)
+        return {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()}

@@ -1,0 +1,262 @@
+"""Operators on one device that hand tensors to each other there: what the numpy functions, PyTorch's modules and PyDirectML's
+graphs run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..planning.options import Options
+from ..spec.arrays import flat
+from ..spec.plain import PlainProblem
+from ..spec.problem import Problem
+from .buffers import Bound, Buffer
+from .commands import Commands
+from .compiled import Compiled, choose_within
+from .device import Gpu
+from .scratch import Layout, Place, Scratch
+from .store import Lease
+from .verification import Share
+from .weights import Contents, PackState, Snapshot, Weights, is_current
+
+
+class Node(NamedTuple):
+    """An operator in an execution, and the execution's name for each of its tensors, by field.
+
+    Tensors of one name are one buffer.
+    """
+
+    problem: Problem | PlainProblem
+    names: Mapping[str, str]
+
+
+class Execution:
+    """Nodes in the order in which they run, compiled for a device.
+
+    A name that is no node's output is an input. A node's weights are packed when they change, or, where a node computes one of
+    them, at each run. Pipelines, packed weights and buffers are those of all executions on the device: one has only its
+    recorded commands for itself.
+
+    share: which runs are checked. contents: of executions with the same nodes, but for T and B. carried: inputs by the names of
+    outputs that they become: what a run leaves there the next one begins with. At first they are zeros. carrier: an execution
+    that carries the same tensors: both go on where either ended.
+    """
+
+    def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
+                 contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
+        self.gpu, self._share = gpu, share
+        is_verified = bool(share.share)
+        self._nodes = [(Compiled(gpu, problem, options, is_verified), names) for problem, names in nodes]
+        self._name = nodes[0].problem.operator  # in errors
+        self._contents = contents or Contents()
+        self._lease = Lease(gpu.store, self._let_go)
+        computed = {names[field] for problem, names in nodes for field in problem.outputs if field in names}
+        weights = {index: {field: names[field] for field in compiled.weight_fields}
+                   for index, (compiled, names) in enumerate(self._nodes)}
+        self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
+        self._weight_names = {name for fields in self._given.values() for name in fields.values()}
+        self._sizes = self._buffer_sizes()
+        self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
+        self._read = list(outputs)  # by the host, after each run
+        self._on_host = self._sizes.keys() if is_verified else {*self._inputs, *self._read}
+        self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep nothing of what is in the store."""
+        self._layout: Layout | None = None
+        self._buffers: dict[str, Buffer] = {}
+        self._packed: dict[int, _Packed] = {}
+        self._version: int | None = None  # of the contents that are packed
+        self._commands: dict[tuple[int, bool], Commands] = {}  # by the turn of what is carried, and whether it is checked
+
+    def _buffer_sizes(self) -> dict[str, int]:
+        """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
+        sizes: dict[str, int] = {}
+        for index, (compiled, names) in enumerate(self._nodes):
+            for field, name in self._bound(index, names).items():
+                sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
+        return sizes
+
+    def _bound(self, index: int, names: Mapping[str, str]) -> dict[str, str]:
+        """The names of what a node has in buffers when it runs, by field."""
+        return {field: name for field, name in names.items() if field not in self._given.get(index, ())}
+
+    def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
+        """Execute on arrays by name: of the inputs and the weights, each contiguous or with its descriptor's strides.
+
+        Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
+
+        Raises InvalidArgumentError for sequence lengths above T, and for more than the device has room for, before anything is
+        made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
+        """
+        with self.gpu.lock:
+            commands = self._prepared(values, self._share.has_next())
+            for name in self._inputs:
+                self._buffers[name].write(flat(values[name]))
+            commands.execute()
+            self._carried.advance()
+            return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
+
+    def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Pack the weights, by name, and make all that a run with them needs."""
+        with self.gpu.lock:
+            for _ in range(self._carried.turns):
+                self._prepared(weights, False).prepare()
+                self._carried.advance()
+
+    def write(self, name: str, array: np.ndarray) -> None:
+        """Change a carried tensor, by either name. Raises what Buffer.upload raises."""
+        self._carried.current(name).upload(array)
+
+    def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """A carried tensor, by either name. Raises what Buffer.download raises."""
+        return self._carried.current(name).download(shape, dtype)
+
+    def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> Commands:
+        """The commands, with the weights in `values` packed."""
+        if not self._commands:  # what is made to choose may take the place of what this execution has
+            self._layout = self._chosen_layout()
+        self._lease.renew()
+        if not self._weight_names.isdisjoint(values):
+            for index, names in self._given.items():
+                self._contents.look(index, names, values)
+        key = self._carried.turn, is_checked
+        if key not in self._commands or self._version != self._contents.version:
+            for index in self._given:
+                self._pack(index)
+            self._version = self._contents.version
+            if key not in self._commands:
+                self._commands[key] = self._record(is_checked)
+        return self._commands[key]
+
+    # Memory
+
+    def _chosen_layout(self) -> Layout:
+        """Decides on the plans. Raises InvalidArgumentError, before anything is made, for more than the device has room for."""
+        choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._laid_out().sizes(self.gpu))
+        layout = self._laid_out()
+        self.gpu.memory.expect_room(self._name, layout.sizes(self.gpu))
+        return layout
+
+    def _laid_out(self) -> Layout:
+        """Place every buffer, given the plans chosen so far."""
+        largest, carried = self.gpu.info.max_storage_buffer_range, self._carried.buffers()
+        scratch = Scratch(largest)
+        tensors = {name: scratch.place(size, name in self._on_host)
+                   for name, size in self._sizes.items() if name not in carried}
+        own, packing, kept = [], {}, Counter[str]()
+        for index, (compiled, _) in enumerate(self._nodes):
+            packed, needed = compiled.plan.packed, compiled.temporary
+            for name, size in compiled.read.items():
+                kept[name] += self.gpu.bytes_of(size, True)
+            if index in self._given:
+                kept.update(packed)
+                meanwhile = Scratch(largest)
+                packing[index] = {field: meanwhile.place(compiled.problem.tensor(field).size_in_bytes, True)
+                                  for field in self._given[index]}
+            else:
+                needed |= packed
+            beside = scratch.beside()
+            own.append({name: beside.place(size, False) for name, size in needed.items()})
+        return Layout(tensors, own, packing, kept)
+
+    def _buffer(self, place: Place) -> Buffer:
+        return place.buffer(self.gpu, self._lease)
+
+    # Weights
+
+    def _pack(self, index: int) -> None:
+        """Pack a node's, unless they are packed already, by whomever."""
+        assert self._layout is not None
+        compiled, snapshot = self._nodes[index][0], self._contents.snapshot(index)
+        if index in self._packed:
+            if is_current(self._packed[index].weights.origin, snapshot.origin):
+                return
+            self.gpu.memory.expect_room(self._name, self._layout.sizes(self.gpu))
+            self._commands = {}  # and what it has of these, so that they can make room for the new ones
+            key = self._packed.pop(index).key
+            if all(packed.key != key for packed in self._packed.values()):
+                self._lease.give_back(key)
+        key = ("packed weights", compiled.packing_key, snapshot.origin)
+        buffers = self.gpu.keep(key, lambda: self._packed_now(index, snapshot), sum(compiled.plan.packed.values()), self._lease)
+        checked = snapshot.arrays if compiled.is_verified else {}
+        contents = {field: flat(array).view(np.uint8) for field, array in checked.items()}
+        self._packed[index] = _Packed(key, Weights(buffers, state=PackState(snapshot.origin, contents=contents)))
+
+    def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, Buffer]:
+        assert self._layout is not None
+        compiled = self._nodes[index][0]
+        packed = {name: Buffer(self.gpu, size, has_copy=False) for name, size in compiled.plan.packed.items()}
+        buffers = {field: self._buffer(place) for field, place in self._layout.packing[index].items()}
+        commands, arrays = Commands(self.gpu, lease=self._lease), snapshot.arrays
+        for field, buffer in buffers.items():
+            buffer.write(flat(arrays[field]))
+            commands.upload(buffer)
+        compiled.record_packing(commands, buffers, Weights(packed))
+        commands.execute()
+        return packed
+
+    # Commands
+
+    def _record(self, is_checked: bool) -> Commands:
+        """Upload the inputs, run all nodes, and read back what `_read` names."""
+        assert self._layout is not None
+        self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
+        memory = {**self._buffers, **self._carried.buffers()}
+        commands = Commands(self.gpu, lease=self._lease)
+        for name in self._inputs:
+            commands.upload(self._buffers[name])
+        for index, (compiled, names) in enumerate(self._nodes):
+            own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._layout.own[index].items()}
+            own |= {name: Buffer(self.gpu, size) for name, size in compiled.read.items()}
+            tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
+            weights = None
+            if compiled.weight_fields:
+                weights = self._packed[index].weights if index in self._packed else Weights(
+                    {name: own[name] for name in compiled.plan.packed})
+            compiled.record(commands, {**own, **tensors}, weights, is_checked)
+        for name in self._read:
+            commands.readback(memory[name])
+        return commands
+
+
+class _Packed(NamedTuple):
+    """A node's packed weights, with their key in the store."""
+
+    key: Hashable
+    weights: Weights
+
+
+class Carried:
+    """Tensors that go from one run to the next, on the device: two buffers for each, which are read and written in turns. With
+    one, a failed run would leave neither the old values nor the new ones.
+
+    operator: in errors. inputs: by the outputs that they become. sizes: bytes by the names of both. At first all are zeros.
+    """
+
+    def __init__(self, gpu: Gpu, operator: str, inputs: Mapping[str, str], sizes: Mapping[str, int]) -> None:
+        needed = {name: max(sizes[output], sizes[name]) for output, name in inputs.items()}
+        gpu.memory.make_room(operator, {name: 2 * gpu.bytes_of(size, True) for name, size in needed.items()})
+        self._pairs = [(name, output, [Buffer(gpu, needed[name]) for _ in range(2)]) for output, name in inputs.items()]
+        self.turns = 2 if inputs else 1
+        self.turn = 0
+        for name, _, _ in self._pairs:
+            self.current(name).upload(np.zeros(needed[name] // 4, np.uint32))
+
+    def buffers(self) -> dict[str, Buffer]:
+        """Those of this turn, by name."""
+        return {name: buffer for source, output, buffers in self._pairs
+                for name, buffer in ((source, buffers[self.turn]), (output, buffers[1 - self.turn]))}
+
+    def current(self, name: str) -> Buffer:
+        """The buffer that the next run reads as this input: the last value of this output."""
+        return next(buffers[self.turn] for *names, buffers in self._pairs if name in names)
+
+    def advance(self) -> None:
+        """Take the other turn, after a run."""
+        self.turn = (self.turn + 1) % self.turns
