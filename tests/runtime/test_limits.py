@@ -150,10 +150,10 @@ def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
     assert made >= shapes - 1
     assert kept <= limit
-    assert grown <= 1.25 * limit
+    assert grown <= 1.125 * limit
 
 
-@pytest.mark.parametrize(("heap", "counted"), [(5000, 5000), (-300, 400), (0, 400), (10**6, 19200)])
+@pytest.mark.parametrize(("heap", "counted"), [(4000, 5000), (-300, 400), (0, 400), (10**6, 19200)])
 def test_what_counts_for_a_pipeline(heap, counted):
     """Of 100 bytes of SPIR-V, whatever other threads did with the heap meanwhile."""
     assert pipeline_bytes(heap, 100) == counted

@@ -264,12 +264,12 @@ _LEAST_BYTES, _MOST_BYTES = 4, 192
 
 
 def pipeline_bytes(heap: int, spirv: int) -> int:
-    """The bytes that count for a pipeline: by how much the heap grew when it was made, within bounds.
+    """The bytes that count for a pipeline: a quarter more than the heap grew by when it was made, within bounds.
 
-    Other threads may have taken or given back memory meanwhile. Nothing grows where a driver compiles later, or has a heap of
-    its own.
+    More, as compilers leave gaps in the heap. Other threads may have taken or given back memory meanwhile. Nothing grows where
+    a driver compiles later, or has a heap of its own.
     """
-    return min(max(heap, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
+    return min(max(heap * 5 // 4, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
 
 
 class OnceForEachGpu(Generic[T]):
