@@ -1,6 +1,6 @@
 """Compares vkdml's time per call with every other library that is installed, and with the limits of its device.
 
-    vkdml bench [--output DIR] [--device D] [--samples N] [--peers NAME ...] [--cases NAME ...] [--growth] [--json]
+    python -m bench [--output DIR] [--device D] [--samples N] [--peers NAME ...] [--cases NAME ...] [--growth] [--json]
 
 Each library runs in a process of its own, and all take turns. The report lists the libraries that are missing. Where cases are
 named, their times are all that is measured, unless --growth, --ceilings or --first-result ask for more.
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="vkdml bench", description=(__doc__ or "").splitlines()[0],
+    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0],
                                      epilog="cases: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
     parser.add_argument("--device", help="an index or a part of a name of the Vulkan device; see `vkdml devices`")

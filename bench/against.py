@@ -1,6 +1,6 @@
 """This source tree against another commit of it, in pairs, on one machine.
 
-    python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--other-schedule NAME] [--json FILE]
+    python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--json FILE]
 
 The other commit is checked out into a temporary git worktree. The shaders of both trees are compiled. Workers of both run the
 same cases in turns, so that what else the machine does slows both down:
@@ -37,7 +37,7 @@ from bench.measure import measure as measure_steady
 from bench.peers import Peer
 from bench.processes import ROOT, Process
 from vkdml import DeviceInfo, DriverError
-from vkdml.laboratory import SCHEDULES, WorkerError, as_json, select_device, table
+from vkdml.laboratory import WorkerError, as_json, select_device, table
 
 ADAPTER = "bench.adapters.tree"
 NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}  # Mesa's drivers; NVIDIA's
@@ -45,16 +45,13 @@ NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE"
 
 @dataclass(frozen=True)
 class Tree:
-    """A source tree. variables: of its workers' environment."""
-
     name: str
     folder: Path
-    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
         path = [str(self.folder / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {"PYTHONPATH": os.pathsep.join(path), **self.variables}
+        return {"PYTHONPATH": os.pathsep.join(path)}
 
     def process(self, device: int, variables: Mapping[str, str] = {}) -> Process:
         return Process(Peer(self.name, ADAPTER, {"tree": self.folder, "device": device}, {**self.environment, **variables}))
@@ -99,10 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(f"against: {error}") from None
     this = Tree("this", ROOT)
     this.compile_shaders()
-    forced = {"VKDML_SCHEDULE": chosen.other_schedule} if chosen.other_schedule else {}
-    with checked_out(ROOT, chosen.revision, forced) as other, tqdm(disable=None, bar_format="{desc}", leave=False) as bar:
+    with checked_out(ROOT, chosen.revision) as other, tqdm(disable=None, bar_format="{desc}", leave=False) as bar:
         compared = list(compare(chosen.only, this, other, device.index, chosen.pairs, bar.set_description_str))
-    print(f"this: {ROOT}\nother: {chosen.revision}{''.join(f', {name}={value}' for name, value in forced.items())}\n"
+    print(f"this: {ROOT}\nother: {chosen.revision}\n"
           f"on {device.name}, {device.driver} {device.driver_version}\n")
     print(table([comparison.row() for comparison in compared], dict.fromkeys(("this/other", "least", "most"), ".3f")))
     if chosen.json:
@@ -117,7 +113,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"], help="cases to run, such as 'gru-100x1x*' (all)")
     parser.add_argument("--pairs", type=int, default=9, metavar="N", help="of each time, fewer where a call is slow (9)")
     parser.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
-    parser.add_argument("--other-schedule", choices=SCHEDULES, help="forced in the other tree only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all times to a JSON file too")
     chosen = parser.parse_args(arguments)
     if chosen.pairs < 1:
@@ -134,10 +129,10 @@ def matching(patterns: Sequence[str]) -> list[Case]:
 
 
 @contextmanager
-def checked_out(repository: Path, revision: str, variables: Mapping[str, str] = {}) -> Iterator[Tree]:
-    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails. variables: see Tree."""
+def checked_out(repository: Path, revision: str) -> Iterator[Tree]:
+    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails."""
     with tempfile.TemporaryDirectory() as folder:
-        tree = Tree("other", Path(folder).resolve() / "tree", variables)
+        tree = Tree("other", Path(folder).resolve() / "tree")
         _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")
         try:
             tree.compile_shaders()
@@ -205,7 +200,7 @@ def first_result(case: Case, tree: Tree, device: int) -> dict[str, float]:
 def content(compared: Sequence[Comparison], chosen: argparse.Namespace, device: DeviceInfo) -> dict[str, Any]:
     """The JSON file's."""
     rows = [{**comparison.row(), "this s": comparison.this, "other s": comparison.other} for comparison in compared]
-    return {"revision": chosen.revision, "other_schedule": chosen.other_schedule, "device": vars(device), "rows": rows}
+    return {"revision": chosen.revision, "device": vars(device), "rows": rows}
 
 
 if __name__ == "__main__":

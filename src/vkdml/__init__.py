@@ -27,7 +27,6 @@ from .faces.directml.initializer import OperatorInitializer
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
-from .faces.sessions import selftest
 from .faces.streams import Stream
 from .operators import features
 from .operators.features import *  # noqa: F403
@@ -72,7 +71,6 @@ __all__ = [
     "gru",
     "lstm",
     "rnn",
-    "selftest",
 ]
 __all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__ + graph_descs.__all__
 

@@ -45,7 +45,7 @@ class OutOfMemoryError(DriverError, MemoryError):
 
 
 class DeviceLostError(DriverError):
-    """The driver gave the device up, or did not end within VKDML_TIMEOUT_SECONDS. All that was made on it is lost with it.
+    """The driver gave the device up, or did not end within ten minutes. All that was made on it is lost with it.
 
     vkdml.Device() opens it anew. Functions, layers and sessions that name no Device do so by themselves.
     """

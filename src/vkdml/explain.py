@@ -26,8 +26,6 @@ from .planning.plan import Plan
 
 FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 TYPES = [element.name for element in element_types.ALL]
-DIRECTIONS = {"forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD, "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
-              "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL}
 _CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
 _NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
 
@@ -46,14 +44,14 @@ def parsed(text: str) -> tuple[Cell, Sizes]:
     return _CELLS[name], dict(zip("TBIH", map(int, sizes)))
 
 
-def described(cell: Cell, sizes: Sizes, type: str = "float32", direction: str = "forward", lengths: bool = False) -> Problem:
-    """An operator with biases and all outputs, as a call of the numpy functions has them."""
+def described(cell: Cell, sizes: Sizes, type: str = "float32") -> Problem:
+    """A forward operator with biases and all outputs, as a call of the numpy functions has them."""
     element = next(element for element in element_types.ALL if element.name == type)
-    d = 2 if direction == "bidirectional" else 1
-    left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "" if lengths else "SequenceLengthsTensor"}
-    tensors = tensor_descs(cell, element, sizes | {"D": d}, [field for field in cell.tensors if field not in left_out])
-    fused = activations.from_onnx(cell.name, cell.default_activations * d, [], [])
-    return from_desc(cell.desc(**tensors, ActivationDescs=fused, Direction=DIRECTIONS[direction]), element=element)
+    left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}
+    tensors = tensor_descs(cell, element, sizes | {"D": 1}, [field for field in cell.tensors if field not in left_out])
+    fused = activations.from_onnx(cell.name, cell.default_activations, [], [])
+    forward = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    return from_desc(cell.desc(**tensors, ActivationDescs=fused, Direction=forward), element=element)
 
 
 def explained(device: Device, problem: Problem, measure: bool = False) -> dict[str, Any]:

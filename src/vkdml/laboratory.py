@@ -23,6 +23,7 @@ from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
 from .engine.trust.trial import Run, Trial
 from .engine.trust.tuner import ON, Tuner
+from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
 from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, open_device, select_device
@@ -64,6 +65,13 @@ def as_in_a_new_process() -> None:
 def without_barriers() -> Iterator[None]:
     """Recordings meanwhile leave out all barriers, so that validation has something to find."""
     with patch.object(commands._Builder, "_dependencies", lambda builder, operation: set()):
+        yield
+
+
+@contextmanager
+def with_timeout(seconds: float) -> Iterator[None]:
+    """Devices that are opened meanwhile are lost after so many seconds of a submission."""
+    with patch.object(driver, "TIMEOUT", seconds):
         yield
 
 

@@ -40,21 +40,12 @@ def repository(tmp_path):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_commit_is_checked_out_compiled_measured_and_removed(repository):
-    with against.checked_out(repository, "HEAD", {"VKDML_SCHEDULE": "sequence"}) as other:
+    with against.checked_out(repository, "HEAD") as other:
         rows = [comparison.row() for comparison in against.compare([TINY], HERE, other, select_device(None).index, pairs=1)]
     assert [(row["case"], row["what"], row.get("error", "")) for row in rows] == [(TINY.name, what, "") for what in WHAT]
     assert all(row["pairs"] == 1 and row["this ms"] / row["other ms"] == pytest.approx(row["this/other"]) for row in rows)
     assert not other.folder.exists()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
-
-
-@pytest.mark.device
-def test_variables_are_of_one_tree_only():
-    """A schedule that does not exist is refused by the tree that is told to use it."""
-    other = Tree("other", ROOT, {"VKDML_SCHEDULE": "fast"})
-    [comparison] = against.first_results(TINY, [other, HERE], select_device(None).index, 1)
-    assert comparison.row()["error"].startswith("other: InvalidArgumentError: compile_operator: VKDML_SCHEDULE: found 'fast'")
-    assert "VKDML_SCHEDULE" not in HERE.environment
 
 
 @pytest.mark.device
@@ -87,21 +78,21 @@ def test_cases_are_chosen_by_patterns(capsys):
 @pytest.mark.device
 def test_the_table_the_json_and_the_exit_code(tmp_path, monkeypatch, capsys):
     @contextmanager
-    def checked_out(repository, revision, variables):
-        yield Tree("other", repository, variables)
+    def checked_out(repository, revision):
+        yield Tree("other", repository)
 
     compared = [Comparison("a", "first", [1.0, 3.0, 2.0], [2.0, 2.0, 2.0])]
     monkeypatch.setattr(against, "checked_out", checked_out)
     monkeypatch.setattr(Tree, "compile_shaders", lambda tree: None)
     monkeypatch.setattr(against, "compare", lambda *_: compared)
     path = tmp_path / "against.json"
-    arguments = ["v1", "--other-schedule", "stepped", "--json", str(path)]
+    arguments = ["v1", "--json", str(path)]
     assert against.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "other: v1, VKDML_SCHEDULE=stepped" in printed
+    assert "other: v1\n" in printed
     assert printed.splitlines()[-1].replace(" ", "") == "|a|first|2000|2000|1.000|0.500|1.500|3|"
     written = json.loads(path.read_text())
-    assert (written["revision"], written["other_schedule"]) == ("v1", "stepped")
+    assert written["revision"] == "v1"
     assert written["rows"][0]["this s"] == [1, 3, 2]
     compared.append(Comparison("b", "steady", error="other: crashed"))
     assert against.main(arguments) == 1

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from tests import recording
 from tests.support import DTYPES, TOLERANCES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
 from vkdml.cli import processes
-from vkdml.cli.conformance import junit, progress, report, results, suite
+from vkdml.cli.conformance import progress, report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.operators import cells, reference
 from vkdml.operators.header import descs
@@ -180,20 +179,6 @@ def test_the_case_nearest_to_its_tolerance(tmp_path):
         [Run(ABOUT, GOOD, TOLD)], tmp_path)
 
 
-def test_junit():
-    crashed = Run(ABOUT, [made_up("test_e", "crashed", failure="the process crashed: SIGSEGV during it")], TOLD, "crashed: SIGSEGV", "output")
-    first, second = ElementTree.fromstring(junit.of([Run(ABOUT, TESTS, TOLD), crashed]))
-    assert {name: first.get(name) for name in ("name", "tests", "failures", "errors", "skipped", "time")} == {
-        "name": "3: Some GPU (somedrv)", "tests": "5", "failures": "2", "errors": "0", "skipped": "1", "time": "15.000"}
-    assert [(case.get("name"), [child.tag for child in case]) for case in first] == [
-        ("test_a", []), ("test_b", []), ("test_skipped", ["skipped"]), ("test_c", ["failure"]), ("test_d", ["failure"])]
-    assert first[3].get("classname") == "tests.test_made_up"
-    assert first[3][0].get("message") == "Not equal to tolerance"
-    assert "x and y nan" in first[3][0].text
-    assert first[4][0].text == "vkdml.errors.DriverError: out of ?memory"
-    assert [[child.tag for child in case] for case in second] == [["failure"], ["error"]]
-
-
 SUITE = """
 import os, signal
 import numpy as np
@@ -334,13 +319,12 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(suite, "machine", lambda: suite.Machine([other, DEVICE], SOFTWARE))
     monkeypatch.setattr(suite, "run_suite", run)
-    assert cli.main(["conformance", "--seed", "4", "--resume", "--only", "a", "b", "--junit", "junit.xml", "--output", "new/report"]) == 1
+    assert cli.main(["conformance", "--seed", "4", "--resume", "--only", "a", "b", "--output", "new/report"]) == 1
     chosen = Chosen(("a", "b"), seed=4)
     assert asked == [("results-0.jsonl", "Other GPU", chosen, True), ("results-3.jsonl", "Some GPU", chosen, True)]
     printed = capsys.readouterr()
     assert printed.out == "report: new/report/conformance.md\n"
     assert "2/2 Some GPU (somedrv)" in printed.err
-    assert len(ElementTree.parse("junit.xml").getroot()) == 2
     assert cli.main(["conformance", "--device", "Other", "--json"]) == 0
     assert [run["about"]["device"] for run in json.loads(capsys.readouterr().out)["runs"]] == [other]
 

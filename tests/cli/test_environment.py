@@ -5,7 +5,6 @@ from pathlib import Path
 
 from vkdml.engine.trust import tuner
 from vkdml.engine.vulkan import log
-from vkdml.planning.options import SCHEDULES
 
 ROOT = Path(__file__).parents[2]
 TABLE = dict(re.findall(r"^\| `(VKDML_\w+)` \| (.*?) \|", (ROOT / "docs/faces/cli.md").read_text(), re.M))
@@ -17,5 +16,5 @@ def test_each_is_told():
 
 
 def test_what_they_allow():
-    for name, allowed in (("VKDML_LOG", log.LEVELS), ("VKDML_TUNING", tuner.MODES), ("VKDML_SCHEDULE", SCHEDULES)):
+    for name, allowed in (("VKDML_LOG", log.LEVELS), ("VKDML_TUNING", tuner.MODES)):
         assert all(f"`{value}`" in TABLE[name] for value in allowed), name

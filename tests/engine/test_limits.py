@@ -10,13 +10,15 @@ import pytest
 
 import vkdml
 from vkdml.engine.vulkan.background import Background
+from vkdml.engine.vulkan.gpu import pipeline_bytes
+from vkdml.engine.vulkan.system import heap_bytes
 
 pytestmark = pytest.mark.device
 
 
-def run(code, *arguments):
+def run(code, *arguments, timeout=100):
     """What a program prints."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100,
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=timeout,
                           cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -119,3 +121,45 @@ def test_a_limit_on_threads(number):
     outcomes = run(PROCESSES, number)
     assert outcomes[-1] == "refused True"
     assert outcomes[:-1] in ([], ["True"])
+
+
+SHAPES = """
+import sys
+import numpy as np
+import vkdml
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+shapes, limit = map(int, sys.argv[1:])
+device = vkdml.Device()
+device.cache_limit = limit
+x = np.ones((3, 1, 8), np.float32)
+for h in range(15, 15 + shapes):
+    vkdml.rnn(x, np.ones((1, h, 8), np.float32), np.ones((1, h, h), np.float32), device=device)
+    if h == 15:
+        before, made = resident(), device.gpu.pipelines_made
+print(device.gpu.pipelines_made - made)
+print(device.gpu.store.size)
+print(resident() - before)
+"""
+
+
+@pytest.mark.parametrize(("shapes", "limit"), [(30, 32 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
+def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
+    """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
+    made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
+    assert made >= shapes - 1
+    assert kept <= limit
+    assert grown <= 1.125 * limit
+
+
+@pytest.mark.parametrize(("heap", "counted"), [(4000, 5000), (-300, 400), (0, 400), (10**6, 19200)])
+def test_what_counts_for_a_pipeline(heap, counted):
+    """Of 100 bytes of SPIR-V, whatever other threads did with the heap meanwhile."""
+    assert pipeline_bytes(heap, 100) == counted
+
+
+def test_the_heap():
+    before, array = heap_bytes(), np.zeros(10**8, np.uint8)
+    assert heap_bytes() - before >= array.nbytes

@@ -213,16 +213,6 @@ def test_a_device_wrote_the_lengths(device):
     check(huge, ready.results())
 
 
-def test_the_environment_forces_a_schedule(device, case, monkeypatch):
-    operator = device.create_operator(case.desc)
-    monkeypatch.setenv("VKDML_SCHEDULE", "stepped")
-    phases_of_steps = 2 * 5
-    assert len(device.compile_operator(operator).plan.execute) >= phases_of_steps
-    in_sequence = device.compile_operator(operator, options=vkdml.Options(schedule="sequence"))
-    assert len(in_sequence.plan.execute) < phases_of_steps
-    monkeypatch.setenv("VKDML_SCHEDULE", "fast")
-    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_SCHEDULE: found 'fast'; expected one of sequence, stepped, persistent"):
-        device.compile_operator(operator)
 
 
 FLOATS = tensor(4)

@@ -141,7 +141,7 @@ def test_the_mode_is_checked(device, monkeypatch):
 # The ways to ask for it
 
 def test_on_request(device, quick):
-    assert [(outcome.kind, outcome.element) for outcome in vkdml.selftest(device)] == [
+    assert [(outcome.kind, outcome.element) for outcome in device.selftest()] == [
         ("activation", element.name) for element in element_types.ALL]
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 import vkdml
-from vkdml.engine.vulkan.memory import bytes_of_environment
 from vkdml.engine.vulkan.store import Lease, Store
 
 
@@ -85,19 +84,6 @@ def test_users_that_are_gone_are_not_told():
     put(store, "a", Lease(store, lambda: pytest.fail("told")))
     put(store, "b")
     assert keys(store) == "b"
-
-
-@pytest.mark.parametrize(("text", "limit"), [("", 7), ("0", 0), ("12345", 12345)])
-def test_the_environment_sets_limits(monkeypatch, text, limit):
-    monkeypatch.setenv("VKDML_CACHE_BYTES", text)
-    assert bytes_of_environment("VKDML_CACHE_BYTES", 7) == limit
-
-
-@pytest.mark.parametrize("text", ["-1", "1G", "1e9", "9" * 5000])
-def test_wrong_limits_are_refused(monkeypatch, text):
-    monkeypatch.setenv("VKDML_CACHE_BYTES", text)
-    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_CACHE_BYTES: found '.*'; expected a whole number of bytes"):
-        bytes_of_environment("VKDML_CACHE_BYTES", 7)
 
 
 @pytest.mark.parametrize("limit", [-1, 1e9, "1", True])

@@ -6,16 +6,14 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from .. import __version__
 from ..errors import VkdmlError
-from . import completion, conformance, demo, devices, dispatch, explain, run, selftest
+from . import conformance, demo, devices, dispatch, explain, run, selftest
 
 # Each has `add`, for its arguments, and `run`
 _COMMANDS = {
@@ -26,20 +24,12 @@ _COMMANDS = {
     "demo": (demo, "words to phonemes, with a trained model"),
     "conformance": (conformance, "test every Vulkan device and write a report"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
-    "completion": (completion, "print a script with which a shell completes this command's arguments"),
-}
-
-# Modules that are only in a source tree. They parse their own arguments.
-_ELSEWHERE = {
-    "bench": ("bench.__main__", "compare vkdml's times with other libraries'; only in a source tree"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given and given[0] in _ELSEWHERE:
-            return _elsewhere(given[0], given[1:])
         chosen = _parser().parse_args(given or ["--help"])
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -67,22 +57,5 @@ def _parser() -> argparse.ArgumentParser:
     for name, (module, what) in _COMMANDS.items():
         command = commands.add_parser(name, help=what)
         module.add(command)
-        command.set_defaults(command=module.run, parser=parser)
-    for name, (_, what) in _ELSEWHERE.items():
-        commands.add_parser(name, help=what)
+        command.set_defaults(command=module.run)
     return parser
-
-
-def _elsewhere(command: str, arguments: Sequence[str]) -> int:
-    root = Path(__file__).resolve().parents[3]
-    if not (root / "pyproject.toml").exists():
-        print(f"vkdml {command}: works only in a source tree of vkdml; run `make {command}` there", file=sys.stderr)
-        return 1
-    sys.path.insert(0, str(root))
-    try:
-        module = importlib.import_module(_ELSEWHERE[command][0])
-    except ImportError as error:
-        print(f"vkdml {command}: {error}; `make setup-{command}` installs what it needs", file=sys.stderr)
-        return 1
-    result: int = module.main(arguments)
-    return result

@@ -23,8 +23,6 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("-B", type=count, metavar="N", help="batch rows of a model's operators (the model's own, or 1)")
     add_inputs(command, "run a model once on these, for the sizes that its operators get")
     command.add_argument("--type", choices=explain.TYPES, help="of an operator's tensors (float32)")
-    command.add_argument("--direction", choices=explain.DIRECTIONS, help="of an operator (forward)")
-    command.add_argument("--lengths", action="store_true", help="an operator's rows have lengths of their own")
     command.add_argument("--measure", action="store_true", help="run each operator by itself, and say how long it takes")
     add_allow_outside(command)
     add_device(command)
@@ -51,7 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
         report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups()}
     else:
         cell, sizes = chosen.what
-        problem = explain.described(cell, sizes, chosen.type or "float32", chosen.direction or "forward", chosen.lengths)
+        problem = explain.described(cell, sizes, chosen.type or "float32")
         problems = {problem.cell.name: [problem]}
     report["operators"] = {name: [explain.explained(device, problem, chosen.measure) for problem in of_node]
                            for name, of_node in problems.items()}
@@ -64,8 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _check_options(chosen: argparse.Namespace, is_model: bool) -> None:
     of_model = {"-T": chosen.T, "-B": chosen.B, "--input": chosen.input, "--allow-outside": chosen.allow_outside}
-    of_operator = {"--type": chosen.type, "--direction": chosen.direction, "--lengths": chosen.lengths}
-    for name in (name for name, value in (of_operator if is_model else of_model).items() if value):
+    for name in (name for name, value in ({"--type": chosen.type} if is_model else of_model).items() if value):
         chosen.refuse(f"{name}: {'a model says that' if is_model else 'only for a model; an operator has it in its name'}")
     if chosen.input and (chosen.T or chosen.B):
         chosen.refuse(f"{'-T' if chosen.T else '-B'}: the arrays of --input say that")
@@ -78,8 +75,8 @@ def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[
     session = InferenceSession(chosen.what, device=device, allow_outside=chosen.allow_outside)
     if chosen.input:
         session.run(None, feed(chosen.input, session, chosen.refuse))
-        return session.assignment(), session.problems_so_far()
-    problems = session.problems(chosen.T, chosen.B)
+        return session.assignment(), session._problems_so_far()
+    problems = session._problems(chosen.T, chosen.B)
     return session.assignment(), {name: [problem] if problem else [] for name, problem in problems.items()}
 
 

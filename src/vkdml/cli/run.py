@@ -58,7 +58,7 @@ def run(chosen: argparse.Namespace) -> int:
     if files:
         rows = [row | {"file": files[row["output"]]} for row in rows]
     if chosen.compare:
-        types = {problem.element.name for problems in session.problems_so_far().values() for problem in problems}
+        types = {problem.element.name for problems in session._problems_so_far().values() for problem in problems}
         rows = [row | compared(value, wanted, types) for row, value, wanted in zip(rows, values, expected)]
     if chosen.json:
         print_json({"device": device.info.name, "nodes": len(session.assignment().nodes),

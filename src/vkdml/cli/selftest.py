@@ -8,6 +8,7 @@ from dataclasses import asdict
 from tabulate import tabulate
 from tqdm import tqdm
 
+from ..engine.trust.self_test import outcomes
 from ..faces.directml.device import Device
 from .arguments import add_device, add_json, print_json
 
@@ -20,7 +21,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     device = Device(chosen.device)
     name, driver = device.info.name, f"{device.info.driver} {device.info.driver_version}"
-    found = list(tqdm(device.selftest_outcomes(), delay=2, disable=None, leave=False))
+    found = list(tqdm(outcomes(device.gpu), delay=2, disable=None, leave=False))
     rows = [{**asdict(outcome), "kernels": ", ".join(outcome.kernels)} for outcome in found]
     if chosen.json:
         print_json({"device": name, "driver": driver, "results": rows})

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, shown
+from ..errors import InvalidArgumentError
 from ..operators.plain import PlainProblem
 from ..operators.problem import Problem
 from ..operators.verification import with_sequence
 from ..planning import words
 from ..planning.device_info import DeviceInfo
-from ..planning.options import SCHEDULES, WORKSPACES, Options
+from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
@@ -31,14 +30,6 @@ from .vulkan.gpu import Gpu
 from .weights import Weights
 
 _log = logging.getLogger(__name__)
-
-
-def check_options(options: Options) -> Options:
-    """The options, with a schedule from VKDML_SCHEDULE where they force none. Raises InvalidArgumentError for a wrong one."""
-    name = os.environ.get("VKDML_SCHEDULE") or None
-    if name not in (None, *SCHEDULES):
-        raise InvalidArgumentError("compile_operator", "VKDML_SCHEDULE", shown(name), "one of " + ", ".join(SCHEDULES))
-    return replace(options, schedule=name) if options.schedule is None else options
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,7 @@ class Compiled:
     problem: Problem | PlainProblem
 
     def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options, is_verified: bool = False) -> None:
-        self.problem, self.gpu, self._options = problem, gpu, check_options(options)
+        self.problem, self.gpu, self._options = problem, gpu, options
         if problem.element.pairs:
             check_float64(gpu)
         self.is_verified = is_verified

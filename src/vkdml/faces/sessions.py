@@ -11,7 +11,6 @@ import numpy as np
 
 from ..engine.execution import Execution, Node
 from ..engine.recent import Recent
-from ..engine.trust.self_test import Outcome
 from ..engine.vulkan.fork import Lock
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
@@ -335,11 +334,6 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
 
 
 _devices: dict[int | str | None, Device] = {}
-
-
-def selftest(device: Device | int | str | None = None) -> list[Outcome]:
-    """Whether a device computes right: see `Device.selftest`. device: a Device, or what Device() takes."""
-    return open_device("selftest", device).selftest()
 
 
 def _device(device: int | str | None) -> Device:

@@ -238,8 +238,8 @@ def test_refused_before_any_work(load_model, tmp_path, monkeypatch, path, value,
 def test_what_the_device_refuses_is_refused_before_the_first_command(load_model, device, tmp_path, monkeypatch):
     model = load_model({"resources": {"r": zeros(1)}, "dispatchables": {"op": relu(1)}, "commands": [
         {"type": "writeFile", "resource": "r", "targetPath": str(tmp_path / "out.bin")}]})
-    monkeypatch.setenv("VKDML_SCHEDULE", "fast")
-    with pytest.raises(vkdml.InvalidArgumentError, match="model: dispatchables.op: VKDML_SCHEDULE: found 'fast'"):
+    monkeypatch.setenv("VKDML_SELFTEST", "fast")
+    with pytest.raises(vkdml.InvalidArgumentError, match="model: dispatchables.op: VKDML_SELFTEST: found 'fast'"):
         model.run(device)
     assert not (tmp_path / "out.bin").exists()
 

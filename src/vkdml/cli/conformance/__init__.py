@@ -16,7 +16,7 @@ from pathlib import Path
 from ...errors import MissingPackageError
 from ...planning.device_info import DeviceInfo
 from .. import reports
-from . import junit, report, suite
+from . import report, suite
 from .progress import Progress
 from .suite import Chosen, Run
 
@@ -33,7 +33,6 @@ def add(command: argparse.ArgumentParser) -> None:
     amount.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
     command.add_argument("--seed", type=_seed, default=0, help="other random problems (0)")
     command.add_argument("--resume", action="store_true", help="go on where the last run with these options was interrupted")
-    command.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes as JUnit's XML too")
     command.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -56,8 +55,6 @@ def run(chosen: argparse.Namespace) -> int:
             raise
         print(runs[-1].outcome, flush=True, file=sys.stderr)
         report.write(runs, chosen.output)  # after each device, in case the next one is interrupted
-        if chosen.junit:
-            chosen.junit.write_bytes(junit.of(runs))
     print(reports.as_json(report.content(runs)) if chosen.json else f"report: {chosen.output}/conformance.md")
     return int(any(run.failed or run.ended for run in runs))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import math
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,14 +11,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
-from ...errors import DeviceLostError, DriverError, InvalidArgumentError, OutOfMemoryError, VkdmlError
+from ...errors import DeviceLostError, DriverError, OutOfMemoryError, VkdmlError
 from . import fork, system
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_DEFAULT_TIMEOUT = 600.0  # seconds
+TIMEOUT = 600.0  # seconds
 
 # A signal's handler runs when a wait returns to Python. Most executions end within the first such wait
 _WAIT_NANOSECONDS = 100_000_000
@@ -30,18 +28,6 @@ _FAILED, _RUNNING = "the Vulkan driver failed while", "running a submission"
 # What kp's messages have of VkResult
 _LOST = "DeviceLost"
 _OUT_OF_MEMORY = ("OutOfHostMemory", "OutOfDeviceMemory", "OutOfPoolMemory")
-
-
-def timeout_of_environment() -> float:
-    """VKDML_TIMEOUT_SECONDS, or ten minutes. Raises InvalidArgumentError for what is no number above 0."""
-    text = os.environ.get("VKDML_TIMEOUT_SECONDS") or str(_DEFAULT_TIMEOUT)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not seconds > 0:
-        raise InvalidArgumentError("Device", "VKDML_TIMEOUT_SECONDS", repr(text), "a number of seconds above 0")
-    return seconds
 
 
 _drivers: WeakSet[Driver] = WeakSet()
@@ -113,7 +99,7 @@ class Driver:
     def __init__(self, name: str, forget: Callable[[], None]) -> None:
         self.lost: str | None = None
         self.lock = DeviceLock(self)
-        self.timeout = timeout_of_environment()
+        self.timeout = TIMEOUT
         self._name, self.forget = name, forget
         self._manager: Any = None
         self.running: Any = None
@@ -173,8 +159,8 @@ class Driver:
         while sequence is not None and sequence.is_running():
             self.call(_RUNNING, lambda: sequence.eval_await(_WAIT_NANOSECONDS))
             if sequence.is_running() and time.monotonic() - begin >= self.timeout:
-                raise self._lose(f"{_FAILED} {_RUNNING}: it has not ended within {self.timeout:g} s. Set VKDML_TIMEOUT_SECONDS "
-                                 "in the environment to wait longer, or call with fewer steps or rows")
+                raise self._lose(f"{_FAILED} {_RUNNING}: it has not ended within {self.timeout:g} s. Call "
+                                 "with fewer steps or rows")
         self.running = None
 
     def end(self, until: float) -> None:

@@ -21,7 +21,7 @@ from . import fork, log, queries, spirv, system
 from .background import Background
 from .buffers import Bound, Buffer, Range
 from .driver import Driver
-from .memory import Memory, bytes_of_environment
+from .memory import Memory
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Store
 
@@ -159,7 +159,7 @@ class Gpu(fork.OfOneProcess):
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.host_memory = info.unified_memory
-        self.store = Store(bytes_of_environment("VKDML_CACHE_BYTES", DEFAULT_LIMIT))
+        self.store = Store(DEFAULT_LIMIT)
         self.driver = Driver(info.name, self.store.clear)
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)
@@ -237,17 +237,36 @@ class Gpu(fork.OfOneProcess):
 
     def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
         """kp's algorithm for it, which has the placeholder bound."""
+        taken = 0
+
         def make() -> Any:
+            nonlocal taken
             self.pipelines_made += 1
-            begin = time.perf_counter()
+            begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
             pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                 [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
                 np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32)))
+            taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
+            if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
+                system.trim_heap()
             _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
             return pipeline
 
-        return self.store.get(key, make, len(compiled.spirv), lease)
+        return self.store.get(key, make, lambda: taken, lease)
+
+
+# Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 139 of all that were measured (docs/notebook.md)
+_LEAST_BYTES, _MOST_BYTES = 4, 192
+
+
+def pipeline_bytes(heap: int, spirv: int) -> int:
+    """The bytes that count for a pipeline: a quarter more than the heap grew by when it was made, within bounds.
+
+    More, as compilers leave gaps in the heap. Other threads may have taken or given back memory meanwhile. Nothing grows where
+    a driver compiles later, or has a heap of its own.
+    """
+    return min(max(heap * 5 // 4, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
 
 
 class OnceForEachGpu(Generic[T]):

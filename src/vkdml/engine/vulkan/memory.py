@@ -18,17 +18,15 @@ _PARTS_TOLD = 6
 _MOST_DIGITS = 30  # Python refuses to read thousands of them
 
 
-def bytes_of_environment(name: str, default: int) -> int:
-    """The bytes that an environment variable says. Raises InvalidArgumentError for what is no number."""
-    text = os.environ.get(name) or str(default)
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise InvalidArgumentError("Device", name, repr(text), "a whole number of bytes")
-    return int(text)
-
-
 def default_limit(info: DeviceInfo) -> int:
-    """DEFAULT_SHARE of its memory, where the driver says how much that is."""
-    return int(info.memory * DEFAULT_SHARE) or sys.maxsize
+    """VKDML_MEMORY_BYTES, or DEFAULT_SHARE of its memory, where the driver says how much that is.
+
+    Raises InvalidArgumentError where the variable is no number.
+    """
+    text = os.environ.get("VKDML_MEMORY_BYTES") or str(int(info.memory * DEFAULT_SHARE) or sys.maxsize)
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise InvalidArgumentError("Device", "VKDML_MEMORY_BYTES", repr(text), "a whole number of bytes")
+    return int(text)
 
 
 class Memory:
@@ -41,7 +39,7 @@ class Memory:
         self._name = info.name
         self._store = store
         self._lock = lock
-        self._limit = bytes_of_environment("VKDML_MEMORY_BYTES", default_limit(info))
+        self._limit = default_limit(info)
         self._sizes: dict[int, int] = {}  # of the buffers that are there, by their ids
 
     @property

@@ -77,16 +77,19 @@ class Store:
         """Bytes of what of it is the device's memory."""
         return sum(entry.size for entry in self._entries.values() if entry.is_memory)
 
-    def get(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease | None = None, is_memory: bool = False) -> T:
+    def get(self, key: Hashable, make: Callable[[], T], size: int | Callable[[], int], lease: Lease | None = None,
+            is_memory: bool = False) -> T:
         """The value of a key, made if it is not there.
 
-        lease: of the user who keeps it longer than this call. is_memory: whether its bytes are the device's memory.
+        size: a function is asked once the value is made. lease: of the user who keeps it longer than this call. is_memory:
+        whether its bytes are the device's memory.
         """
         self._last_keys = None
         entry = self._entries.pop(key, None)
         if entry is None:
-            entry = _Entry(make(), size, is_memory)
-            self._size += size
+            made = make()
+            entry = _Entry(made, size() if callable(size) else size, is_memory)
+            self._size += entry.size
         self._entries[key] = entry
         if lease is not None:
             lease.keys[key] = None

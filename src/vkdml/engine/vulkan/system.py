@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import DriverError
 
@@ -53,6 +54,32 @@ def load_vulkan() -> ctypes.CDLL:
 def cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _HeapInfo(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+_libc: Any = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+if hasattr(_libc, "mallinfo2"):  # since glibc 2.33
+    _libc.mallinfo2.restype = _HeapInfo
+
+
+def heap_bytes() -> int:
+    """Bytes that the process has from malloc, all threads together; 0 where the system does not say."""
+    if not hasattr(_libc, "mallinfo2"):
+        return 0
+    info = _libc.mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
+def trim_heap() -> None:
+    """Give back to the system what free() has left with the process, where it can be told to."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
 
 
 def after_fork_in_child(call: Callable[[], None]) -> None:

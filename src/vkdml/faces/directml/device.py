@@ -10,7 +10,7 @@ IDMLBindingTable and IDMLCommandRecorder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -115,8 +115,7 @@ class Device(Named):
     def cache_limit(self) -> int:
         """Bytes of what the process keeps on this device at most: compiled pipelines, scratch buffers and packed weights.
 
-        What was not used for the longest is dropped, and made again when it is needed. At first what the environment variable
-        VKDML_CACHE_BYTES says, or else 1 GiB. May be set.
+        What was not used for the longest is dropped, and made again when it is needed. At first 1 GiB. May be set.
         """
         return self.gpu.store.limit
 
@@ -154,11 +153,7 @@ class Device(Named):
         It compiles all of them, which takes a CPU driver 20 seconds where nothing was kept from before.
         Raises VerificationError, which names the device, its driver, and what is wrong with which kernels.
         """
-        return expect_right(self.gpu, self.selftest_outcomes())
-
-    def selftest_outcomes(self) -> Iterator[Outcome]:
-        """What `selftest` looks at, one by one: also what is wrong."""
-        return outcomes(self.gpu)
+        return expect_right(self.gpu, outcomes(self.gpu))
 
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
         """Check an operator descriptor (IDMLDevice::CreateOperator): a DML_OPERATOR_DESC or the structure alone.
@@ -178,8 +173,7 @@ class Device(Named):
                          options: Options = Options()) -> CompiledOperator:
         """Plan an operator for this device (IDMLDevice::CompileOperator).
 
-        flags: hints that change nothing here: sums are never in less than float32. options: what to force in the plan. The
-        environment variable VKDML_SCHEDULE forces a schedule where the options do not.
+        flags: hints that change nothing here: sums are never in less than float32. options: what to force in the plan.
 
         Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have, before anything is
         allocated; DriverError for float64 where the driver's arithmetic is not accurate enough; VerificationError where the

@@ -281,7 +281,7 @@ class InferenceSession:
             for step in self._loaded.program.recurrent():
                 step.warm_up(t, b)
 
-    def problems(self, T: int | None = None, B: int | None = None) -> dict[str, Problem | None]:
+    def _problems(self, T: int | None = None, B: int | None = None) -> dict[str, Problem | None]:
         """What the recurrent nodes compute for T time steps and B batch rows, as they get them; by what errors call the nodes.
 
         T, B: where left out, what the model's own shapes say, or else 1.
@@ -291,7 +291,7 @@ class InferenceSession:
         shapes_to_warm_up("InferenceSession", 1 if T is None else T, 1 if B is None else B)
         return {name: step.problem(T, B) for name, step in _recurrent(self._loaded.program)}
 
-    def problems_so_far(self) -> dict[str, list[Problem]]:
+    def _problems_so_far(self) -> dict[str, list[Problem]]:
         """What the recurrent nodes computed in the runs so far, each of the last few sizes once; by what errors call them."""
         found: dict[str, list[Problem]] = {}
         for program in self._loaded.programs():
