@@ -169,7 +169,7 @@ def test_a_manifest_of_vulkan_1_0(tmp_path):
 def test_a_gpu_that_is_not_here(family, sizes, waves, row):
     """RADV describes GPUs without having one. It does not say then how many compute units they have, but what is in one."""
     radv = str(installed("radeon"))
-    code = ("import json\nfrom vkdml.engine import vulkan\nfrom vkdml.planning import profiles\nask, asked = queries._ask, []\n"
+    code = ("import json\nfrom vkdml.engine.vulkan import queries\nfrom vkdml.planning import profiles\nask, asked = queries._ask, []\n"
             "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
             "queries._ask = noted\n(info,) = queries.enumerate_devices()\n"
             "core = asked[0][queries.structures.ShaderCoreProperties]\n"
