@@ -19,6 +19,7 @@ pytestmark = pytest.mark.device
 HEAD = """
 import gc, os, signal, sys, threading, time
 import numpy as np
+import vkdml
 from vkdml.runtime.device import kp
 
 x, w, r = np.ones((2, 2, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32)
