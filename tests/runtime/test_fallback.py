@@ -36,7 +36,7 @@ class Scene:
         table = self.device.create_binding_table(copy)
         table.bind_inputs([self.given])
         table.bind_outputs([target])
-        copy.record(commands, table.parts[0].bound)
+        copy.record(commands, table.parts[0].bound, None)
 
     def fail(self):
         self.seen = self.state.download((4,))[WORD:].tolist()

@@ -82,7 +82,7 @@ def test_a_whole_model_in_one_submission(graph):
     model = graph.build(scores)
     for _ in range(2):
         close(graph.device.compute(model, graph.bindings, [scores])[0][0, 0], expected)
-    (commands,) = model._network._commands.values()
+    (commands,) = model._execution._commands.values()
     assert commands.counts[0] == 1
     wrong_words = [binding for binding in graph.bindings if binding.memory.dtype == np.uint32]
     assert len(wrong_words) == 1
