@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from tqdm import tqdm
@@ -20,9 +21,9 @@ from bench.cases import CASES, GROWTH, Case
 from bench.growth import measure_growth
 from bench.measure import Result, measure
 from bench.peers import OURS, Peer, devices, peers
-from bench.processes import Process, WorkerError
-from vkdml.errors import DriverError
-from vkdml.planning.device_info import DeviceInfo
+from bench.processes import Process
+from vkdml import DeviceInfo, DriverError
+from vkdml.laboratory import WorkerError, as_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +98,7 @@ def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chos
     written.write(chosen.output)
     if not chosen.cases or chosen.growth or chosen.ceilings:
         draw(written, chosen.output)
-    print(written.json() if chosen.json else written.markdown())
+    print(as_json(asdict(written)) if chosen.json else written.markdown())
     print(f"Written to {chosen.output}", file=sys.stderr)
     return written
 
@@ -123,15 +124,10 @@ def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]
 
 
 def measure_ceilings(device: int) -> dict[str, object]:
-    process = Process(Peer("ceilings", "bench.ceilings", {"device": device}))
     try:
-        process.open()
-        measured: dict[str, object] = process.ask("measure")
-        return measured
+        return Process(Peer("ceilings", "bench.ceilings", {"device": device})).measure()
     except WorkerError as error:
         return {"error": str(error)}
-    finally:
-        process.close()
 
 
 def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> Iterator[list[Result]]:

@@ -8,7 +8,6 @@ states are sums and products of numbers up to 1, whose errors do not become smal
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ import numpy as np
 import onnxruntime
 import torch
 from onnx import helper
-from tabulate import tabulate
 from tqdm import tqdm
 
 matplotlib.use("agg")  # writes files only, so that no screen is needed
@@ -31,9 +29,7 @@ from bench.adapters.torch_nn import reorder
 from tests.recording import ulp
 from tests.support import DTYPES
 from vkdml import reference
-from vkdml.spec import cells, element_types
-from vkdml.spec.activations import BY_DESC
-from vkdml.spec.cells import Cell
+from vkdml.laboratory import ACTIVATIONS, ELEMENT_TYPES, GRU, LSTM, RNN, Cell, document, table, write
 
 FLOOR = 2.0**-4
 ROWS, SEEDS = 4, 2  # of the batch; problems of each size
@@ -80,7 +76,7 @@ def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.nda
 
 def attributes(cell: Cell, activations: Sequence[str] | None) -> dict[str, Any]:
     """PyTorch's GRU is ONNX's with linear_before_reset."""
-    flags = {"linear_before_reset": 1} if cell is cells.GRU else {}
+    flags = {"linear_before_reset": 1} if cell is GRU else {}
     return flags | ({"activations": list(activations)} if activations else {})
 
 
@@ -119,7 +115,7 @@ def by_torch(cell: Cell, arrays: Arrays, activations: Sequence[str] | None) -> n
             module = _MODULES[cell.name](x.shape[2], r.shape[1]).to(dtype)
             parts = {"weight_ih_l0": w, "weight_hh_l0": r, "bias_ih_l0": b[0], "bias_hh_l0": b[1]}
             for name, part in parts.items():
-                ordered = reorder(cell.kernel, part.double().numpy()) if cell is not cells.RNN else part.double().numpy()
+                ordered = reorder(cell.kernel, part.double().numpy()) if cell is not RNN else part.double().numpy()
                 getattr(module, name).copy_(torch.from_numpy(ordered))
             y = module(x)[0]
     return y.double().numpy()[:, None]
@@ -151,19 +147,19 @@ def measure(cell: Cell, element: str, size: Size, operator: str = "", activation
 
 
 def all_rows(is_quick: bool) -> Iterator[Row]:
-    for element in element_types.ALL:
-        for cell in (cells.GRU, cells.LSTM, cells.RNN):
+    for element in ELEMENT_TYPES:
+        for cell in (GRU, LSTM, RNN):
             for size in QUICK_SIZES if is_quick else SIZES:
                 yield measure(cell, element.name, size)
         for hidden in SUMS[:1] if is_quick else SUMS:
-            yield measure(cells.RNN, element.name, Size(1, hidden), "sum", ["Affine"])
+            yield measure(RNN, element.name, Size(1, hidden), "sum", ["Affine"])
 
 
 def activation_errors() -> dict[str, float]:
     """The largest error of each activation in float32, with DirectML's default parameters, from -20 to 20."""
     x = np.linspace(-20, 20, 100_001).astype(np.float32)
     found = {}
-    for row in BY_DESC.values():
+    for row in ACTIVATIONS.values():
         name = row.operator_type.name
         builder = dml.GraphBuilder(device := dml.Device())
         given = dml.input_tensor(builder, 0, dml.TensorDesc(dml.TensorDataType.FLOAT32, [x.size]))
@@ -180,11 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("accuracy-report"), help="a folder (accuracy-report)")
     parser.add_argument("--quick", action="store_true", help="a few small sizes, to see that it works")
     given = parser.parse_args(arguments)
-    given.output.mkdir(parents=True, exist_ok=True)
     rows = list(tqdm(all_rows(given.quick), disable=None, unit="problem"))
     activations = activation_errors()
-    (given.output / DATA).write_text(json.dumps({"rows": [asdict(row) for row in rows], "activations": activations}, indent=1))
-    (given.output / MARKDOWN).write_text(markdown(rows, activations))
+    write(given.output, {DATA: {"rows": [asdict(row) for row in rows], "activations": activations},
+                         MARKDOWN: markdown(rows, activations)})
     draw(rows, given.output / PICTURE)
     print(f"report: {given.output / MARKDOWN}")
     return 0
@@ -192,18 +187,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def markdown(rows: Sequence[Row], activations: Mapping[str, float]) -> str:
     info = vkdml.Device().info
-    described = [[row.operator, row.element, row.steps, row.hidden,
-                  *(_pair(row.largest[name], row.usual[name]) for name in LIBRARIES)] for row in rows]
-    return "\n\n".join([
+    described = [{"operator": row.operator, "type": row.element, "T": row.steps, "H": row.hidden,
+                  **{name: _pair(row.largest[name], row.usual[name]) for name in LIBRARIES}} for row in rows]
+    return document(
         "# Errors in ULP",
         f"`python -m bench.accuracy` on {info.name}, {info.driver} {info.driver_version}; onnxruntime {onnxruntime.__version__}"
         f" and PyTorch {torch.__version__} on the CPU. Largest error; root mean square. B = {ROWS}, I = H. A ULP is of the type"
         f" at the expected number or, if that is smaller, at {FLOOR:g}. *sum*: an RNN of one step without an activation.",
-        tabulate(described, ["operator", "type", "T", "H", *LIBRARIES], "github", disable_numparse=True),
+        table(described),
         "Activations in float32, from -20 to 20:",
-        tabulate([[name, f"{error:.2g}"] for name, error in activations.items()], ["activation", "largest"], "github",
-                 disable_numparse=True),
-        f"![the largest error against T]({PICTURE})"]) + "\n"
+        table(({"activation": name, "largest": error} for name, error in activations.items()), {"largest": ".2g"}),
+        f"![the largest error against T]({PICTURE})")
 
 
 def _pair(largest: float | None, usual: float | None) -> str:
@@ -213,8 +207,8 @@ def _pair(largest: float | None, usual: float | None) -> str:
 def draw(rows: Sequence[Row], path: Path) -> None:
     """The largest error against T, at the H that most T were measured at; a panel for each type."""
     hidden = max((row.hidden for row in rows), key=[row.hidden for row in rows if row.operator == "GRU"].count)
-    figure, axes = plt.subplots(1, len(element_types.ALL), figsize=(14, 4), layout="constrained")
-    for place, element in zip(axes, element_types.ALL):
+    figure, axes = plt.subplots(1, len(ELEMENT_TYPES), figsize=(14, 4), layout="constrained")
+    for place, element in zip(axes, ELEMENT_TYPES):
         for operator, style in (("GRU", "-"), ("LSTM", "--"), ("RNN", ":")):
             wanted = (operator, element.name, hidden)
             chosen = [row for row in rows if (row.operator, row.element, row.hidden) == wanted]

@@ -17,7 +17,6 @@ The ratio this/other is the median of the ratios of the pairs; below 1, this tre
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -30,18 +29,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tabulate import tabulate
 from tqdm import tqdm
 
 from bench.cases import CASES, Case
 from bench.measure import Progress
 from bench.measure import measure as measure_steady
 from bench.peers import Peer
-from bench.processes import ROOT, Process, WorkerError
-from vkdml.errors import DriverError
-from vkdml.planning.device_info import DeviceInfo
-from vkdml.planning.options import SCHEDULES
-from vkdml.runtime.device import select_device
+from bench.processes import ROOT, Process
+from vkdml import DeviceInfo, DriverError
+from vkdml.laboratory import SCHEDULES, WorkerError, as_json, select_device, table
 
 ADAPTER = "bench.adapters.tree"
 NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}  # Mesa's drivers; NVIDIA's
@@ -108,9 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compared = list(compare(chosen.only, this, other, device.index, chosen.pairs, bar.set_description_str))
     print(f"this: {ROOT}\nother: {chosen.revision}{''.join(f', {name}={value}' for name, value in forced.items())}\n"
           f"on {device.name}, {device.driver} {device.driver_version}\n")
-    print(table(compared))
+    print(table([comparison.row() for comparison in compared], dict.fromkeys(("this/other", "least", "most"), ".3f")))
     if chosen.json:
-        chosen.json.write_text(as_json(compared, chosen, device))
+        chosen.json.write_text(as_json(content(compared, chosen, device)))
     return int(any("error" in comparison.row() for comparison in compared))
 
 
@@ -200,27 +196,16 @@ def first_results(case: Case, trees: Sequence[Tree], device: int, pairs: int) ->
 
 
 def first_result(case: Case, tree: Tree, device: int) -> dict[str, float]:
-    process = tree.process(device, NO_SHADER_CACHE)
     try:
-        process.open()
-        measured: dict[str, float] = process.ask("measure", case)
-        return measured
+        return tree.process(device, NO_SHADER_CACHE).measure(case)
     except WorkerError as error:
         raise WorkerError(f"{tree.name}: {error}") from None
-    finally:
-        process.close()
 
 
-def table(compared: Sequence[Comparison]) -> str:
-    formats = {"this ms": ".4g", "other ms": ".4g", "this/other": ".3f", "least": ".3f", "most": ".3f", "pairs": "d"}
-    rows = [{key: format(value, formats.get(key, "")) for key, value in comparison.row().items()} for comparison in compared]
-    return tabulate(rows, "keys", "github", disable_numparse=True)
-
-
-def as_json(compared: Sequence[Comparison], chosen: argparse.Namespace, device: DeviceInfo) -> str:
+def content(compared: Sequence[Comparison], chosen: argparse.Namespace, device: DeviceInfo) -> dict[str, Any]:
+    """The JSON file's."""
     rows = [{**comparison.row(), "this s": comparison.this, "other s": comparison.other} for comparison in compared]
-    return json.dumps({"revision": chosen.revision, "other_schedule": chosen.other_schedule, "device": vars(device),
-                       "rows": rows}, indent=1) + "\n"
+    return {"revision": chosen.revision, "other_schedule": chosen.other_schedule, "device": vars(device), "rows": rows}
 
 
 if __name__ == "__main__":

@@ -8,55 +8,57 @@ Regret is how much longer the chosen one takes than the fastest. All take turns,
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from tabulate import tabulate
 from tqdm import tqdm
 
 import vkdml
-from bench.adapters.ours import Layer, make_desc
+from bench.adapters.ours import make_desc
 from bench.cases import CASES, Case
-from bench.ceilings import timed
-from bench.runner import settle
-from vkdml.planning.candidates import Planner
-from vkdml.planning.forced import forcing
-from vkdml.planning.tiling import Tiling
-from vkdml.spec.problem import from_desc
+from bench.trials import arrays, seconds
+from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, as_json, from_desc, open_device, plan_of, table
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
-FORCED = ("schedule", "fused", "rows", "units_at_once", "lanes", "resident", "parts")
-_FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
+LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop
+FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
+
+Row = dict[str, Any]
 
 
-def candidates(case: Case, device: vkdml.Device) -> list[tuple[Tiling, float]]:
-    """The tilings with the model's seconds, its choice first."""
-    planner = Planner(from_desc(make_desc(case, "float32")), device.info)
-    expected = [(tiling, planner.costs.seconds(tiling)) for tiling in planner.tilings()]
-    return [pair for pair in expected if pair[1] <= WORTH_TRYING * expected[0][1]]
+def worth_trying(planner: Planner) -> list[Tiling]:
+    """The model's choice first."""
+    tilings = planner.tilings()
+    return [tiling for tiling in tilings if planner.costs.seconds(tiling) <= WORTH_TRYING * planner.costs.seconds(tilings[0])]
 
 
-def forced(tiling: Tiling) -> vkdml.Options:
-    """The options that leave the planner no other choice."""
-    return forcing(tiling, *FORCED)
+def measure(gpu: Gpu, problem: Problem, planner: Planner, tilings: Sequence[Tiling], samples: int) -> list[Row]:
+    """A row for each candidate."""
+    found = seconds(Trial(gpu, problem, arrays(problem)), [plan_of(planner, tiling) for tiling in tilings], samples)
+    best = min((taken for taken in found if isinstance(taken, float)), default=None)
+    return [{**described(tiling), "model ms": planner.costs.run_seconds(tiling) * 1e3, **measured(taken, best)}
+            for tiling, taken in zip(tilings, found)]
 
 
-def measure(case: Case, device: vkdml.Device, samples: int) -> list[dict[str, Any]]:
-    """A row for each candidate, the model's choice first."""
-    tried = candidates(case, device)
-    tried_options = [forced(tiling) for tiling, _ in tried]
-    layers = [Layer(device, case, case.arrays(), "float32", options) for options in tried_options]
-    for layer in layers:
-        layer.zeros()
-        layer.execute()
-        settle(layer.execute)
-    rounds = [[timed(layer.execute) for layer in layers] for _ in range(samples)]
-    return [{"case": case.name, **{name.replace("_", " "): getattr(options, name) for name in FORCED},
-             "model ms": seconds * 1e3, "ms": median(times) * 1e3}
-            for (_, seconds), options, times in zip(tried, tried_options, zip(*rounds))]
+def described(tiling: Tiling) -> Row:
+    """How the time loop runs."""
+    way = ", ".join(filter(None, [tiling.loop.schedule, tiling.loop.meeting]))
+    return {"way": way, **{name.replace("_", " "): getattr(tiling.loop, name) for name in LOOP}}
+
+
+def measured(taken: float | str, best: float | None) -> Row:
+    if isinstance(taken, str) or best is None:
+        return {"ms": None, "over the best": None, "no time because": taken}
+    return {"ms": taken * 1e3, "over the best": taken / best - 1, "no time because": ""}
+
+
+def of_case(case: Case, device: vkdml.Device, samples: int) -> list[Row]:
+    """The rows of those that are worth trying."""
+    problem = from_desc(make_desc(case, "float32"))
+    planner = Planner(problem, device.info)
+    return measure(open_device(device.info), problem, planner, worth_trying(planner), samples)
 
 
 def main() -> int:
@@ -67,19 +69,17 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="write all rows to a JSON file too")
     arguments = parser.parse_args()
     device = vkdml.Device()
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     print(f"{device.info.name}, {device.info.driver} {device.info.driver_version}\n")
     for name in tqdm(arguments.cases, disable=None):
-        measured = measure(known[name], device, arguments.samples)
-        best = min(row["ms"] for row in measured)
-        for row in measured:
-            row["over the best"] = row["ms"] / best - 1
-        shown = [measured[0], *sorted(measured[1:], key=lambda row: row["ms"])[:SHOWN]]
-        print(tabulate(shown, "keys", "github", floatfmt=[_FORMATS.get(name, "") for name in shown[0]]), flush=True)
-        print(f"regret {measured[0]['over the best']:.0%} of {len(measured)} candidates\n", flush=True)
-        rows += measured
+        chosen, *others = [{"case": name, **row} for row in of_case(known[name], device, arguments.samples)]
+        quickest = sorted((row for row in others if row["ms"] is not None), key=lambda row: row["ms"])
+        print(table([chosen, *quickest[:SHOWN]], FORMATS), flush=True)
+        regret = "unknown" if chosen["ms"] is None else f"{chosen['over the best']:.0%}"
+        print(f"regret {regret} of {1 + len(others)} candidates\n", flush=True)
+        rows += [chosen, *others]
     if arguments.output:
-        arguments.output.write_text(json.dumps({"device": vars(device.info), "rows": rows}, indent=1) + "\n")
+        arguments.output.write_text(as_json({"device": vars(device.info), "rows": rows}))
     return 0
 
 

@@ -21,11 +21,8 @@ from typing import Any
 import numpy as np
 
 from bench.runner import UnavailableError
-from vkdml.planning.dispatches import Dispatch
-from vkdml.planning.profiles import compute_units, profile
-from vkdml.runtime.commands import Commands
-from vkdml.runtime.device import Buffer, Kernel, enumerate_devices, open_device
-from vkdml.runtime.kernels import of_spirv
+from vkdml import Buffer, Device
+from vkdml.laboratory import Commands, Dispatch, Kernel, compute_units, of_spirv, open_device, profile
 
 SHADERS = Path(__file__).parent / "shaders"
 COMPILER = "glslangValidator"
@@ -61,7 +58,7 @@ class Library:
     """The ceilings of one device."""
 
     def __init__(self, device: int, sizes: Sizes = ALL) -> None:
-        info = next(info for info in enumerate_devices() if info.index == device)
+        info = next(info for info in Device.enumerate() if info.index == device)
         self._gpu = open_device(info)
         self._sizes = sizes
         self._buffers = sizes.buffers if info.is_cpu else sizes.buffers + sizes.gpu_buffers

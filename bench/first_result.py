@@ -12,7 +12,8 @@ import numpy as np
 
 import vkdml
 from bench.peers import Peer
-from bench.processes import Process, WorkerError
+from bench.processes import Process
+from vkdml.laboratory import WorkerError
 
 RUNS = 3
 

@@ -11,9 +11,10 @@ from statistics import median
 import numpy as np
 
 from bench.cases import Case
-from bench.processes import Process, WorkerError
+from bench.processes import Process
 from bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
-from vkdml.spec import reference
+from vkdml import reference
+from vkdml.laboratory import WorkerError
 
 BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
 CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import Case
-from vkdml.planning.device_info import DeviceInfo
-from vkdml.runtime.device import enumerate_devices, select_device
+from vkdml import Device, DeviceInfo
+from vkdml.laboratory import select_device
 
 SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"
@@ -55,7 +55,7 @@ def devices(wanted: str | None = None) -> tuple[DeviceInfo, list[DeviceInfo]]:
     default = select_device(wanted)
     os.environ.update(others_environment())
     try:
-        return default, [info for info in enumerate_devices() if replace(info, index=default.index) != default]
+        return default, [info for info in Device.enumerate() if replace(info, index=default.index) != default]
     finally:
         for name in others_environment():
             del os.environ[name]

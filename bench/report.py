@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -10,12 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from bench.bounds import bound
 from bench.cases import Case
 from bench.measure import Result
 from bench.peers import OURS, Peer
+from vkdml.laboratory import cell, document, table, write
 
 Row = dict[str, Any]
 
@@ -78,27 +76,21 @@ class Report:
     machine: Row = field(default_factory=machine)
 
     def write(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "results.json").write_text(self.json() + "\n")
-        (folder / "report.md").write_text(self.markdown())
-
-    def json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+        write(folder, {"results.json": asdict(self), "report.md": self.markdown()})
 
     def markdown(self) -> str:
         system = "{system}, Python {python}, {cores} cores; validation layers {validation_layers}.".format(**self.machine)
-        first_results = [{"when": when, "s": seconds} for when, seconds in self.first_result.items()]
+        first_results = [{"": when, "s": seconds} for when, seconds in self.first_result.items()]
         sections = {
-            "Workers": table(self.workers, {"worker": "name", "version": "version", "device": "device"}),
-            "Missing": table(self.missing, {"worker": "name", "why": "reason", "how to get it": "install"}),
+            "Workers": table(self.workers, FORMATS, {"worker": "name", "version": "version", "device": "device"}),
+            "Missing": table(self.missing, FORMATS, {"worker": "name", "why": "reason", "how to get it": "install"}),
             "Ceilings of the default device": ceiling_table(self.ceilings),
-            "Time from a process's start to its first GRU result (H = 256)": table(first_results, {"": "when", "s": "s"}),
+            "Time from a process's start to its first GRU result (H = 256)": table(first_results, FORMATS),
             "Times divided by vkdml's, host to host": ratio_table(self.results),
-            "Times": table(self.results, COLUMNS),
-            **{f"Growth of {dimension}": table(points, GROWTH_COLUMNS) for dimension, points in self.growth.items()},
+            "Times": table(self.results, FORMATS, COLUMNS),
+            **{f"Growth of {dimension}": table(points, FORMATS, GROWTH_COLUMNS) for dimension, points in self.growth.items()},
         }
-        parts = ["# Benchmark", system, NOTES]
-        return "\n\n".join([*parts, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]) + "\n"
+        return document("# Benchmark", system, NOTES, *(f"## {title}\n\n{text}" for title, text in sections.items() if text))
 
 
 # The key of a row by the heading of its column; the formats of numbers by key
@@ -107,22 +99,7 @@ COLUMNS = {"case": "case", "worker": "worker", "way": "way", "ms": "ms", "spread
            "difference": "difference", "error": "error"}
 GROWTH_COLUMNS = {heading: COLUMNS[heading] for heading in ("case", "worker", "way", "ms", "GFLOP/s", "n", "times", "error")}
 FORMATS = {"ms": ".4g", "spread": ".0%", "gflops": ".3g", "first_call": ".2f", "times": ".3g", "fraction": ".1%",
-           "difference": ".0e", "s": ".2f"}
-LONGEST_TEXT = 100
-
-
-def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """The rows as a Markdown table; "" without rows."""
-    cells = [[cell(row.get(key), FORMATS.get(key, "")) for key in columns.values()] for row in rows]
-    return tabulate(cells, list(columns), "github", disable_numparse=True) if cells else ""
-
-
-def cell(value: Any, form: str) -> str:
-    if value is None or value != value:
-        return ""
-    if isinstance(value, str):
-        return " ".join(value.split())[:LONGEST_TEXT].replace("|", "/")
-    return format(value, form)
+           "difference": ".0e", "s": ".2f", **dict.fromkeys(("error", "reason"), ".100")}
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
@@ -134,19 +111,18 @@ def ratio_table(rows: Sequence[Row]) -> str:
     ours = {row["case"]: format(row["ms"], ".4g") for row in rows
             if (row["worker"], row["way"]) == (OURS, "host") and "ms" in row}
     names = dict.fromkeys(row["case"] for row in rows)
-    lines = [[case, ours.get(case, ""), *(times.get((case, worker), "") for worker in headings)] for case in names]
-    return tabulate(lines, ["case", "vkdml ms", *headings.values()], "github", disable_numparse=True)
+    return table({"case": case, "vkdml ms": ours.get(case, ""),
+                  **{heading: times.get((case, worker), "") for worker, heading in headings.items()}} for case in names)
 
 
 def ceiling_table(ceilings: Row) -> str:
     if "gflops" not in ceilings:
-        return cell(ceilings.get("error"), "")
-    read = [[f"reads of a buffer of {int(size) // 1024} KiB, {what}", f"{rate:.1f} GB/s"]
+        return cell(ceilings.get("error"))
+    read = {f"reads of a buffer of {int(size) // 1024} KiB, {what}": f"{rate:.1f} GB/s"
             for key, what in (("read_gb_s", "all workgroups"), ("read_one_workgroup_gb_s", "one workgroup"))
-            for size, rate in ceilings[key].items()]
-    barriers = [[f"a barrier between {groups} workgroups", "they did not meet" if us is None else f"{us:.2f} us"]
-                for groups, us in ceilings.get("barrier_us", {}).items()]
-    lines = [["multiply-adds", f"{ceilings['gflops']:.0f} GFLOP/s"], *read, *barriers,
-             ["a submission", f"{ceilings['submission_us']:.0f} us"],
-             ["a dispatch in it", f"{ceilings['dispatch_us']:.1f} us"]]
-    return tabulate(lines, ["ceiling", ""], "github", disable_numparse=True)
+            for size, rate in ceilings[key].items()}
+    barriers = {f"a barrier between {groups} workgroups": "they did not meet" if us is None else f"{us:.2f} us"
+                for groups, us in ceilings.get("barrier_us", {}).items()}
+    found = {"multiply-adds": f"{ceilings['gflops']:.0f} GFLOP/s", **read, **barriers,
+             "a submission": f"{ceilings['submission_us']:.0f} us", "a dispatch in it": f"{ceilings['dispatch_us']:.1f} us"}
+    return table({"ceiling": name, "": value} for name, value in found.items())

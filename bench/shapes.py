@@ -11,7 +11,6 @@ when each is made several times on end, the best of them.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from onnx import ModelProto, numpy_helper, parser
-from tabulate import tabulate
 from tqdm import tqdm
 
 import vkdml
+from vkdml.laboratory import as_json, open_device, table
 from vkdml.onnx import InferenceSession
 
 INPUTS = 32
@@ -119,7 +118,7 @@ def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[
 
 
 def _pipelines(device: vkdml.Device) -> int:
-    return device._gpu.pipelines_made
+    return open_device(device.info).pipelines_made
 
 
 def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
@@ -145,9 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with tqdm(total=4 * counts[name], desc=name, disable=None) as bar:
             measured = measure(MODELS[name], counts[name], device, bar.update)
         rows += [{"model": name, "shapes": counts[name], "library": library, **values} for library, values in measured.items()]
-    print(tabulate(rows, "keys", "github", floatfmt=".2f"))
+    print(table(rows, {name: ".2f" for name in rows[0] if name.endswith("ms") or name in ("p99/p50", "over steady")}))
     if chosen.json:
-        chosen.json.write_text(json.dumps({"device": vars(device.info), "rows": rows}, indent=1) + "\n")
+        chosen.json.write_text(as_json({"device": vars(device.info), "rows": rows}))
 
 
 if __name__ == "__main__":

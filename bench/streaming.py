@@ -10,7 +10,6 @@ were written before each execution, and were not.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,19 +18,19 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from tabulate import tabulate
 from tqdm import tqdm
 
 import vkdml
 from bench.adapters.ours import make_desc
 from bench.cases import Case
 from bench.models import OUTPUTS, STATE_INPUTS, make_model
+from vkdml.laboratory import as_json, table
 from vkdml.onnx import InferenceSession
-from vkdml.spec.cells import STATES
 
 BLOCK = 500
 REST_SECONDS = 0.05  # onnxruntime's threads spin for a while after its last step, and would take cores from the next way
 PACKED_HIDDEN = (256, 512)
+STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
 FIELDS = {"X": "InputTensor", "W": "WeightTensor", "R": "RecurrenceTensor", "B": "BiasTensor"}
 
 Step = Callable[[np.ndarray], np.ndarray]
@@ -153,14 +152,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for step in ways.values():  # the first one compiles
         step(inputs[0])
     steps = [row(way, seconds) for way, seconds in measure_steps(ways, inputs).items()]
-    print(tabulate(steps, "keys", "github", floatfmt=".0f"), "\n")
+    print(table(steps, dict.fromkeys(steps[0], ".0f") | {"way": ""}), "\n")
     packed = []
     for hidden in PACKED_HIDDEN:
         unchanged, changed = measure_packing(device, hidden, chosen.packings)
         packed.append({"GRU, H = I": hidden, "weights as before, ms": unchanged * 1e3, "weights written, ms": changed * 1e3})
-    print(tabulate(packed, "keys", "github", floatfmt=".3f"))
+    print(table(packed, {name: ".3f" for name in packed[0] if name.endswith("ms")}))
     if chosen.json:
-        chosen.json.write_text(json.dumps({"device": vars(device.info), "steps": steps, "packing": packed}, indent=1) + "\n")
+        chosen.json.write_text(as_json({"device": vars(device.info), "steps": steps, "packing": packed}))
 
 
 if __name__ == "__main__":

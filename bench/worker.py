@@ -72,7 +72,7 @@ class Worker:
         return (time.perf_counter() - started) / calls
 
 
-def answer(worker: Worker, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
     try:
         return "ok", getattr(worker, command)(*arguments)
     except (ImportError, UnavailableError) as error:
@@ -81,17 +81,17 @@ def answer(worker: Worker, command: str, arguments: tuple[Any, ...]) -> tuple[st
         return "error", f"{type(error).__name__}: {error}"
 
 
-def main() -> int:
+def serve(worker: object, descriptor: str) -> None:
+    """Answer with a worker's methods what comes through a pipe, until the other side is done."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not notice that its parent has ended
-    connection = Connection(int(sys.argv[1]))
-    worker = Worker()
+    connection = Connection(int(descriptor))
     while True:
         try:
             command, arguments = connection.recv()
-        except EOFError:  # the parent is done
-            return 0
+        except EOFError:
+            return
         connection.send(answer(worker, command, arguments))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    serve(Worker(), sys.argv[1])

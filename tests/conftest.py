@@ -11,7 +11,6 @@ import pytest
 import vkdml
 from tests import recording, support
 from vkdml.runtime import kernels
-from vkdml.runtime.device import SHARES_PIPELINES
 
 MARKERS = [
     "device: needs a Vulkan device; the fixture of that name gives this mark by itself",
@@ -115,13 +114,6 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="session")
 def device() -> vkdml.Device:
     return vkdml.Device()
-
-
-@pytest.fixture
-def shared_pipelines() -> None:
-    """For tests that count pipelines."""
-    if not SHARES_PIPELINES:
-        pytest.skip("this kp makes a pipeline for each set of buffers; the one that `make wheels` builds does not")
 
 
 @pytest.fixture

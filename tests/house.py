@@ -18,14 +18,19 @@ from pathlib import Path
 # Who may import whom: only what is of one's own rank or a lower one
 RANKS = {"errors": 0, "spec": 1, "planning": 2, "runtime": 3, "faces": 4,
          **dict.fromkeys(["__init__", "dxdispatch", "onnx", "pydirectml", "reference", "torch"], 5),
-         **dict.fromkeys(["__main__", "cli", "demo", "explain"], 6)}
+         **dict.fromkeys(["__main__", "cli", "demo", "explain"], 6), "laboratory": 7}
+
+# What tools and bench may import of the package: modules for users, and one with all else that they need
+PUBLIC = {"dxdispatch", "errors", "onnx", "pydirectml", "reference", "torch"}
+LABORATORY = "laboratory"
 
 KP_MODULE = "src/vkdml/runtime/device.py"
 
 DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|"
                      r"qualcomm|mali|panvk|powervr|moltenvk|dozen|dzn|venus)(?![a-z])", re.IGNORECASE)
 NO_DRIVERS = re.compile(r"mesa-vulkan-drivers|\bVK_[A-Z]+_\w+")  # what users install, and Vulkan's extensions
-DRIVERS_ROOMS = ("src/vkdml/planning/profiles.py", "shaders/cpu/")
+DRIVERS_ROOMS = ("src/vkdml/planning/profiles.py", "src/vkdml/planning/gpus.py", "shaders/cpu/")
+GPUS_TABLE = "src/vkdml/planning/gpus.py"
 
 # A room for shaders, and those that its files may include
 INCLUDES = {"cells": {"cells", "common"}, "common": {"common"}, "gpu": {"gpu", "common", "cells"},
@@ -133,6 +138,32 @@ def kp_imports(root: Path) -> Iterator[str]:
                 names = [node.level * "." + (node.module or "")]
             if any(name.split(".")[0] == "kp" for name in names):
                 yield f"{place(root, path, node.lineno)} imports kp: use what {KP_MODULE} offers, or add what is missing there"
+
+
+# 2a. The laboratory
+
+def ways_inside(root: Path) -> Iterator[str]:
+    """Also in programs that stand in strings."""
+    inner = {name.split(".")[0] for name in modules(root)} - PUBLIC - {LABORATORY, "__init__"}
+    for path in files(root, "tools/**/*.py", "bench/**/*.py"):
+        text = path.read_text()
+        for found in re.finditer(r"^[ \t]*(?:import|from) vkdml\b(?:\.(\w+)[\w.]*)?(?: import (\([^)]*|.*))?", text, re.MULTILINE):
+            for name in {found[1]} & inner if found[1] else set(re.findall(r"\w+", found[2] or "")) & inner:
+                yield (f"{place(root, path, line_of(text, found.start()))} imports {name}: take it from vkdml/{LABORATORY}.py, or do "
+                       "without")
+
+
+def unused_ways_inside(root: Path) -> Iterator[str]:
+    path = modules(root).get(LABORATORY)
+    if path is None:
+        return
+    text = path.read_text()
+    users = "\n".join([text, *(user.read_text() for user in files(root, "tools/**/*.py", "bench/**/*.py"))])
+    for node in ast.parse(text).body:
+        names = [alias.asname or alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        for name in names + ([node.name] if isinstance(node, ast.FunctionDef) else []):
+            if name != "annotations" and len(re.findall(rf"\b{name}\b", users)) < 2:
+                yield f"{place(root, path, node.lineno)} has {name}, which nothing in tools and bench uses: take it out"
 
 
 # 3. Drivers' names
@@ -257,6 +288,26 @@ def numbers_on_both_sides(root: Path) -> Iterator[str]:
                 if name in ours:
                     yield (f"{place(root, path, line_of(text, found.start()))} writes {name} down, as {ours[name]} does: generate it "
                            f"into {GENERATED}, or pass it as a specialization constant")
+
+
+def gpu_figures(root: Path) -> Iterator[str]:
+    """A number for one of GpuRates' fields, or GpuRates made, outside the table. Other tests may make up GPUs."""
+    rates = next(node for node in ast.parse((root / GPUS_TABLE).read_text()).body
+                 if isinstance(node, ast.ClassDef) and node.name == "GpuRates")
+    fields = {node.target.id for node in rates.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    for path in files(root, "src/**/*.py", "tools/**/*.py", "bench/**/*.py", "tests/planning/devices.py"):
+        for node in ast.walk(ast.parse(path.read_text())) if path != root / GPUS_TABLE else ():
+            written: dict[str | None, ast.expr | None] = {}
+            if isinstance(node, ast.Call):
+                written = {word.arg: word.value for word in node.keywords}
+                if isinstance(node.func, ast.Name) and node.func.id == "GpuRates":
+                    yield f"{place(root, path, node.lineno)} makes GpuRates: take a row of {GPUS_TABLE}, or add one there"
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                written = {node.target.id: node.value}
+            for name, value in written.items():
+                if name in fields and isinstance(value, ast.Constant) and isinstance(value.value, int | float) and value.value:
+                    yield (f"{place(root, path, value.lineno)} writes a GPU's {name} down: take it from a row of {GPUS_TABLE}, or "
+                           "add one there")
 
 
 def places_by_number(root: Path) -> Iterator[str]:

@@ -10,8 +10,8 @@ import pytest
 from tests import house
 
 ROOT = Path(__file__).parents[1]
-RULES = [house.layers, house.kp_imports, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
-         house.numbers_on_both_sides, house.places_by_number, house.missing_paths]
+RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
+         house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -35,6 +35,7 @@ SOUND = {
     "src/vkdml/faces/functional.py": "from ..runtime.device import Gpu\nfrom ..errors import VkdmlError\n",
     "src/vkdml/faces/onnx/__init__.py": "import onnx\nfrom .nodes import run_node\n",
     "src/vkdml/faces/onnx/nodes.py": "from .. import functional\nfrom ...spec.cells import GRU\n",
+    "src/vkdml/planning/gpus.py": "class GpuRates:\n    clock: float\nAMD = GpuRates(clock=1e9)\n",
     "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..spec import cells\nSPINS = 12\n',
     "src/vkdml/runtime/device.py": "import kp\nfrom ..planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n",
     "src/vkdml/spec/cells.py": "from ..errors import VkdmlError\n_GATES = 3\nLANES: int = 8\n",
@@ -69,6 +70,14 @@ BROKEN = [
     (house.layers, {"src/vkdml/helpers.py": ""}, "src/vkdml/helpers.py:1 is in no layer: move it into spec, planning"),
     (house.kp_imports, {"bench/ceilings.py": "import kp\n"}, "bench/ceilings.py:1 imports kp: use what src/vkdml/runtime/device.py offers"),
     (house.kp_imports, {"src/vkdml/runtime/network.py": "def f():\n    from kp import Manager\n"}, "network.py:2 imports kp"),
+    (house.ways_inside, {"bench/a.py": "\nfrom vkdml.planning.profiles import SPINS\n"},
+     "bench/a.py:2 imports planning: take it from vkdml/laboratory.py, or do without"),
+    (house.ways_inside, {"tools/a.py": 'A = """\n    from vkdml import gru, spec\n"""\n'}, "tools/a.py:2 imports spec"),
+    (house.ways_inside, {"tools/a.py": "def f():\n    import vkdml.runtime.device as device\n"}, "tools/a.py:2 imports runtime"),
+    (house.ways_inside, {"tools/a.py": "from vkdml import (\n    gru,\n    faces,\n)\n"}, "tools/a.py:1 imports faces"),
+    (house.unused_ways_inside, {"src/vkdml/laboratory.py": "from .planning.profiles import SPINS\nfrom .spec.cells import LANES\n",
+                                "tools/a.py": "from vkdml.laboratory import LANES\n"},
+     "laboratory.py:1 has SPINS, which nothing in tools and bench uses: take it out"),
     (house.driver_names, {"src/vkdml/planning/plan.py": "# as llvmpipe does\n"}, "plan.py:1 names a driver, llvmpipe: say which property"),
     (house.driver_names, {"src/vkdml/runtime/vulkan.py": "\nIS_RADV = 1\n"}, "vulkan.py:2 names a driver, RADV"),
     (house.driver_names, {"shaders/common/state.glsl": "// faster with NVIDIA's driver\n"}, "state.glsl:1 names a driver, NVIDIA"),
@@ -93,6 +102,10 @@ BROKEN = [
     (house.numbers_on_both_sides, {"shaders/cpu/dot.glsl": "\n#define GATES 3\n"}, "dot.glsl:2 writes GATES down, as src/vkdml/spec/cells.py:2 does"),
     (house.numbers_on_both_sides, {"shaders/cells/rnn.glsl": "const int LANES = 0x8;\n"}, "rnn.glsl:1 writes LANES down, as src/vkdml/spec/cells.py:3"),
     (house.numbers_on_both_sides, {"shaders/cells/rnn.glsl": "const uint A = 1,\n           LANES = 8, B = 2;\n"}, "rnn.glsl:1 writes LANES down"),
+    (house.gpu_figures, {"src/vkdml/planning/profiles.py": "ROW = replace(LIKE,\n clock=1.4e9)\n"},
+     "profiles.py:2 writes a GPU's clock down: take it from a row of src/vkdml/planning/gpus.py"),
+    (house.gpu_figures, {"tools/gpu/gpus.py": "class Core:\n    clock: float = 2e9\n"}, "gpus.py:2 writes a GPU's clock down"),
+    (house.gpu_figures, {"bench/peaks.py": "AMD = GpuRates(2e9)\n"}, "bench/peaks.py:1 makes GpuRates"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "bind(buffer, binding=3)\n"}, "plan.py:1 writes the number of a binding down: take it from"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "ROWS = {'constant_id': 1}\n"}, "plan.py:1 writes the number of a constant_id down"),
     (house.missing_paths, {"README.md": "`shaders/gpu/lstm.comp`\n"}, "README.md:1 names shaders/gpu/lstm.comp, which is not there: write where"),

@@ -64,8 +64,7 @@ def test_each_kind_of_user_has_an_example():
     assert kinds == {
         ("README.md", "Is my GPU used, and is it right?"): ["sh"],
         ("README.md", "Numpy arrays in ten lines"): ["python"], ("README.md", "Sound that comes in pieces"): ["python"], ("README.md", "ONNX"): ["python"],
-        ("README.md", "PyTorch"): ["python"], ("README.md", "PyDirectML"): ["python"],
-        ("README.md", "DxDispatch"): ["json", "sh"], ("README.md", "DirectML's descriptors"): ["python"],
+        ("README.md", "PyTorch"): ["python"],
         ("docs/correctness.md", "Checking calls"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
         ("docs/faces/directml.md", "Many tensors in one buffer"): ["python"], ("docs/faces/directml.md", "A graph"): ["python"],

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vkdml.planning.profiles import PRIVATE_ARRAYS
-from vkdml.spec import activations, element_types
-from vkdml.spec.cells import BY_DESC as CELLS
+from vkdml.laboratory import ACTIVATIONS, CELLS, ELEMENT_TYPES, PRIVATE_ARRAYS
 
 NUMBERS = Path(__file__).resolve().parent.parent / "shaders" / "common" / "numbers.glsl"
 
@@ -31,8 +29,8 @@ def text() -> str:
     """The whole file."""
     per_direction = max(cell.activations for cell in CELLS.values())
     places = range(2 * per_direction)
-    rows = sorted(activations.BY_DESC.values(), key=lambda row: row.shader_id)
-    stored = [element for element in element_types.ALL if not element.pairs]
+    rows = sorted(ACTIVATIONS.values(), key=lambda row: row.shader_id)
+    stored = [element for element in ELEMENT_TYPES if not element.pairs]
     names = [f"{row.operator_type.name.removeprefix('ACTIVATION_')} = {row.shader_id}" for row in rows]
     return _TEXT.format(
         elements=", ".join(f"{element.name.upper()} = {element.shader_id}" for element in stored),

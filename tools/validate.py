@@ -27,28 +27,26 @@ CONTROL = """
 import numpy as np
 from tests.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
 from vkdml import Device
-from vkdml.runtime import commands
-commands._Builder._dependencies = lambda builder, operation: set()  # so no barrier, and one submission
+from vkdml.laboratory import without_barriers
 desc = gru_desc(5, 3, 6, 9)
-run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
+with without_barriers():
+    run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
 """
 
 OUT_OF_BOUNDS = """
 import pathlib, shutil, tempfile
 import vkdml
 from tools.compile_shaders import SHADERS, compile_source
-from vkdml.runtime import kernels
+from vkdml.laboratory import ACTIVATION, FLOAT32, open_device, outcomes_of, with_kernel
 with tempfile.TemporaryDirectory() as directory:
     shaders = pathlib.Path(directory) / "shaders"
     shutil.copytree(SHADERS, shaders)
     source = shaders / "common" / "elementwise.glsl"
     source.write_text(source.read_text().replace("element < tensors.elements", "element <= tensors.elements"))
     compile_source(shaders / "elementwise.comp", shaders / "wrong.spv")
-    wrong = kernels.of_spirv("elementwise", (shaders / "wrong.spv").read_bytes())
-kernels.load = lambda name: wrong
-from vkdml.runtime import self_test
-from vkdml.spec.element_types import FLOAT32
-list(self_test.outcomes_of(vkdml.Device()._gpu, self_test.ACTIVATION, FLOAT32))
+    wrong = (shaders / "wrong.spv").read_bytes()
+with with_kernel("elementwise", wrong):
+    list(outcomes_of(open_device(vkdml.Device().info), ACTIVATION, FLOAT32))
 """
 
 _SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG

@@ -74,11 +74,6 @@ class Layer:
         self._recorders = [self._record(self._outputs[turn - 1][1:], outputs) for turn, outputs in enumerate(self._outputs)]
         self._turn = 0
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Submissions and dispatches of an execution."""
-        return self._recorders[0].counts
-
     def zeros(self) -> list[vkdml.Buffer]:
         """Zero the initial states of the next execution, and return them."""
         self._turn = 0

@@ -41,7 +41,7 @@ def test_a_worker_that_crashes_is_reported_and_started_again(tmp_path):
     other = Case("gru", 2, 2, 4, 8)
     results, text = run(tmp_path, [misbehaving("crash"), misbehaving("refuse"), table()["onnxruntime-cpu"]], [TINY, other])
     errors = {(row["case"], row["worker"]): row["error"] for row in results["results"]}
-    assert "crashed (SIGABRT)" in errors[TINY.name, "crash"]
+    assert "crashed: SIGABRT" in errors[TINY.name, "crash"]
     assert errors[TINY.name, "refuse"] == "ValueError: three steps\nare too many"
     assert "ValueError: three steps are too many" in text
     assert errors[other.name, "crash"] == errors[other.name, "refuse"] == ""

@@ -12,7 +12,7 @@ from tests.bench.support import TINY, misbehaving, table
 def test_a_worker_that_hangs_is_ended():
     process = Process(misbehaving("hang"))
     process.open()
-    process._patience = 0.2
+    process.patience = 0.2
     [result] = measure.measure(TINY, [process], 2)
     process.close()
     assert "hung: no answer to prepare" in result.error

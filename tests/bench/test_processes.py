@@ -14,7 +14,7 @@ pytestmark = pytest.mark.device
 def test_a_worker_runs_only_while_it_is_asked():
     process = Process(table()["onnxruntime-cpu"])
     process.open()
-    status = Path(f"/proc/{process._process.pid}/status")
+    status = Path(f"/proc/{process.pid}/status")
     for _ in range(100):
         if "State:\tT (stopped)" in status.read_text():
             break

@@ -12,13 +12,14 @@ import vkdml
 from tests import recording
 from tests.support import DTYPES, TOLERANCES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
-from vkdml.cli.conformance import junit, processes, progress, report, results, suite
+from vkdml.cli import processes
+from vkdml.cli.conformance import junit, progress, report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.spec import cells, descs, reference
 
 DEVICE = {"index": 3, "name": "Some GPU", "type": "discrete", "driver": "somedrv", "driver_version": "1.2", "api_version": "1.3.0",
           "vendor": 0x1234, "device_id": 7, "driver_id": 13}
-SOFTWARE = {"vkdml": "0.1.0", "kp": "kp 0.9.0", "loader": "1.3.239", "layers": {"VK_LAYER_some": "1.3.0 (1)"},
+SOFTWARE = {"vkdml": "0.1.0", "kp": "0.9.0", "loader": "1.3.239", "layers": {"VK_LAYER_some": "1.3.0 (1)"},
             "Python": "3.11.2", "numpy": "2.0.0", "onnx": "1.23.0", "onnxruntime": "1.20.0", "system": "Linux"}
 ALL = Chosen()
 ABOUT = {"device": DEVICE, "software": SOFTWARE, "chosen": Chosen(seed=5).described()}
@@ -282,9 +283,9 @@ def test_a_hang(tmp_path):
     path = tmp_path / "report"
     path.touch()
     seen = []
-    ended, output = processes.supervise(
-        [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)"], {}, tmp_path, path, 1, seen.append)
-    assert (ended, output) == ("hung: no progress in 1 s", "here")
+    ended = processes.supervise([sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)"], {}, tmp_path,
+                                grows=path, silence=1, seen=lambda: seen.append(path))
+    assert (ended.code, ended.how, ended.output) == (None, "hung: no progress in 1 s", "here")
     assert seen[0] == path
 
 

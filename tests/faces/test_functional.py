@@ -150,7 +150,7 @@ def test_what_is_kept_is_bounded(monkeypatch):
     assert [len(each._calls) for each in few._sessions._values.values()] == [2, 2, 2]
 
 
-def test_lengths_of_one_size_class_share_pipelines(arrays, device, shared_pipelines):
+def test_lengths_of_one_size_class_share_pipelines(arrays, device):
     arguments = one_direction({name: array for name, array in arrays.items() if name != "sequence_lens"})
     made = []
     for t in (20, 21, 22, 23):

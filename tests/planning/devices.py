@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tests.support import CELLS, make_desc
+from vkdml.planning import gpus
 from vkdml.planning.device_info import DeviceInfo
 from vkdml.spec import cells, element_types
 from vkdml.spec.problem import from_desc
@@ -27,29 +28,30 @@ DEVICES = {
 }
 
 
-def _gpu(name, vendor, units=0, sizes=(32, 32), type="discrete", driver="any"):
-    return replace(GPU, name=name, type=type, driver=driver, vendor=vendor, compute_units=units, subgroup_size=sizes[1],
+def _gpu(name, vendor, sizes=(32, 32), type="discrete", driver="any", row=None):
+    return replace(GPU, name=name, type=type, driver=driver, vendor=vendor,
+                   compute_units=gpus.GPUS[row].units if row else 0, subgroup_size=sizes[1],
                    min_subgroup_size=sizes[0], max_subgroup_size=sizes[1], max_shared_memory=49152,
                    max_storage_buffer_range=2**32 - 4, max_storage_buffers=2**20, unified_memory=type == "integrated")
 
 
-# As their drivers describe them
+# As their drivers describe them; some do not tell their units
 GPUS = {
-    "RX 7900 XTX": _gpu("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x1002, 96, (32, 64), driver="radv"),
-    "RX 6800": _gpu("AMD Radeon RX 6800 (RADV NAVI21)", 0x1002, 60, (32, 64), driver="radv"),
-    "780M": _gpu("AMD Radeon 780M Graphics (RADV PHOENIX)", 0x1002, 12, (32, 64), "integrated", "radv"),
-    "Vega 64": _gpu("AMD Radeon RX Vega (RADV VEGA10)", 0x1002, 64, (64, 64), driver="radv"),
-    "H200": _gpu("NVIDIA H200", 0x10DE, 132, driver="NVIDIA"),
-    "A100": _gpu("NVIDIA A100-SXM4-40GB", 0x10DE, 108, driver="NVIDIA"),
-    "RTX 3090": _gpu("NVIDIA GeForce RTX 3090 (NVK GA102)", 0x10DE, 82, driver="NVK"),
-    "RTX 2070": _gpu("NVIDIA GeForce RTX 2070 SUPER", 0x10DE, 40, driver="NVIDIA"),
-    "A770": _gpu("Intel(R) Arc(tm) A770 Graphics (DG2)", 0x8086, 0, (8, 32)),
-    "B580": _gpu("Intel(R) Arc(tm) B580 Graphics (BMG G21)", 0x8086, 0, (16, 32)),
-    "Iris Xe": _gpu("Intel(R) Iris(R) Xe Graphics (TGL GT2)", 0x8086, 0, (8, 32), "integrated"),
-    "UHD 630": _gpu("Intel(R) UHD Graphics 630 (CFL GT2)", 0x8086, 0, (8, 32), "integrated"),
-    "Adreno 740": _gpu("Turnip Adreno (TM) 740", 0x5143, 0, (64, 128), "integrated", "turnip Mesa driver"),
-    "Mali-G78": _gpu("Mali-G78", 0x13B5, 20, (16, 16), "integrated"),
-    "M1": _gpu("Apple M1", 0x106B, 0, (32, 32), "integrated", "MoltenVK"),
+    "RX 7900 XTX": _gpu("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x1002, (32, 64), driver="radv", row="RX 7900 XTX"),
+    "RX 6900 XT": _gpu("AMD Radeon RX 6900 XT (RADV NAVI21)", 0x1002, (32, 64), driver="radv", row="RX 6900 XT"),
+    "780M": _gpu("AMD Radeon 780M Graphics (RADV PHOENIX)", 0x1002, (32, 64), "integrated", "radv"),
+    "Vega 64": _gpu("AMD Radeon RX Vega (RADV VEGA10)", 0x1002, (64, 64), driver="radv", row="RX Vega 64"),
+    "H200": _gpu("NVIDIA H200", 0x10DE, driver="NVIDIA", row="H200"),
+    "A100": _gpu("NVIDIA A100-SXM4-40GB", 0x10DE, driver="NVIDIA", row="A100"),
+    "RTX 3090": _gpu("NVIDIA GeForce RTX 3090 (NVK GA102)", 0x10DE, driver="NVK", row="RTX 3090"),
+    "RTX 2070": _gpu("NVIDIA GeForce RTX 2070 SUPER", 0x10DE, driver="NVIDIA", row="RTX 2070 Super"),
+    "A770": _gpu("Intel(R) Arc(tm) A770 Graphics (DG2)", 0x8086, (8, 32)),
+    "B580": _gpu("Intel(R) Arc(tm) B580 Graphics (BMG G21)", 0x8086, (16, 32)),
+    "Iris Xe": _gpu("Intel(R) Iris(R) Xe Graphics (TGL GT2)", 0x8086, (8, 32), "integrated"),
+    "UHD 630": _gpu("Intel(R) UHD Graphics 630 (CFL GT2)", 0x8086, (8, 32), "integrated"),
+    "Adreno 740": _gpu("Turnip Adreno (TM) 740", 0x5143, (64, 128), "integrated", "turnip Mesa driver"),
+    "Mali-G78": _gpu("Mali-G78", 0x13B5, (16, 16), "integrated", row="Mali-G78"),
+    "M1": _gpu("Apple M1", 0x106B, (32, 32), "integrated", "MoltenVK"),
 }
 
 

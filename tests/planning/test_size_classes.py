@@ -35,7 +35,7 @@ def two_layers(sizes, info, cell, changes):
 ], ids=["LSTM", "LSTM, ragged", "GRU, reset after", "GRU", "GRU, ragged", "RNN, ragged"])
 def test_all_lengths_and_batches_share_a_few(name, cell, changes):
     sizes = [*product((1, 2, 9, 23, 199), BATCHES), *product([*STEPS[:20], *STEPS[20::9]], (1, 16))]
-    assert len(set().union(*(two_layers(each, DEVICES[name], cell, changes) for each in sizes))) <= 16
+    assert len(set().union(*(two_layers(each, DEVICES[name], cell, changes) for each in sizes))) <= 17
 
 
 @pytest.mark.parametrize("name", ["llvmpipe", "SwiftShader", "GPU, 32 lanes"])

@@ -6,6 +6,7 @@ import pytest
 from tests.support import Case, gru_desc, random_arrays
 from vkdml.planning import candidates, profiles
 from vkdml.planning.costs import Costs
+from vkdml.planning.gpus import GPUS
 from vkdml.runtime import tuner
 
 COMPUTE_UNITS = 2
@@ -19,7 +20,7 @@ def tuned(device, monkeypatch, tmp_path):
     monkeypatch.delenv("VKDML_TUNING", raising=False)
     name, row = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
     made_up = replace(row, tuned=True, prefers_shuffles=False, kernels=frozenset({profiles.GPU, profiles.FLOAT64}),
-                      gpu=replace(profiles.PROFILES["other GPUs"].gpu, units=COMPUTE_UNITS, integrated_units=COMPUTE_UNITS))
+                      gpu=replace(GPUS["unknown"], units=COMPUTE_UNITS), integrated_units=COMPUTE_UNITS)
     monkeypatch.setitem(profiles.PROFILES, name, made_up)
     monkeypatch.setattr(Costs, "seconds", lambda costs, tiling: (1 + SCHEDULES.index(tiling.loop.schedule)) * 1e-3
                         + 1e-6 * costs.run_seconds(tiling))

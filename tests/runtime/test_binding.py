@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.runtime.marks import needs_ranges
 from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
 from vkdml.planning.needs import laid_out
-from vkdml.runtime import resources
 from vkdml.spec import cells
 
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
@@ -64,7 +62,6 @@ def recorded(device, table, *others):
     return recorder
 
 
-@needs_ranges
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM])
 def test_all_tensors_in_one_buffer(device, memory, cell):
     """What is between them stays as it is, and weights stay packed when other parts change."""
@@ -89,7 +86,6 @@ def test_all_tensors_in_one_buffer(device, memory, cell):
     assert recorder._commands._due()[0] == (True,)
 
 
-@needs_ranges
 def test_an_activation_from_one_part_of_a_buffer_to_another(device):
     described = tensor(2, 3)
     relu = device.compile_operator(device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(described, described)))
@@ -112,7 +108,6 @@ def resource(device, size, offset=256):
     return v.DML_BUFFER_BINDING(buffer, offset, size)
 
 
-@needs_ranges
 def test_resources_of_the_callers(device, memory, case):
     """Of the sizes that are told: nothing else is made, and nothing before them is touched."""
     compiled = compiled_of(device, case)
@@ -135,7 +130,6 @@ def test_resources_of_the_callers(device, memory, case):
         assert not np.isnan(part.Buffer.download((part.SizeInBytes // 4,), offset=256)).all()
 
 
-@needs_ranges
 def test_a_plan_that_may_give_up_has_its_word_beside_the_callers_resource(device, case):
     """The host looks at it after each execution."""
     compiled = device.compile_operator(device.create_operator(case.desc), options=v.Options(schedule="persistent"))
@@ -147,7 +141,6 @@ def test_a_plan_that_may_give_up_has_its_word_beside_the_callers_resource(device
     check(case, heap.results())
 
 
-@needs_ranges
 def test_a_resource_that_another_plan_does_not_fit(device, case):
     compiled = compiled_of(device, case)
     heap = Heap(device, compiled, case)
@@ -158,7 +151,6 @@ def test_a_resource_that_another_plan_does_not_fit(device, case):
         recorded(device, table)
 
 
-@needs_ranges
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(30))
 def test_random_problems_in_one_buffer(device, seed):
@@ -182,7 +174,6 @@ def test_random_problems_in_one_buffer(device, seed):
         for field in compiled.output_fields if field in heap.places})
 
 
-@needs_ranges
 def test_two_operators_with_one_persistent_resource(device):
     """A mistake, as each takes what the other has packed there: it is seen, and they are packed again."""
     cases = [case_of(cells.GRU), case_of(cells.GRU, seed=1)]
@@ -203,7 +194,7 @@ def array_binding(compiled, arrays, device):
     return v.DML_BUFFER_ARRAY_BINDING(Bindings=bindings, BindingCount=len(bindings))
 
 
-@pytest.mark.parametrize("bound", [False, pytest.param(True, marks=needs_ranges)], ids=["the package's own", "bound"])
+@pytest.mark.parametrize("bound", [False, True], ids=["the package's own", "bound"])
 def test_an_initializer_of_several_operators(device, bound):
     """Of an operator without OWNED_BY_DML weights it takes nothing."""
     cases = [case_of(cell) for cell in (cells.GRU, cells.LSTM, cells.RNN)]
@@ -227,7 +218,6 @@ def test_an_initializer_of_several_operators(device, bound):
         check(case, {field: read_output(compiled, field, buffer) for field, buffer in zip(compiled.output_fields, outputs)})
 
 
-@needs_ranges
 def test_operators_that_are_initialized_into_the_same_memory(device):
     case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
     operators = [compiled_of(device, case) for _ in range(2)]
@@ -271,7 +261,6 @@ def test_an_initializer_can_be_reset(device):
     assert second.packed.is_initialized
 
 
-@needs_ranges
 def test_what_was_initialized_elsewhere_or_overwritten_is_refused(device):
     case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
     compiled = compiled_of(device, case)
@@ -332,7 +321,6 @@ def wrong_bindings(device, compiled, heap):
     ]
 
 
-@needs_ranges
 def test_wrong_bindings_are_refused(device, case):
     compiled = compiled_of(device, case)
     heap = Heap(device, compiled, case)
@@ -343,7 +331,6 @@ def test_wrong_bindings_are_refused(device, case):
     check(case, heap.results())
 
 
-@needs_ranges
 def test_a_tensors_own_alignment(device):
     described = tensor(6, GuaranteedBaseOffsetAlignment=1024)
     relu = device.compile_operator(device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(described, tensor(6))))
@@ -353,7 +340,6 @@ def test_a_tensors_own_alignment(device):
     table.bind_inputs([v.DML_BUFFER_BINDING(buffer, 1024)])
 
 
-@needs_ranges
 @pytest.mark.parametrize("what", ["an output and an input", "an output and the temporary resource", "the resources",
                                   "an input and the persistent resource"])
 def test_what_is_written_has_memory_of_its_own(device, case, what):
@@ -382,31 +368,11 @@ def test_what_is_written_has_memory_of_its_own(device, case, what):
         recorded(device, table)
 
 
-def test_without_ranges_whole_buffers_can_be_bound(device, case, monkeypatch):
-    """With a kp that has none: a part at offset 0 is the buffer; nothing else is taken for what it is not."""
-    monkeypatch.setattr(resources, "HAS_RANGES", False)
-    compiled = compiled_of(device, case)
-    buffers = {field: device.upload(array) for field, array in case.arrays.items()}
-    outputs = [device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields]
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([v.DML_BUFFER_BINDING(buffers[field]) for field in compiled.input_fields])
-    table.bind_outputs([v.DML_BUFFER_BINDING(output) for output in outputs])
-    recorded(device, table).execute()
-    check(case, {field: read_output(compiled, field, buffer) for field, buffer in zip(compiled.output_fields, outputs)})
-    large = device.create_buffer(2**16)
-    with pytest.raises(v.InvalidArgumentError, match="OutputSequenceTensor: Offset: found 256; expected 0 with this kp: .*make wheels"):
-        table.bind_outputs([v.DML_BUFFER_BINDING(large, 256), outputs[1]])
-    for bind in (table.bind_temporary_resource, table.bind_persistent_resource):
-        with pytest.raises(v.InvalidArgumentError, match="found a resource; expected None with this kp"):
-            bind(large)
-
-
 def test_an_initializers_repr_tells_its_operators(device):
     operators = [device.compile_operator(device.create_operator(gru_desc(*SIZES))) for _ in range(2)]
     assert repr(device.create_operator_initializer(operators)) == f"<OperatorInitializer of {operators[0]}, {operators[1]}>"
 
 
-@needs_ranges
 @pytest.mark.parametrize("kind", ["bound", "owned"])
 def test_executions_in_parts_of_buffers_are_checked(memory, case, kind):
     """Without the output sequence, which the check has the operator compute too."""

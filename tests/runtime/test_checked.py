@@ -1,5 +1,6 @@
 """Recorders of a Device(verify=...): right executions never raise; wrong ones do, whatever is bound where."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -87,11 +88,10 @@ def test_in_place(verified, checks):
     np.testing.assert_array_equal(right.state.download((10,)), plain.state.download((10,)))
 
 
-def test_the_copies_of_the_host_stay(monkeypatch, checks):
+def test_the_copies_of_the_host_stay(checks):
     """On a device with memory of its own, where checks read what it has."""
-    monkeypatch.setattr(low_level, "has_host_memory", lambda info: False)
     device = vkdml.Device(verify=1)
-    device._gpu = low_level.Gpu(device.info)
+    device._gpu = low_level.Gpu(replace(device.info, unified_memory=False))
     made = rnn_in_place(device)
     made.weights.write(np.full(20, 7, np.float32))  # for an upload that comes later
     made.recorder.execute()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.runtime.marks import needs_ranges
 from tests.support import tensor
 from vkdml.runtime.buffers import Buffer
 from vkdml.runtime.copies import Parts
@@ -38,7 +37,6 @@ class Heap:
         return [self.buffer.download((4,), offset=256 * place).tolist()[3] for place in range(3)]
 
 
-@needs_ranges
 def test_an_upload_keeps_what_dispatches_wrote(device, memory):
     """x, which the host writes, is added to y, which stays on the device."""
     heap = Heap(device)
@@ -53,7 +51,6 @@ def test_an_upload_keeps_what_dispatches_wrote(device, memory):
     assert heap.values() == [3, 9, 10]
 
 
-@needs_ranges
 def test_an_upload_behind_a_dispatch_keeps_what_it_wrote(device, memory):
     heap = Heap(device)
     heap.buffer.upload(np.ones(192, np.float32))
@@ -65,7 +62,6 @@ def test_an_upload_behind_a_dispatch_keeps_what_it_wrote(device, memory):
     assert heap.values() == [1, 3, 1 + 2 + 3]
 
 
-@needs_ranges
 def test_who_wrote_last_wins(device, memory):
     """Either may write where the other did."""
     heap = Heap(device)
@@ -83,7 +79,6 @@ def test_who_wrote_last_wins(device, memory):
     assert heap.values() == [2, 4, 6]
 
 
-@needs_ranges
 def test_a_readback_keeps_what_the_host_wrote(device, memory):
     heap = Heap(device)
     heap.buffer.upload(np.ones(192, np.float32))
@@ -97,7 +92,17 @@ def test_a_readback_keeps_what_the_host_wrote(device, memory):
     assert heap.values() == [7, 2, 5]
 
 
-@needs_ranges
+def test_a_readback_before_a_dispatch_keeps_what_the_host_wrote_there(device, memory):
+    heap = Heap(device)
+    heap.buffer.upload(np.ones(192, np.float32))
+    heap.recorder.record_readback(heap.buffer)
+    heap.adds(0, 0, 1)
+    heap.write(1, 5)
+    heap.recorder.execute()
+    assert heap.buffer.read((4,), offset=256)[0] == (2 if memory == "host memory" else 5)
+    assert heap.values() == [1, 2, 1]
+
+
 def test_dispatches_before_and_behind_a_readback(device, memory):
     heap = Heap(device)
     heap.buffer.upload(np.ones(192, np.float32))
@@ -109,7 +114,6 @@ def test_dispatches_before_and_behind_a_readback(device, memory):
     assert heap.values() == [7, 2, 3]
 
 
-@needs_ranges
 def test_uploads_of_what_may_be_written_unseen(device, memory):
     """Elsewhere than in the host's memory nobody knows what is new then."""
     heap = Heap(device)
@@ -128,7 +132,6 @@ def test_uploads_of_what_may_be_written_unseen(device, memory):
     assert heap.values()[:2] == [2, 3]
 
 
-@needs_ranges
 def test_an_upload_of_what_may_be_written_unseen_is_refused_before_any_work(device, monkeypatch):
     monkeypatch.setattr(device._gpu, "host_memory", False)
     heap = Heap(device)
@@ -141,7 +144,6 @@ def test_an_upload_of_what_may_be_written_unseen_is_refused_before_any_work(devi
     assert heap.values() == [1, 1, 1]
 
 
-@needs_ranges
 def test_uploads_of_parts_change_no_others_stamp(device, memory):
     buffer = device.create_buffer(768)
     buffer.upload(np.ones(192, np.float32))

@@ -14,11 +14,9 @@ import pytest
 import vkdml
 from tests.runtime.test_kp import ADD
 from tools.compile_shaders import compile_source
-from vkdml.runtime.device import SHARES_PIPELINES
 from vkdml.runtime.driver import timeout_of_environment
 
-pytestmark = [pytest.mark.device,
-              pytest.mark.skipif(not SHARES_PIPELINES, reason="a kp without vkdml's patches waits without end")]
+pytestmark = pytest.mark.device
 
 HEAD = """
 import gc, os, signal, sys, threading, time

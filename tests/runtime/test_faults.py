@@ -9,10 +9,8 @@ from tools.faults.layer import Fault
 from tools.faults.scenarios import SCENARIOS, SCHEDULES_OF_CELLS
 from tools.faults.tries import Tries
 from tools.faults.worker import NOT_REACHED, RIGHT
-from vkdml.runtime.device import SHARES_PIPELINES
 
-pytestmark = [pytest.mark.device,
-              pytest.mark.skipif(not SHARES_PIPELINES, reason="a kp without vkdml's patches drops what the driver returns")]
+pytestmark = pytest.mark.device
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 
 import vkdml as v
 from tests.support import ATOL, RTOL, gru_desc, owned, random_arrays, tensor
-from vkdml.runtime.device import HAS_RANGES
 from vkdml.spec import reference
 from vkdml.spec.problem import from_desc
 
@@ -85,7 +84,6 @@ def test_a_graph_on_a_device_that_checks():
     assert_right(run(device, device.compile_graph(two_layers(device, layer())), layers.inputs), layers.outputs)
 
 
-@pytest.mark.skipif(not HAS_RANGES, reason="this kp binds whole buffers only: make wheels builds one that does not")
 def test_a_graphs_resources(device):
     """Of the sizes that are told: nothing else is made."""
     layers = Layers(layer())
@@ -124,7 +122,7 @@ def test_the_memory_of_a_graph(device):
     assert device._gpu.memory.used - before == sum(memory.temporary.values()) + sum(memory.persistent.values())
 
 
-@pytest.mark.parametrize("bound", [False, pytest.param(True, marks=pytest.mark.skipif(not HAS_RANGES, reason="whole buffers only"))])
+@pytest.mark.parametrize("bound", [False, True])
 def test_a_graph_with_owned_weights(device, bound):
     desc = owned(layer())
     layers = Layers(layer())

@@ -1,4 +1,4 @@
-"""What vkdml's patches of kp (tools/kp/) promise. On a kp without them all are skipped."""
+"""What vkdml's patches of kp (tools/kp/) promise."""
 
 import subprocess
 import sys
@@ -14,8 +14,7 @@ import vkdml
 from tools.compile_shaders import compile_source
 from vkdml.runtime.device import kp
 
-pytestmark = [pytest.mark.device,
-              pytest.mark.skipif(not hasattr(kp.Manager, "algorithm_from"), reason="a kp without vkdml's patches")]
+pytestmark = pytest.mark.device
 
 # b = a + steps, added one by one
 ADD = """

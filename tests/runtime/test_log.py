@@ -84,7 +84,7 @@ def test_a_lost_device(caplog):
     def fail():
         raise RuntimeError("vk::Queue::submit: ErrorDeviceLost")
 
-    driver = Driver("a device", lambda: None, True)
+    driver = Driver("a device", lambda: None)
     with pytest.raises(vkdml.DeviceLostError):
         driver.call("running a submission", fail)
     (error,) = told(caplog)["ERROR"]

@@ -21,7 +21,6 @@ from tests.support import (
     run_on_device,
     tensor,
 )
-from vkdml.runtime import commands as recording
 from vkdml.runtime import device as low_level
 from vkdml.runtime.commands import Commands
 from vkdml.spec import reference
@@ -240,16 +239,8 @@ def copying_kernel(device, source, target):
     return device._gpu.create_kernel(copying_plan(device), {"InputTensor": source, "OutputTensor": target})
 
 
-@pytest.fixture(params=["with barriers", "without barriers"])
-def has_barriers(request, monkeypatch):
-    if request.param == "with barriers" and not recording.HAS_BARRIERS:
-        pytest.skip("this kp has no barriers: make wheels builds one that has")
-    monkeypatch.setattr(recording, "HAS_BARRIERS", request.param == "with barriers")
-    return request.param == "with barriers"
-
-
-def test_hazards(device, memory, has_barriers):
-    """Upload, dispatch and readback of a chain share a submission; what kp cannot order starts a new one."""
+def test_hazards(device, memory):
+    """Upload, dispatch and readback of a chain share a submission; what barriers cannot order starts a new one."""
     a, b, c = (device.create_buffer(16) for _ in range(3))
     push = copying_plan(device).push
 
@@ -261,14 +252,13 @@ def test_hazards(device, memory, has_barriers):
         return commands.counts[0]
 
     a_to_b, b_to_a, a_to_c = copying_kernel(device, a, b), copying_kernel(device, b, a), copying_kernel(device, a, c)
-    two = 1 if has_barriers else 2
     assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push)) == 1
-    assert submissions(("dispatch", a_to_b, push), ("dispatch", b_to_a, push)) == two  # read after write, write after read
-    assert submissions(("dispatch", a_to_b, push), ("dispatch", a_to_b, push)) == two  # write after write
+    assert submissions(("dispatch", a_to_b, push), ("dispatch", b_to_a, push)) == 1  # read after write, write after read
+    assert submissions(("dispatch", a_to_b, push), ("dispatch", a_to_b, push)) == 1  # write after write
     assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push, True)) == 2
     assert submissions(("dispatch", a_to_c, push), ("call", lambda: None), ("dispatch", a_to_b, push)) == 3
-    copies = [(1, ("upload", a), ("dispatch", a_to_b, push), ("readback", b)), (two, ("dispatch", a_to_b, push), ("upload", a)),
-              (two, ("upload", b), ("dispatch", a_to_b, push)), (two, ("readback", b), ("dispatch", a_to_b, push)),
+    copies = [(1, ("upload", a), ("dispatch", a_to_b, push), ("readback", b)), (1, ("dispatch", a_to_b, push), ("upload", a)),
+              (1, ("upload", b), ("dispatch", a_to_b, push)), (1, ("readback", b), ("dispatch", a_to_b, push)),
               (2, ("readback", b), ("readback", b)), (2, ("upload", b), ("readback", b)), (2, ("upload", a), ("upload", a))]
     for expected, *steps in copies:
         dispatches = sum(name == "dispatch" for name, *_ in steps)
@@ -279,21 +269,17 @@ def test_hazards(device, memory, has_barriers):
     ((5, 3, 6, 9), "projected"), ((5, 3, 6, 9), "stepped, fused"), ((5, 3, 6, 9), "stepped"), ((1, 1, 64, 64), "default"),
     ((1, 1, 64, 64), "stepped")])
 @pytest.mark.parametrize("linear_before_reset", [False, True])
-def test_a_call_is_one_submission(device, has_barriers, sizes, schedule, linear_before_reset):
-    """However many dispatches it takes. Without barriers it is as many as there are dispatches that wait for another: all but
-    what a GPU's plan begins with, beside the projection.
-    """
+def test_a_call_is_one_submission(device, sizes, schedule, linear_before_reset):
+    """However many dispatches it takes."""
     desc = gru_desc(*sizes, LinearBeforeReset=linear_before_reset)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(6)))
     ready = Ready(device, case, options(device, schedule))
     check(case, ready.results())
     submissions, dispatches = ready.recorder.counts
-    assert dispatches == len(ready.compiled.plan.execute)
-    beside_another = sum(dispatch.kernel == "gpu/begin" for dispatch in ready.compiled.plan.execute)
-    assert submissions == (1 if has_barriers else dispatches - beside_another)
+    assert (submissions, dispatches) == (1, len(ready.compiled.plan.execute))
 
 
-def test_many_bindings_make_one_pipeline(device, case, shared_pipelines):
+def test_many_bindings_make_one_pipeline(device, case):
     ready = Ready(device, case)
     ready.recorder.execute()
     made = device._gpu.pipelines_made

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.manifests import cpu_driver, with_manifest
-from vkdml.runtime.device import LISTS_PORTABILITY
 
 pytestmark = pytest.mark.device
 
@@ -23,7 +22,6 @@ try:
 except vkdml.DriverError as error:
     print(error)
 """
-USE_UNPATCHED = "from vkdml.runtime import device\ndevice.LISTS_PORTABILITY = False\n" + USE
 
 
 @pytest.fixture(scope="module")
@@ -37,21 +35,11 @@ def driver(tmp_path_factory):
     return {**original, "ICD": {**icd, "library_path": str(library)}}, {"WRAPPED_DRIVER": icd["library_path"]}
 
 
-@pytest.mark.skipif(not LISTS_PORTABILITY, reason="a kp without this patch")
 def test_it_is_used(driver, tmp_path):
     manifest, environment = driver
     assert with_manifest(tmp_path, manifest, USE, **environment) == "llvmpipe True\n"
 
 
-def test_a_kp_that_does_not_list_it_has_no_device(driver, tmp_path):
-    """What is listed by us then must be what kp counts."""
-    manifest, environment = driver
-    said = with_manifest(tmp_path, manifest, USE_UNPATCHED, **environment)
-    assert said.startswith("the Vulkan loader found no driver that it can load (it looks only where ")
-    assert ", or only such as lack parts of Vulkan, for which `make wheels` builds a kp; install one" in said
-
-
-@pytest.mark.skipif(not LISTS_PORTABILITY, reason="a kp without this patch")
 def test_kp_counts_the_devices_that_are_listed(driver, tmp_path):
     manifest, environment = driver
     code = "from vkdml.runtime.device import enumerate_devices, kp\nprint(len(enumerate_devices()), len(kp.Manager().list_devices()))"

@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.runtime.marks import needs_ranges
 from tests.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
 from vkdml.spec import cells, reference
 from vkdml.spec.problem import from_desc
 
-pytestmark = needs_ranges
 SIZES = (5, 3, 6, 9)  # those of tests/runtime/conftest.py, so that pipelines are compiled once
 
 
 class Bound:
     """A GRU with a table, and its initializer with one. No resource is bound."""
 
-    def __init__(self, device, seed=0, is_owned=False):
-        desc = make_desc(cells.GRU, *SIZES)
+    def __init__(self, device, seed=0, is_owned=False, sizes=SIZES):
+        desc = make_desc(cells.GRU, *sizes)
         self.case = Case(owned(desc) if is_owned else desc, None, random_arrays(desc, np.random.default_rng(seed)))
         self.compiled = device.compile_operator(device.create_operator(self.case.desc))
         self.problem = self.compiled.problem
@@ -147,6 +145,15 @@ def test_what_was_initialized_is_overwritten_in_the_same_recorder(device, initia
     initialized.check()
 
 
+def test_a_recorder_that_refused_a_dispatch_is_as_before(device, initialized):
+    """What it needs is not what the refused one would need."""
+    recorder = recorded(device, writing(device, initialized.resource))
+    with pytest.raises(v.InvalidArgumentError, match="memory that something recorded before writes"):
+        recorder.record_dispatch(initialized.compiled, initialized.table)
+    for _ in range(2):
+        recorder.execute()
+
+
 @pytest.fixture
 def without_gc():
     """What is gone is gone at once, not only when Python looks for objects that hold each other."""
@@ -235,10 +242,11 @@ def test_packed_once_for_all_recorders_of_a_resource(device):
 
 @pytest.mark.parametrize("has_host_memory", [True, False])
 @pytest.mark.parametrize("is_owned", [False, True])
-def test_a_resource_in_a_heap_that_the_host_writes(device, monkeypatch, is_owned, has_host_memory):
+@pytest.mark.parametrize("sizes", [SIZES, pytest.param((2, 1, 2, 2), id="with gaps")])
+def test_a_resource_in_a_heap_that_the_host_writes(device, monkeypatch, is_owned, has_host_memory, sizes):
     """And uploads: weights stay packed where it writes beside them, and are packed anew or refused where it writes to them."""
     monkeypatch.setattr(device._gpu, "host_memory", has_host_memory and device._gpu.host_memory)
-    operator = Bound(device, is_owned=is_owned)
+    operator = Bound(device, is_owned=is_owned, sizes=sizes)
     size = operator.compiled.get_binding_properties().PersistentResourceSize
     heap = device.create_buffer(256 + size)
     resource = v.DML_BUFFER_BINDING(heap, 256, size)

@@ -112,7 +112,7 @@ def test_the_heap_that_buffers_come_from(is_unified, types, size):
 
 
 def test_facts_are_consistent():
-    for info in vulkan.enumerate_devices(True):
+    for info in vulkan.enumerate_devices():
         assert info.vendor
         assert info.min_subgroup_size <= info.max_subgroup_size
         if info.max_subgroup_size:
@@ -141,11 +141,11 @@ def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, err
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(error, match=says):
-        vulkan.enumerate_devices(True)
+        vulkan.enumerate_devices()
     if result == -9:
         monkeypatch.setenv("VK_ICD_FILENAMES", "/no/such.json")
         with pytest.raises(error, match=r"can load \(it looks only where VK_ICD_FILENAMES=/no/such.json says\); install one"):
-            vulkan.enumerate_devices(True)
+            vulkan.enumerate_devices()
 
 
 @pytest.mark.parametrize("name", ["lvp_icd.x86_64.json", "lvp_icd.json"])
@@ -172,7 +172,7 @@ def test_a_gpu_that_is_not_here(family, sizes, waves, row):
     radv = str(installed("radeon"))
     code = ("import json\nfrom vkdml.runtime import vulkan\nfrom vkdml.planning import profiles\nask, asked = vulkan._ask, []\n"
             "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
-            "vulkan._ask = noted\n(info,) = vulkan.enumerate_devices(False)\n"
+            "vulkan._ask = noted\n(info,) = vulkan.enumerate_devices()\n"
             "core = asked[0][vulkan.structures.ShaderCoreProperties]\n"
             "print(json.dumps([info.vendor, info.min_subgroup_size, info.max_subgroup_size, info.unified_memory, core.wavefrontSize,"
             " core.wavefrontsPerSimd, next(name for name, row in profiles.PROFILES.items() if row is profiles.profile(info))]))")

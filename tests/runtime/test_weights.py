@@ -5,8 +5,9 @@ import pytest
 
 import vkdml
 from tests.runtime.ready import Ready
-from tests.support import Case, check, make_outputs, random_arrays, tensor
+from tests.support import ATOL, RTOL, Case, check, gru_desc, make_outputs, random_arrays, read_output, tensor
 from vkdml.runtime import device as low_level
+from vkdml.spec import reference
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -64,6 +65,24 @@ def test_weights_that_an_upload_in_the_recording_brings(device, case):
     check(case, ready.results())
     other = changed(case, "WeightTensor")
     ready.buffers["WeightTensor"].write(other.arrays["WeightTensor"])
+    check(other, ready.results())
+
+
+@pytest.mark.parametrize("is_before", [False, True], ids=["behind an upload", "before an upload and behind it"])
+def test_weights_that_were_written_but_not_uploaded_when_they_were_packed(device, case, memory, is_before):
+    """The host writes, another recorder packs what the device still has, and only then this one uploads."""
+    ready = Ready(device, case)
+    earlier, recorder = ready.recorder, device.create_command_recorder()
+    if is_before:
+        recorder.record_dispatch(ready.compiled, ready.table)
+    recorder.record_upload(ready.buffers["WeightTensor"])
+    recorder.record_dispatch(ready.compiled, ready.table)
+    other = changed(case, "WeightTensor")
+    ready.buffers["WeightTensor"].write(other.arrays["WeightTensor"])
+    check(other if memory == "host memory" else case, ready.results())
+    ready.recorder = recorder
+    check(other, ready.results())
+    ready.recorder = earlier
     check(other, ready.results())
 
 
@@ -145,7 +164,7 @@ def test_after_a_failure_weights_are_packed_again(device, case, monkeypatch):
         broken.setattr(low_level.Submission, "run", lambda _: (_ for _ in ()).throw(vkdml.DriverError("lost")))
         with pytest.raises(vkdml.DriverError, match="lost"):
             ready.recorder.execute()
-    assert ready.compiled.packed.stamps is None
+    assert ready.compiled.packed.contents is None
     check(case, ready.results())
 
 
@@ -166,3 +185,140 @@ def test_weights_that_a_failed_execution_may_have_written_are_packed_again(devic
     with pytest.raises(vkdml.DriverError, match="lost"):
         recorder.execute()
     assert ready.buffers["WeightTensor"].stamp not in (before, None)
+
+
+class Heap:
+    """One buffer with sets of weights one behind the other, filled by a single write."""
+
+    def __init__(self, device, case, sets):
+        compiled = device.compile_operator(device.create_operator(case.desc))
+        self.places, size = {}, 0
+        for number in range(len(sets)):
+            for field in compiled.weight_fields:
+                self.places[number, field] = size
+                size += -(-compiled.problem.tensor(field).size_in_bytes // 256) * 256
+        self.buffer = device.create_buffer(size)
+        filled = np.zeros(size, np.uint8)
+        for (number, field), offset in self.places.items():
+            memory = np.ascontiguousarray(sets[number].arrays[field]).reshape(-1).view(np.uint8)
+            filled[offset:offset + memory.size] = memory
+        self.buffer.upload(filled)
+
+    def part(self, number, field):
+        return vkdml.DML_BUFFER_BINDING(self.buffer, self.places[number, field])
+
+    def bind(self, ready, number, fields=None):
+        """The weights of this set, or only some, in a ready operator's table."""
+        fields = ready.compiled.weight_fields if fields is None else fields
+        ready.table.bind_inputs([self.part(number, field) if field in fields else ready.buffers.get(field)
+                                 for field in ready.compiled.input_fields])
+
+
+def recorder_of(device, ready):
+    recorder = device.create_command_recorder()
+    recorder.record_dispatch(ready.compiled, ready.table)
+    return recorder
+
+
+@pytest.fixture
+def sets(case):
+    """The case, and two of other weights."""
+    return [case] + [Case(case.desc, None, case.arrays | {field: array for field, array in random_arrays(
+        case.desc, np.random.default_rng(seed)).items() if field in ("WeightTensor", "RecurrenceTensor", "BiasTensor")})
+        for seed in (9, 10)]
+
+
+ORDER = [0, 1, 1, 0, 2, 1, 0]
+
+
+@pytest.mark.parametrize("resource", [False, True], ids=["the package's memory", "a persistent resource"])
+def test_weights_at_several_places_of_one_buffer(device, case, sets, resource):
+    """A recorder for each, all of one compiled operator, executed in any order."""
+    ready, heap = Ready(device, case), Heap(device, case, sets)
+    if resource:
+        ready.table.bind_persistent_resource(device.create_buffer(ready.compiled.get_binding_properties().PersistentResourceSize))
+    recorders = []
+    for number in range(len(sets)):
+        heap.bind(ready, number)
+        recorders.append(recorder_of(device, ready))
+    for number in ORDER:
+        ready.recorder = recorders[number]
+        check(sets[number], ready.results())
+
+
+@pytest.mark.parametrize("field", ["WeightTensor", "RecurrenceTensor", "BiasTensor"])
+def test_one_of_the_weights_at_several_places(device, case, sets, field):
+    ready, heap = Ready(device, case), Heap(device, case, sets)
+    for number in ORDER:
+        heap.bind(ready, number, [field])
+        ready.recorder = recorder_of(device, ready)
+        check(Case(case.desc, None, case.arrays | {field: sets[number].arrays[field]}), ready.results())
+
+
+def test_weights_at_several_places_in_one_recording(device, case, sets):
+    ready, heap, outputs = Ready(device, case), Heap(device, case, sets), []
+    recorder = device.create_command_recorder()
+    for number in ORDER:
+        outputs.append(make_outputs(device, ready.compiled))
+        heap.bind(ready, number)
+        ready.table.bind_outputs(list(outputs[-1].values()))
+        recorder.record_dispatch(ready.compiled, ready.table)
+    for _ in range(2):
+        recorder.execute()
+        for number, made in zip(ORDER, outputs):
+            check(sets[number], {field: read_output(ready.compiled, field, buffer) for field, buffer in made.items()})
+
+
+def test_weights_that_change_places(device):
+    """WeightTensor is bound where RecurrenceTensor was, and the other way round: of one size, in one buffer."""
+    desc = gru_desc(5, 3, 9, 9)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    swapped = {"WeightTensor": "RecurrenceTensor", "RecurrenceTensor": "WeightTensor"}
+    other = Case(desc, None, case.arrays | {field: case.arrays[swap] for field, swap in swapped.items()})
+    ready, heap = Ready(device, case), Heap(device, case, [case])
+    heap.bind(ready, 0)
+    recorders = [recorder_of(device, ready)]
+    ready.table.bind_inputs([heap.part(0, swapped.get(field, field)) if field in ready.compiled.weight_fields else
+                             ready.buffers.get(field) for field in ready.compiled.input_fields])
+    recorders.append(recorder_of(device, ready))
+    for recorder, now in [*zip(recorders, (case, other))] * 2:
+        ready.recorder = recorder
+        check(now, ready.results())
+
+
+def test_weights_of_a_graph_at_several_places(device, case, sets):
+    """Of its two nodes, which are one operator, each with its own; then the other way round, of the same compiled graph."""
+    nodes = [vkdml.DML_OPERATOR_GRAPH_NODE_DESC(device.create_operator(case.desc))] * 2
+    fields = Ready(device, case).compiled.input_fields
+    graph = device.compile_graph(vkdml.DML_GRAPH_DESC(
+        InputCount=2 * len(fields), OutputCount=2, Nodes=nodes, NodeCount=2,
+        InputEdges=[vkdml.DML_INPUT_GRAPH_EDGE_DESC(node * len(fields) + place, node, place)
+                    for node in range(2) for place in range(len(fields))],
+        OutputEdges=[vkdml.DML_OUTPUT_GRAPH_EDGE_DESC(node, 0, node) for node in range(2)]))
+    heap = Heap(device, case, sets)
+    given = {field: device.upload(array) for field, array in case.arrays.items()}
+    outputs = [device.create_buffer(graph.problem.tensor(field).size_in_bytes) for field in graph.output_fields]
+    table, recorders = device.create_binding_table(graph), {}
+    for numbers in ((0, 1), (1, 0), (2, 2)):
+        table.bind_inputs([heap.part(number, field) if (number, field) in heap.places else given[field]
+                           for number in numbers for field in fields])
+        table.bind_outputs(outputs)
+        recorders[numbers] = device.create_command_recorder()
+        recorders[numbers].record_dispatch(graph, table)
+    for numbers in [*recorders, *recorders]:
+        recorders[numbers].execute()
+        for number, output in zip(numbers, outputs):
+            sequence = reference.run(case.problem, sets[number].arrays)["OutputSequenceTensor"]
+            np.testing.assert_allclose(output.download(sequence.shape), sequence, rtol=RTOL, atol=ATOL)
+
+
+def test_weights_at_one_place_are_packed_once(device, case, sets):
+    """By whatever recorder, and although others of the buffer are written."""
+    ready, heap = Ready(device, case), Heap(device, case, sets)
+    heap.bind(ready, 1)
+    for due in (True, False):
+        ready.recorder = recorder_of(device, ready)
+        assert ready.recorder._commands._due()[0] == (due,)
+        check(sets[1], ready.results())
+        heap.buffer.upload(np.ones(4, np.float32))
+    assert ready.recorder._commands._due()[0] == (False,)

@@ -33,6 +33,13 @@ def test_links_lead_somewhere(site):
     assert not wrong
 
 
+def test_the_notebook_is_a_file_beside_the_pages(site):
+    pages, folder = site
+    assert "docs/notebook.html" not in pages
+    assert 'href="notebook.md' in pages["docs/performance.html"]
+    assert (folder / "docs" / "notebook.md").is_file()
+
+
 def test_the_first_page_is_the_readme(site):
     pages, _ = site
     assert "<h1" in pages["index.html"]

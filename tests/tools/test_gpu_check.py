@@ -80,7 +80,7 @@ def test_what_breaks_a_demand(broken, what):
     assert [one.demand.what for one in demands.hold([broken]) if not one.is_kept] == [what]
     text, all_kept = check.breaches(demands.hold([broken, part(spills=0)]))
     assert not all_kept
-    assert f"\n{what}: at most 0, but\n- " in text
+    assert f"\n{what}: at most 0, but\n\n- " in text
 
 
 def test_what_is_not_demanded():

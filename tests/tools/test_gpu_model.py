@@ -1,18 +1,22 @@
 """tools/gpu/model.py and steps.py: cycles that were counted by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.tools.test_gpu_assembly import AMD
 from tools.gpu.assembly import BESIDE, CONSTANT, LOAD, OTHER, SHARED, Instruction
 from tools.gpu.compiler import Pipeline
-from tools.gpu.gpus import DESKTOP, Core, Gpu
+from tools.gpu.gpus import DESKTOP, Gpu
 from tools.gpu.loops import Loop
 from tools.gpu.model import LATENCY, estimate, iteration
 from tools.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step, step_of
 from vkdml.planning.dispatches import Dispatch
+from vkdml.planning.gpus import GPUS
 
-CORE = Core(simds=2, lanes=32, subgroups=16, shared=65536)
-GPU = Gpu("made up", DESKTOP, "", "", {}, cores=4, core=CORE, clock=1e9, cache_rate=1e12)
+RATES = replace(GPUS["unknown"], units=4, clock=1e9, simds=2, simd_lanes=32, subgroups=16, unit_shared_bytes=65536, shared_rate=128,
+                unit_cache_rate=64, cache_rate=1e12)
+GPU = Gpu("made up", DESKTOP, "", "", {}, RATES)
 
 
 def load(tag=LOAD, kind=LOAD, size=16):
@@ -88,7 +92,7 @@ def test_an_estimate():
     # A step: a poll, ten blocks, and what is between them
     assert found.step.totals["state loads"] == 1
     assert found.step.totals["weight loads"] == 10
-    assert found.seconds == found.limits["latency"] / GPU.clock
+    assert found.seconds == found.limits["latency"] / RATES.clock
     assert found.limits["latency"] > 11 * LATENCY[LOAD]
     assert found.hot.drains == 1
 

@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from bench.trials import arrays
 from tools.gpu_report import __main__ as gpu_report
 from tools.gpu_report import bench, bits, candidates, estimates, outcome, worker
 from tools.gpu_report.outcome import FAILED, PASSED, SKIPPED, Job, Outcome
 from tools.gpu_report.parts import PARTS, Part
-from tools.gpu_report.problems import BITS, CANDIDATES, ESTIMATES, QUICK_BITS, WAYS, arrays
+from tools.gpu_report.problems import BITS, CANDIDATES, ESTIMATES, QUICK_BITS, WAYS
 from vkdml.errors import DriverError
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options

@@ -22,8 +22,10 @@ from markupsafe import Markup
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.dxdispatch", "vkdml.errors", "vkdml.reference"]
 FIRST = "README.md"
-PAGES = ["docs/install.md", "docs/faces/*.md", "docs/*.md", "docs/kernels/*.md", "docs/bench/*.md", "shaders/README.md",
-         "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.md", "docs/gru.md", "docs/caches.md",
+         "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "docs/bench/*.md", "CONTRIBUTING.md", "CHANGELOG.md",
+         "SECURITY.md"]
+APART = ["docs/notebook.md"]  # for those who work on it: a file beside the pages
 _LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
 _OURS = re.compile(r"\bvkdml\.(?:faces|planning|runtime|spec)\.[\w.]*?(\w+)(?![\w.])")
 _OF_RUNTIME = re.compile(r"\bvkdml\.runtime\.[\w.]*?(\w+)(?![\w.])")
@@ -53,7 +55,7 @@ def write(folder: Path) -> None:
 def pages() -> list[str]:
     """The documents' paths, in the order of the sidebar."""
     found = [FIRST, *(str(path.relative_to(ROOT)) for pattern in PAGES for path in sorted(ROOT.glob(pattern)))]
-    return list(dict.fromkeys(found))
+    return [path for path in dict.fromkeys(found) if path not in APART]
 
 
 def site_path(path: str) -> str:
@@ -70,7 +72,7 @@ def _with_links(path: str, page: str, folder: Path) -> str:
         named = os.path.normpath(Path(path).parent / match[2])
         if (ROOT / named).is_dir():
             named += "/README.md"
-        if named.endswith(".md"):
+        if named.endswith(".md") and named not in APART:
             if not (ROOT / named).is_file():
                 return ""
             named = site_path(named)

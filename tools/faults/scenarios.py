@@ -13,9 +13,8 @@ from onnx import parser
 import vkdml
 import vkdml.dxdispatch
 import vkdml.pydirectml as dml
+from vkdml.laboratory import SCHEDULES
 from vkdml.onnx import InferenceSession
-from vkdml.planning.options import SCHEDULES
-from vkdml.spec import descs as v
 
 Run = Callable[[], list[np.ndarray]]
 
@@ -57,16 +56,18 @@ def _stream() -> Run:
     return run
 
 
-def _tensor(*sizes: int, flags: v.DML_TENSOR_FLAGS = v.DML_TENSOR_FLAGS.NONE) -> v.DML_BUFFER_TENSOR_DESC:
-    return v.DML_BUFFER_TENSOR_DESC(DataType=v.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes, Flags=flags)
+def _tensor(*sizes: int, flags: vkdml.DML_TENSOR_FLAGS = vkdml.DML_TENSOR_FLAGS.NONE) -> vkdml.DML_BUFFER_TENSOR_DESC:
+    return vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes, Flags=flags)
 
 
-def _activation() -> Run:
-    """DirectML's life cycle of what compiles fastest."""
+def _relu(device: vkdml.Device) -> vkdml.Operator:
+    """What compiles fastest."""
+    return device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(_B, _H), _tensor(_B, _H)))
+
+
+def _recorded(device: vkdml.Device, compiled: vkdml.CompiledOperator | vkdml.CompiledGraph) -> Run:
+    """DirectML's life cycle of what has one input and one output."""
     x = _random(_B, _H)
-    device = vkdml.Device()
-    desc = v.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape))
-    compiled = device.compile_operator(device.create_operator(desc))
     source, target = device.upload(x), device.create_buffer(x.nbytes)
     table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
     table.bind_inputs([source])
@@ -80,26 +81,18 @@ def _activation() -> Run:
     return run
 
 
+def _activation() -> Run:
+    device = vkdml.Device()
+    return _recorded(device, device.compile_operator(_relu(device)))
+
+
 def _graph() -> Run:
     """DirectML's, of two operators."""
-    x = _random(_B, _H)
     device = vkdml.Device()
-    relu = device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(*x.shape), _tensor(*x.shape)))
-    graph = device.compile_graph(vkdml.DML_GRAPH_DESC(
-        InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(relu)] * 2,
+    return _recorded(device, device.compile_graph(vkdml.DML_GRAPH_DESC(
+        InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(_relu(device))] * 2,
         InputEdges=[vkdml.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)], OutputEdges=[vkdml.DML_OUTPUT_GRAPH_EDGE_DESC(1, 0, 0)],
-        IntermediateEdges=[vkdml.DML_INTERMEDIATE_GRAPH_EDGE_DESC(0, 0, 1, 0)]))
-    source, target = device.upload(x), device.create_buffer(x.nbytes)
-    table, recorder = device.create_binding_table(graph), device.create_command_recorder()
-    table.bind_inputs([source])
-    table.bind_outputs([target])
-    recorder.record_dispatch(graph, table)
-
-    def run() -> list[np.ndarray]:
-        recorder.execute()
-        return [target.download(x.shape)]
-
-    return run
+        IntermediateEdges=[vkdml.DML_INTERMEDIATE_GRAPH_EDGE_DESC(0, 0, 1, 0)])))
 
 
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
@@ -107,12 +100,13 @@ def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
     def make() -> Run:
         x, w, r = _arrays(1)
 
-        owned = v.DML_TENSOR_FLAGS.OWNED_BY_DML
+        owned = vkdml.DML_TENSOR_FLAGS.OWNED_BY_DML
         device = vkdml.Device()
-        compiled = device.compile_operator(device.create_operator(v.DML_RNN_OPERATOR_DESC(
+        compiled = device.compile_operator(device.create_operator(vkdml.DML_RNN_OPERATOR_DESC(
             InputTensor=_tensor(1, *x.shape), WeightTensor=_tensor(1, *w.shape, flags=owned),
             RecurrenceTensor=_tensor(1, *r.shape, flags=owned), OutputSequenceTensor=_tensor(_T, 1, _B, _H),
-            ActivationDescs=[v.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=v.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)))
+            ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()],
+            Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)))
         source, target = device.create_buffer(x.nbytes), device.create_buffer(_T * _B * _H * 4)
         initializer = device.create_operator_initializer(compiled)
         table, recorder = device.create_binding_table(initializer), device.create_command_recorder()

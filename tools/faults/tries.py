@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
 from tools.faults.layer import Fault, build
+from vkdml.laboratory import Worker, WorkerError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,13 +22,10 @@ _TIMEOUT = 2
 
 
 class Tries:
-    """A worker with the layer, which is built into a folder."""
+    """A worker with the layer, which is built into a folder. patience: seconds without an answer after which it hangs."""
 
     def __init__(self, folder: Path, patience: float = 100) -> None:
-        """patience: seconds without an answer after which it hangs."""
-        self._folder, self._patience = folder, patience
-        self._environment = {**os.environ, **build(folder)}
-        self._process: subprocess.Popen[bytes] | None = None
+        self.worker = Worker("tools.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
 
     def faults(self, scenario: str) -> list[list[Fault]]:
         """For each call that a scenario makes, the ways to fail."""
@@ -44,33 +39,11 @@ class Tries:
 
     def ask(self, command: str, *arguments: Any) -> Any:
         """What the worker answers. Raises AssertionError where something is wrong, and where the worker crashes or hangs."""
-        if self._process is None:
-            self._start()
-        assert self._process
-        self._connection.send((command, *arguments))
+        self.worker.start()
         try:
-            if not self._connection.poll(self._patience):
-                self.close()
-                raise AssertionError(f"{arguments}: it hangs")
-            outcome, answer = self._connection.recv()
-        except EOFError:
-            code = self._process.wait()
-            self._process = None
-            raise AssertionError(f"{arguments}: it ends with {code}") from None
-        assert outcome == "ok", f"{arguments}: {answer}"
-        return answer
-
-    def _start(self) -> None:
-        self._connection, theirs = Pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tools.faults.worker", str(self._folder), str(theirs.fileno())], cwd=ROOT,
-            env=self._environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        theirs.close()
+            return self.worker.ask(command, *arguments)
+        except WorkerError as error:
+            raise AssertionError(f"{arguments}: {error}") from None
 
     def close(self) -> None:
-        """End the worker."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._connection.close()
-            self._process = None
+        self.worker.close()

@@ -1,24 +1,22 @@
 """The process in which faults are tried: python -m tools.faults.worker FOLDER FILE_DESCRIPTOR
 
-It answers attempts (see `attempt`) that come through a connection, until that is closed.
+It answers attempts (see `attempt`) that come through a pipe.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
 import vkdml
+from bench.worker import serve
 from tools.faults.layer import NONE, Fault, Layer
 from tools.faults.scenarios import NAME_A_DEVICE, SCENARIOS
-from vkdml.faces import sessions
-from vkdml.runtime import device as devices
+from vkdml.laboratory import as_in_a_new_process
 
 OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults
 RIGHT, NOT_REACHED = "right", "not reached"
@@ -42,7 +40,7 @@ class Worker:
 
     def counts(self, name: str) -> dict[str, int]:
         """How often a scenario, from a fresh process on and with two runs, calls each function."""
-        _forget()
+        as_in_a_new_process()
         self._layer.arm(NONE)
         run = SCENARIOS[name]()
         self._expected[name] = run()
@@ -57,7 +55,7 @@ class Worker:
         """
         if name not in self._expected:
             self.counts(name)
-        _forget()
+        as_in_a_new_process()
         if fault.result == TIMEOUT:
             os.environ["VKDML_TIMEOUT_SECONDS"] = "0.2"
         self._layer.arm(fault)
@@ -107,27 +105,5 @@ def _check_error(error: vkdml.DriverError, fault: Fault, fired: int) -> None:
         raise WrongError(f"it does not say what was being done and what failed: {error}")
 
 
-def _forget() -> None:
-    """All that the process keeps."""
-    sessions.shared_sessions = sessions.Sessions(kept=16)
-    sessions._devices.clear()
-    devices._open.clear()
-    gc.collect()
-
-
-def main() -> None:
-    worker = Worker(Path(sys.argv[1]))
-    connection = Connection(int(sys.argv[2]))
-    while True:
-        try:
-            command, *arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send(("ok", getattr(worker, command)(*arguments)))
-        except Exception as error:  # told to the other side, and the next attempt is made
-            connection.send(("wrong", f"{type(error).__name__}: {error}"))
-
-
 if __name__ == "__main__":
-    main()
+    serve(Worker(Path(sys.argv[1])), sys.argv[2])

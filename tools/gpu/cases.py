@@ -7,13 +7,21 @@ from typing import Any
 
 from bench import cases as bench
 from tests.support import make_desc
-from vkdml.runtime import self_test
-from vkdml.spec import cells, element_types
-from vkdml.spec.plain import PlainProblem
-from vkdml.spec.problem import Problem, from_desc
+from vkdml.laboratory import (
+    ELEMENT_TYPES,
+    GRU,
+    LSTM,
+    PLAIN_PROBLEMS,
+    RNN,
+    ElementType,
+    PlainProblem,
+    Problem,
+    from_desc,
+    types_of,
+)
 
-_CELLS = {"gru": cells.GRU, "lstm": cells.LSTM, "rnn": cells.RNN}
-_ELEMENTS = {element.name: element for element in element_types.ALL}
+_CELLS = {"gru": GRU, "lstm": LSTM, "rnn": RNN}
+_ELEMENTS = {element.name: element for element in ELEMENT_TYPES}
 _LEFT_OUT = ("HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor")
 
 
@@ -50,7 +58,7 @@ class PlainCase:
     """What the self-test runs of an operator without a time loop: it has all that a kernel may have. kind: the self-test's."""
 
     kind: str
-    element: element_types.ElementType
+    element: ElementType
 
     @property
     def name(self) -> str:
@@ -58,7 +66,7 @@ class PlainCase:
 
     @property
     def problem(self) -> PlainProblem:
-        problem: PlainProblem = self_test.PLAIN_PROBLEMS[self.kind](self.element)
+        problem: PlainProblem = PLAIN_PROBLEMS[self.kind](self.element)
         return problem
 
 
@@ -87,6 +95,6 @@ _EVERY: list[AnyCase] = [
     *(Case("gru", (50, 1, width, width), element="float16") for width in (1024, 2048)),
     Case("gru", (50, 3, 70, 100), ragged=True, directions=2),  # sizes that nothing divides
     PROJECTION,
-    *(PlainCase(kind, element) for kind in self_test.PLAIN_PROBLEMS for element in self_test.types_of(kind)),
+    *(PlainCase(kind, element) for kind in PLAIN_PROBLEMS for element in types_of(kind)),
 ]
 CASES = {case.name: case for case in _EVERY}

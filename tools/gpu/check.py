@@ -16,7 +16,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
 from tqdm import tqdm
 
 from tools.gpu.cases import CASES, AnyCase
@@ -26,7 +25,9 @@ from tools.gpu.drivers import FETCHED, ROOT
 from tools.gpu.gpus import GPUS, Gpu
 from tools.gpu.measure import FORCED, Part, parts
 from tools.gpu.model import ASSUMED
-from vkdml.planning.options import Options
+from vkdml import Options
+from vkdml.laboratory import bullets, document, table
+from vkdml.laboratory import write as write_files
 
 _AT_ONCE = 2  # compilers, each with one thread
 _SHOWN = 12   # breaches of a demand
@@ -40,7 +41,7 @@ def row(part: Part) -> dict[str, Any]:
     shown = {
         "GPU": part.gpu.name, "case": part.case.name, "plan": part.plan, "kernel": dispatch.kernel,
         "workgroup": dispatch.constants["WORKGROUP"], "rows": dispatch.constants.get("ROWS"), "groups": part.workgroups,
-        "groups/cores": part.workgroups / part.gpu.cores, "width": pipeline.width, "registers": figures.get("registers"),
+        "groups/cores": part.workgroups / part.gpu.rates.units, "width": pipeline.width, "registers": figures.get("registers"),
         "spills": figures.get("spills"), "scratch": figures.get("scratch"), "shared": figures.get("shared"),
         "code": figures.get("bytes"), "compile ms": pipeline.ms,
     }
@@ -58,7 +59,7 @@ def row(part: Part) -> dict[str, Any]:
 
 def breaches(held: Iterable[Held]) -> tuple[str, bool]:
     """A table of the demands with what breaks each, and whether all are met."""
-    lines, text, all_kept = [], [], True
+    lines, text = [], []
     for demand, group in groupby(held, lambda one: one.demand):
         every = list(group)
         broken = sorted((one for one in every if not one.is_kept), key=lambda one: one.value, reverse=not demand.least)
@@ -66,13 +67,10 @@ def breaches(held: Iterable[Held]) -> tuple[str, bool]:
         bound = f"at least {demand.least:g}" if demand.least else f"at most {demand.most:g}"
         lines.append({"demand": demand.what, "bound": bound, "checked": len(every), "least": min(values), "most": max(values),
                       "broken": len(broken)})
-        if broken:
-            all_kept = False
-            text += [f"\n{demand.what}: {bound}, but"]
-            text += [f"- {one.value:.4g}: {one.part.gpu.name} {one.part.case.name} {one.part.plan} {one.part.dispatch.kernel} "
-                     f"{one.part.pipeline.error}" for one in broken[:_SHOWN]]
-            text += [f"- and {len(broken) - _SHOWN} more"] * (len(broken) > _SHOWN)
-    return tabulate(lines, "keys", "github", floatfmt=".4g") + "\n" + "\n".join(text), all_kept
+        sentences = [f"{one.value:.4g}: {one.part.gpu.name} {one.part.case.name} {one.part.plan} {one.part.dispatch.kernel} "
+                     f"{one.part.pipeline.error}" for one in broken]
+        text.append(bullets(f"{demand.what}: {bound}, but", sentences, _SHOWN))
+    return document(table(lines), *text), not any(text)
 
 
 def check(gpu: Gpu, cases: list[AnyCase], drivers: Path | None, keep: Path | None, forced: dict[str, Options],
@@ -92,11 +90,11 @@ def check(gpu: Gpu, cases: list[AnyCase], drivers: Path | None, keep: Path | Non
 
 def write(folder: Path, report: list[str], rows: list[dict[str, Any]]) -> None:
     """The report, and a table of all pipelines, also of those that only a tuner or a fallback takes."""
-    (folder / "gpu-check.md").write_text("\n\n".join(report) + "\n")
+    write_files(folder, {"gpu-check.md": document(*report)})
     with (folder / "gpu-check.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, list(dict.fromkeys(name for one in rows for name in one)))
-        table.writeheader()
-        table.writerows(rows)
+        lines = csv.DictWriter(file, list(dict.fromkeys(name for one in rows for name in one)))
+        lines.writeheader()
+        lines.writerows(rows)
 
 
 def option(text: str) -> tuple[str, Any]:
@@ -125,8 +123,7 @@ def main() -> int:
     found = [part for of_gpu, _ in results for part in of_gpu]
     refused = [sentence for _, of_gpu in results for sentence in of_gpu]
     summary, all_kept = breaches(hold(found))
-    shown = tabulate([row(part) for part in found if part.plan in forced], "keys", "github", floatfmt=".4g")
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    shown = table(row(part) for part in found if part.plan in forced)
     write(arguments.output, ["# What GPUs' compilers make of the plans", ASSUMED, "## Demands", summary, "## Pipelines", shown,
                              "## Refused", *refused], [row(part) for part in found])
     print(shown if arguments.options else "", summary,

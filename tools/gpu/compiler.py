@@ -13,15 +13,14 @@ from typing import IO, Any
 
 from tools.gpu.drivers import driver
 from tools.gpu.gpus import DESKTOP, INTEGRATED, MOBILE, Gpu
-from vkdml.planning.device_info import DeviceInfo
-from vkdml.planning.dispatches import Dispatch
-from vkdml.runtime import kernels
+from vkdml import DeviceInfo
+from vkdml.laboratory import Dispatch, load_kernel
 
 SOURCE = Path(__file__).with_name("pipelines.c")
 _ENUMERATE = """
 import dataclasses, json
-from vkdml.runtime.device import enumerate_devices
-print(json.dumps(dataclasses.asdict(enumerate_devices()[0])))
+from vkdml import Device
+print(json.dumps(dataclasses.asdict(Device.enumerate()[0])))
 """
 # Drivers that make up a GPU without any kernel's part call it by no type, or a wrong one
 _TYPES = {DESKTOP: "discrete", INTEGRATED: "integrated", MOBILE: "integrated"}
@@ -96,10 +95,10 @@ class Compiler:
             raise RuntimeError(f"{self.gpu.name}: the driver does not load: {run.stderr.strip()[-500:]}")
         found = DeviceInfo(**json.loads(run.stdout.splitlines()[-1]))
         return replace(found, type=_TYPES[self.gpu.kind], name=self.gpu.title or found.name,
-                       compute_units=self.gpu.cores if found.compute_units or not self.gpu.shim else 0)
+                       compute_units=self.gpu.rates.units if found.compute_units or not self.gpu.shim else 0)
 
     def compile(self, dispatch: Dispatch) -> Pipeline:
-        kernel = kernels.load(dispatch.kernel)
+        kernel = load_kernel(dispatch.kernel)
         interface = kernel.interface
         return self.compile_spirv(dispatch.kernel, kernel.specialize(dispatch.constants), len(interface.bindings),
                                   4 * len(interface.push))

@@ -11,7 +11,7 @@ from tools.gpu.gpus import DESKTOP
 from tools.gpu.measure import BARRIER, DEFAULT, FLOW, TRIED, Part
 from tools.gpu.model import Estimate
 from tools.gpu.steps import Step
-from vkdml.spec.problem import Problem
+from vkdml.laboratory import Problem
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
@@ -83,7 +83,7 @@ def _projection_share(part: Part) -> float | None:
     found = part.estimate
     if not found or not part.is_projection:
         return None
-    multiply_adds = found.step.totals["multiply-adds"] / part.gpu.core.lanes * found.subgroups
+    multiply_adds = found.step.totals["multiply-adds"] / part.gpu.rates.simd_lanes * found.subgroups
     bounds = ("instructions", "shared memory", "core's loads", "all cores' loads")
     return multiply_adds / max(found.limits[bound] for bound in bounds)
 

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import sys
 from itertools import product
-from unittest.mock import patch
 
 import numpy as np
 
 from tests.support import CELLS, Case, make_desc, random_arrays, run_on_device
 from tools.gpu.measure import FORCED, STEPPED
-from vkdml import Device
-from vkdml.errors import DriverError, InvalidArgumentError
-from vkdml.planning.options import Options
-from vkdml.runtime import commands, operator
-from vkdml.spec import cells, element_types
-from vkdml.spec.cells import Cell
-from vkdml.spec.element_types import ElementType
+from vkdml import Device, DriverError, InvalidArgumentError, Options
+from vkdml.laboratory import (
+    ELEMENT_TYPES,
+    FLOAT32,
+    FLOAT64,
+    GRU,
+    RNN,
+    Cell,
+    ElementType,
+    without_barriers,
+    without_float64_check,
+)
 
 _SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one has more weights than stay on a core
 
@@ -38,7 +42,7 @@ def run(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int,
 def expect_refusal(device: Device) -> None:
     """Of float64, whose self-test finds that nothing is computed."""
     try:
-        run(device, cells.RNN, element_types.FLOAT64, _SMALL, Options())
+        run(device, RNN, FLOAT64, _SMALL, Options())
     except DriverError:
         return
     raise SystemExit("float64's self-test passed where nothing is computed")
@@ -47,7 +51,7 @@ def expect_refusal(device: Device) -> None:
 def everything(device: Device) -> tuple[int, int]:
     """The number of problems that ran, and of those that a device or type cannot run in that way."""
     ran = refused = 0
-    for cell, element, options in product(CELLS, element_types.ALL, FORCED.values()):
+    for cell, element, options in product(CELLS, ELEMENT_TYPES, FORCED.values()):
         for values in product((False, True), repeat=len(cell.flags)):
             for sizes in (_SMALL, _LARGE):
                 try:
@@ -61,11 +65,11 @@ def everything(device: Device) -> tuple[int, int]:
 def main() -> int:
     device = Device()
     if sys.argv[1:] == ["control"]:
-        with patch.object(commands._Builder, "_dependencies", lambda builder, operation: set()):
-            run(device, cells.GRU, element_types.FLOAT32, _SMALL, FORCED[STEPPED])
+        with without_barriers():
+            run(device, GRU, FLOAT32, _SMALL, FORCED[STEPPED])
         return 0
     expect_refusal(device)
-    with patch.object(operator, "check_float64"):  # its kernels are wanted all the same
+    with without_float64_check():  # its kernels are wanted all the same
         ran, refused = everything(device)
     print(f"{device.info.name}: {ran} problems ran, {refused} are refused", flush=True)
     return 0

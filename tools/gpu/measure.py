@@ -11,13 +11,8 @@ from tools.gpu.compiler import Compiler, Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.model import Estimate, estimate
 from tools.gpu.steps import Step, step_of
-from vkdml.errors import VkdmlError
-from vkdml.planning.candidates import Planner
-from vkdml.planning.device_info import DeviceInfo
-from vkdml.planning.dispatches import Dispatch, time_loop
-from vkdml.planning.options import Options
-from vkdml.planning.plain import plan as plan_plain
-from vkdml.planning.plan import plan
+from vkdml import DeviceInfo, Options, VkdmlError
+from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, time_loop
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
 FORCED = {

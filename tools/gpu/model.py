@@ -15,7 +15,7 @@ from tools.gpu.compiler import Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.loops import Loop, hottest, loops, of_products
 from tools.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
-from vkdml.spec.whole_numbers import ceil_div
+from vkdml.laboratory import ceil_div
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
@@ -28,7 +28,7 @@ on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHA
 scalars; flow adds 500 for a store to be seen and 250 for half a poll; a barrier between workgroups is put at
 {BARRIER_SECONDS * 1e6:g} us, a dispatch behind another at {DISPATCH_SECONDS * 1e6:g} us.
 Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
-second-level cache. Clocks, cores, lanes and rates are in tools/gpu/gpus.py. Nothing here is measured."""
+second-level cache. Clocks, cores, lanes and rates are in src/vkdml/planning/gpus.py. Nothing here is measured."""
 
 
 Totals = defaultdict[str, float]
@@ -127,7 +127,7 @@ class Iteration:
 
 
 def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int) -> Iteration:
-    machine = Machine(gpu.core.lanes, width)
+    machine = Machine(gpu.rates.simd_lanes, width)
     machine.run(loop, trips)
     start, before, drains = machine.now, machine.totals.copy(), machine.drains
     machine.run(loop, trips)
@@ -163,23 +163,23 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgrou
         return None
     whole = loops(blocks)
     outermost = of_products(whole) if step.is_loop else whole
-    width, core = pipeline.width, gpu.core
+    width, rates = pipeline.width, gpu.rates
     of_step, hot = iteration(outermost, step.trips, gpu, width), iteration(hottest(outermost), (), gpu, width)
     subgroups = ceil_div(workgroup, width)
     resident = resident_workgroups(gpu, pipeline, subgroups)
-    on_core = ceil_div(workgroups, gpu.cores)
+    on_core = ceil_div(workgroups, rates.units)
     together = min(on_core, resident)
-    of_simd = ceil_div(together * subgroups, core.simds)
+    of_simd = ceil_div(together * subgroups, rates.simds)
     loaded = of_step.totals["load bytes"] * subgroups
     limits = {
         "latency": of_step.cycles + step.wait_cycles,
         "instructions": of_step.totals["vector cycles"] * of_simd,
-        "shared memory": of_step.totals["shared bytes"] * subgroups * together / core.shared_rate,
-        "core's loads": loaded * together / core.cache_rate,
-        "all cores' loads": loaded * min(workgroups, together * gpu.cores) / gpu.cache_rate * gpu.clock,
+        "shared memory": of_step.totals["shared bytes"] * subgroups * together / rates.shared_rate,
+        "core's loads": loaded * together / rates.unit_cache_rate,
+        "all cores' loads": loaded * min(workgroups, together * rates.units) / rates.cache_rate * rates.clock,
     }
     rounds = ceil_div(on_core, together)
-    seconds = rounds * max(limits.values()) / gpu.clock + step.waits
+    seconds = rounds * max(limits.values()) / rates.clock + step.waits
     return Estimate(seconds, limits, of_step, hot, resident, of_simd, rounds)
 
 
@@ -187,15 +187,15 @@ def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
     """That a core holds at a time. At least one: what does not fit at all, the driver refuses."""
     slots = _subgroup_slots(gpu, pipeline)
     shared = pipeline.figures.get("shared", 0)
-    return max(1, min(slots // subgroups, gpu.core.shared // shared if shared else slots))
+    return max(1, min(slots // subgroups, gpu.rates.unit_shared_bytes // shared if shared else slots))
 
 
 def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
     """Of a core, with the registers that the pipeline takes."""
-    core = gpu.core
-    told = pipeline.figures.get("subgroups", core.simds * core.subgroups)
+    rates = gpu.rates
+    told = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
     if pipeline.of_simd:
-        told *= core.simds
-        if core.lanes == _COUNTED_LANES:  # AMD's driver counts subgroups of so many lanes then, whatever the pipeline's have
+        told *= rates.simds
+        if rates.simd_lanes == _COUNTED_LANES:  # AMD's driver counts subgroups of so many lanes then, whatever they have
             told = told * _COUNTED_LANES // pipeline.width
-    return min(core.simds * core.subgroups, told)
+    return min(rates.simds * rates.subgroups, told)

@@ -7,13 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from vkdml.planning.dispatches import Dispatch
-from vkdml.spec.cells import BY_DESC
-from vkdml.spec.whole_numbers import ceil_div
+from vkdml.laboratory import CELLS, Dispatch, ceil_div
 
 BARRIER_SECONDS = 2.5e-6   # of parts that meet at a barrier of their own
 DISPATCH_SECONDS = 5e-6    # of one that waits for the one before in the same submission
-_CELLS = {cell.kernel for cell in BY_DESC.values()}
+_CELLS = {cell.kernel for cell in CELLS.values()}
 _SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by others, and half a poll
 
 

@@ -10,28 +10,23 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabulate import tabulate
 from tqdm import tqdm
 
 import vkdml
 from bench.processes import environment as without_layers
 from tools.gpu_report.outcome import FAILED, OUTCOME, PASSED, SKIPPED, Outcome
 from tools.gpu_report.parts import PARTS, Part
-from vkdml.errors import DriverError
-from vkdml.planning.device_info import DeviceInfo
-from vkdml.runtime.device import select_device
+from vkdml import DeviceInfo, DriverError
+from vkdml.laboratory import bullets, document, select_device, supervise, table, write
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT, REPORT = "output.txt", "report.md"
 LAST_LINES, MOST_FAILURES = 5, 20
-ENDING_SECONDS = 10.0  # that a killed process may take; one that waits for a driver may never end
 ORDER = (FAILED, PASSED, SKIPPED)
 
 
@@ -59,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, parts: Sequence[Part] = PARTS) 
             bar.set_postfix_str(part.name)
             finished.append(run(part, folder, info, given.quick))
             bar.write(f"{part.name}: {finished[-1].outcome.status}: {finished[-1].outcome.line}", file=sys.stderr)
-            (folder / REPORT).write_text(report(info, finished, given.quick))  # now, in case the next part is interrupted
+            write(folder, {REPORT: report(info, finished, given.quick)})  # now, in case the next part is interrupted
     print(f"report: {given.output}/{REPORT}")
     return int(any(one.outcome.status == FAILED for one in finished))
 
@@ -72,59 +67,30 @@ def run(part: Part, folder: Path, info: DeviceInfo, quick: bool) -> Finished:
     command = [sys.executable, "-m", "tools.gpu_report.worker", part.module, str(own), *["--quick"] * quick]
     device = {"VKDML_DEVICE": str(info.index)}
     environment = {**os.environ, **device} if part.has_layers else without_layers(device)
-    ended = supervise(command, environment, own / OUTPUT, part.seconds)
-    outcome = Outcome.read(own) or Outcome(FAILED, ended, last_lines(own / OUTPUT))
+    ended = supervise(command, environment, ROOT, seconds=part.seconds, output=own / OUTPUT)
+    outcome = Outcome.read(own) or Outcome(FAILED, ended.how, ended.output.splitlines()[-LAST_LINES:])
     files = sorted(path.relative_to(folder).as_posix() for path in own.rglob("*") if path.is_file() and path.name != OUTCOME)
     return Finished(part, outcome, files)
-
-
-def supervise(command: Sequence[str], environment: Mapping[str, str], output: Path, seconds: float) -> str:
-    """Run a command with all that it starts. Returns how it ended."""
-    with output.open("w") as written:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=written,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return f"hung: not done in {seconds:g} s"
-        finally:
-            end(process)
-    return f"crashed: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """And its children, which are in its session."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(ENDING_SECONDS)
-    except (ProcessLookupError, subprocess.TimeoutExpired):
-        return
-
-
-def last_lines(output: Path) -> list[str]:
-    return [line for line in output.read_text(errors="replace").splitlines() if line.strip()][-LAST_LINES:]
 
 
 def report(info: DeviceInfo, finished: Sequence[Finished], quick: bool) -> str:
     """What failed comes first."""
     in_order = sorted(finished, key=lambda one: ORDER.index(one.outcome.status))
     failed = [one for one in in_order if one.outcome.status == FAILED]
-    rows = [[one.part.title, one.outcome.status, one.outcome.line.replace("|", "/"),
-             " ".join(f"[{Path(name).name}]({name})" for name in one.files)] for one in in_order]
-    parts = ["# vkdml on a GPU",
-             f"{info.name}, {info.driver} {info.driver_version}, Vulkan {info.api_version}; vkdml {vkdml.__version__}",
-             *["This is a driver that runs on the processor: nothing here is about a GPU."] * info.is_cpu,
-             *["Quick: a little of each part, and too few repetitions for times that mean something."] * quick,
-             *(section for one in failed for section in (f"## Failed: {one.part.title}", failures(one))),
-             "## Parts", tabulate(rows, ["part", "outcome", "", "files"], "github", disable_numparse=True)]
-    return "\n\n".join(parts) + "\n"
+    rows = [{"part": one.part.title, "outcome": one.outcome.status, "": one.outcome.line,
+             "files": " ".join(f"[{Path(name).name}]({name})" for name in one.files)} for one in in_order]
+    return document(
+        "# vkdml on a GPU",
+        f"{info.name}, {info.driver} {info.driver_version}, Vulkan {info.api_version}; vkdml {vkdml.__version__}",
+        "This is a driver that runs on the processor: nothing here is about a GPU." if info.is_cpu else "",
+        "Quick: a little of each part, and too few repetitions for times that mean something." if quick else "",
+        *map(failures, failed), "## Parts", table(rows))
 
 
 def failures(one: Finished) -> str:
-    """Of a part, as a list."""
-    shown = [one.outcome.line, *one.outcome.failures[:MOST_FAILURES]]
-    left = len(one.outcome.failures) - MOST_FAILURES
-    return "\n".join(f"- {' '.join(sentence.split())}" for sentence in [*shown, *[f"and {left} more"] * (left > 0)])
+    """A section about a part that failed."""
+    sentences = [" ".join(sentence.split()) for sentence in [one.outcome.line, *one.outcome.failures]]
+    return bullets(f"## Failed: {one.part.title}", sentences, 1 + MOST_FAILURES)
 
 
 if __name__ == "__main__":

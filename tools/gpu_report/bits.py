@@ -6,17 +6,14 @@ import time
 
 import numpy as np
 
+from bench.trials import arrays
 from tests.recording import largest_errors
 from tests.support import DTYPES, TOLERANCES
 from tools.gpu.cases import Case
 from tools.gpu_report.outcome import Job, Outcome, Row, judged, told, write
-from tools.gpu_report.problems import BITS, QUICK_BITS, WAYS, arrays
-from vkdml.errors import DriverError, InvalidArgumentError
-from vkdml.planning.plan import plan
-from vkdml.runtime.commands import Commands
-from vkdml.runtime.device import Gpu, open_device, select_device
-from vkdml.runtime.trial import Run, Trial
-from vkdml.spec import reference
+from tools.gpu_report.problems import BITS, QUICK_BITS, WAYS
+from vkdml import DriverError, InvalidArgumentError, reference
+from vkdml.laboratory import Commands, Gpu, Run, Trial, open_device, plan, select_device
 
 RUNS, QUICK_RUNS = 200, 3
 NAN_BYTE = 0xFF  # of what outputs hold before each run, so that what is not written is seen

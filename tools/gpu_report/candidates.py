@@ -9,22 +9,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench import candidates
 from tools.gpu.cases import Case
 from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
-from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, arrays
-from tools.gpu_report.timing import QUICK_SAMPLES, SAMPLES, seconds
-from vkdml.planning.candidates import Planner, best_of_each_way
-from vkdml.planning.measured import described
-from vkdml.planning.options import PERSISTENT, Options
-from vkdml.planning.plan import plan_of
-from vkdml.planning.tiling import Tiling
-from vkdml.runtime.choices import folder as kept
-from vkdml.runtime.device import Gpu, open_device, select_device
-from vkdml.runtime.trial import Trial
-from vkdml.runtime.tuner import ON, Tuner
+from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES
+from vkdml import Options
+from vkdml.laboratory import (
+    ON,
+    Gpu,
+    Planner,
+    Tiling,
+    Tuner,
+    best_of_each_way,
+    described,
+    folder_of_choices,
+    open_device,
+    select_device,
+)
 
 MOST, QUICK_MOST = 24, 3
-SHOWN = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop
 NOTES = """The model's best candidates, and its best of each schedule, take turns; times are medians. `choice` says which the
 model takes, and which the tuner, to whom nothing was known before. `over the best` is how much longer one takes than the
 fastest. What the tuner has kept is in the folder tuning. CPU drivers go by the model alone."""
@@ -55,7 +58,7 @@ def nothing_kept(folder: Path) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         yield
-        place = kept()
+        place = folder_of_choices()
         if place and place.exists():
             shutil.copytree(place, folder / "tuning")
 
@@ -68,12 +71,9 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
     tilings = worth_trying(planner, most)
     if described(chosen) not in map(described, tilings):
         tilings.append(chosen)
-    plans = [plan_of(planner, tiling) for tiling in tilings]
-    found = seconds(Trial(gpu, problem, arrays(problem)), plans, samples)
-    best = min((taken for taken in found if isinstance(taken, float)), default=None)
-    return [{"choice": choice(place, described(tiling) == described(chosen)), **shown(tiling),
-             "model ms": planner.costs.run_seconds(tiling) * 1e3, **measured(taken, best)}
-            for place, (tiling, taken) in enumerate(zip(tilings, found))]
+    rows = candidates.measure(gpu, problem, planner, tilings, samples)
+    return [{"choice": choice(place, described(tiling) == described(chosen)), **row}
+            for place, (tiling, row) in enumerate(zip(tilings, rows))]
 
 
 def worth_trying(planner: Planner, most: int) -> list[Tiling]:
@@ -84,15 +84,3 @@ def worth_trying(planner: Planner, most: int) -> list[Tiling]:
 
 def choice(place: int, is_tuners: bool) -> str:
     return " and ".join(["model"] * (place == 0) + ["tuner"] * is_tuners)
-
-
-def shown(tiling: Tiling) -> Row:
-    loop = tiling.loop
-    way = f"{PERSISTENT}, {loop.meeting}" if loop.schedule == PERSISTENT else loop.schedule
-    return {"way": way, **{name.replace("_", " "): getattr(loop, name) for name in SHOWN}}
-
-
-def measured(taken: float | str, best: float | None) -> Row:
-    if isinstance(taken, str) or best is None:
-        return {"ms": None, "over the best": None, "no time because": taken}
-    return {"ms": taken * 1e3, "over the best": taken / best - 1, "no time because": ""}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from bench import ceilings
 from bench.report import ceiling_table
 from tools.gpu_report.outcome import PASSED, Job, Outcome
-from vkdml.runtime.device import select_device
+from vkdml.laboratory import document, select_device, write
 
 FILE = "ceilings.json"
 NOTES = """Multiply-adds count as two operations. Rates are the best of all numbers of workgroups tried. At a barrier workgroups
@@ -17,6 +15,5 @@ end; a dispatch in it waits for the one before."""
 
 def run(job: Job) -> Outcome:
     found = ceilings.Library(select_device(None).index, ceilings.QUICK if job.quick else ceilings.ALL).measure()
-    (job.folder / FILE).write_text(json.dumps(found, indent=1))
-    (job.folder / "ceilings.md").write_text(f"# Ceilings\n\n{NOTES}\n\n{ceiling_table(found)}\n")
+    write(job.folder, {FILE: found, "ceilings.md": document("# Ceilings", NOTES, ceiling_table(found))})
     return Outcome(PASSED, f"{found['gflops']:.0f} GFLOP/s; {found['submission_us']:.0f} us a submission")

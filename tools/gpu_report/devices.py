@@ -10,17 +10,16 @@ import numpy as np
 
 import vkdml
 from tools.gpu_report.outcome import PASSED, Job, Outcome, write
-from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates
-from vkdml.runtime.device import enumerate_devices, has_host_memory, kp_description, select_device
+from vkdml.laboratory import KP_VERSION, PROFILES, compute_units, gpu_rates, select_device
 
 
 def run(job: Job) -> Outcome:
-    chosen, infos = select_device(None), enumerate_devices()
+    chosen, infos = select_device(None), vkdml.Device.enumerate()
     row = next(name for name, row in PROFILES.items() if row.fits(chosen))
     facts = {"row": row, **asdict(gpu_rates(chosen)), "units": compute_units(chosen),
-             "tensors are copied": not has_host_memory(chosen)}
+             "tensors are copied": not chosen.unified_memory}
     machine = {"system": platform.platform(), "processors": len(os.sched_getaffinity(0)), "Python": platform.python_version(),
-               "numpy": np.__version__, "vkdml": vkdml.__version__, "kp": kp_description()}
+               "numpy": np.__version__, "vkdml": vkdml.__version__, "kp": KP_VERSION}
     columns = [{"": name, **{f"[{info.index}] {info.name}": asdict(info)[name] for info in infos}} for name in asdict(chosen)]
     write(job.folder, "devices", "Devices", f"The report is about [{chosen.index}] {chosen.name}.", {
         "Devices": columns,

@@ -8,23 +8,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.trials import arrays, seconds
 from tools.gpu.cases import Case
 from tools.gpu_report import ceilings
 from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
-from tools.gpu_report.problems import ESTIMATES, QUICK_ESTIMATES, WAYS, arrays
-from tools.gpu_report.timing import QUICK_SAMPLES, SAMPLES, seconds
-from vkdml.errors import InvalidArgumentError
-from vkdml.planning.candidates import Planner
-from vkdml.planning.device_info import DeviceInfo
-from vkdml.planning.options import Options
-from vkdml.planning.plan import Plan, plan_of
-from vkdml.planning.profiles import gpu_rates, profile
-from vkdml.runtime.device import Gpu, open_device, select_device
-from vkdml.runtime.trial import Trial
+from tools.gpu_report.problems import ESTIMATES, QUICK_ESTIMATES, QUICK_SAMPLES, SAMPLES, WAYS
+from vkdml import DeviceInfo, InvalidArgumentError, Options
+from vkdml.laboratory import Gpu, Plan, Planner, Trial, gpu_rates, open_device, plan_of, profile, select_device
 
 NOTES = """A step is what an execution takes beyond its projection, divided by T. The projection is measured with a submission
 of its own, which the estimate has too. Both are in microseconds. `times`: measured by estimated. Rates are those of the
-device's row in the planner's table (src/vkdml/planning/profiles.py), beside the ceilings: of reads, the largest buffer's for
+device's row in the planner's table (src/vkdml/planning/gpus.py), beside the ceilings: of reads, the largest buffer's for
 memory, and the fastest for the cache."""
 
 

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabulate import tabulate
+from vkdml.laboratory import document, table
+from vkdml.laboratory import write as write_files
 
 if TYPE_CHECKING:
     from tools.gpu.cases import Case  # which needs packages that only some parts need
@@ -62,9 +63,7 @@ def told(cases: Sequence[Case]) -> Iterator[Case]:
 
 
 def write(folder: Path, name: str, title: str, notes: str, tables: Mapping[str, Iterable[Row]]) -> None:
-    """NAME.json and NAME.md. tables: rows by heading; each row has the columns of the first."""
+    """NAME.json and NAME.md. tables: rows by heading."""
     listed = {heading: list(rows) for heading, rows in tables.items()}
-    (folder / f"{name}.json").write_text(json.dumps(listed, indent=1))
-    shown = {heading: tabulate(rows, "keys", "github", floatfmt=".4g") for heading, rows in listed.items() if rows}
-    sections = [f"## {heading}\n\n{table}" for heading, table in shown.items()]
-    (folder / f"{name}.md").write_text("\n\n".join([f"# {title}", *filter(None, [notes]), *sections]) + "\n")
+    sections = [f"## {heading}\n\n{table(rows)}" for heading, rows in listed.items() if rows]
+    write_files(folder, {f"{name}.json": listed, f"{name}.md": document(f"# {title}", notes, *sections)})

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tests.support import DTYPES
 from tools.gpu.cases import KINDS, Case
-from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from vkdml.spec.problem import Problem
+from vkdml import Options
+
+SAMPLES, QUICK_SAMPLES = 25, 3  # of each time
 
 # Every schedule of the kernels for GPUs: a CPU driver runs them too, without lanes. What comes first is what the others are
 # compared with
 WAYS = {
-    "stepped": Options(schedule=STEPPED, lanes=False),
-    "sequence": Options(schedule=SEQUENCE, lanes=False),
-    "persistent, barrier": Options(schedule=PERSISTENT, meeting=BARRIER, lanes=False),
-    "persistent, flow": Options(schedule=PERSISTENT, meeting=FLOW, lanes=False),
+    "stepped": Options(schedule="stepped", lanes=False),
+    "sequence": Options(schedule="sequence", lanes=False),
+    "persistent, barrier": Options(schedule="persistent", meeting="barrier", lanes=False),
+    "persistent, flow": Options(schedule="persistent", meeting="flow", lanes=False),
 }
 
 _STEPS = 24
@@ -47,17 +45,3 @@ CANDIDATES = [
     Case("gru", (100, 16, 256, 256), directions=2), Case("gru", (50, 64, 512, 512), element="float16"),
 ]
 QUICK_CANDIDATES = [Case("gru", (4, 2, 16, 64))]
-
-
-def arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Inputs, the same each time: of about unit size, with weights that keep sums so. Lengths are from 1 to T."""
-    rng = np.random.default_rng(0)
-    summed = {"WeightTensor": problem.input_size, "RecurrenceTensor": problem.hidden, "BiasTensor": 4}
-    found = {}
-    for field in filter(problem.has, problem.inputs):
-        sizes = problem.tensor(field).sizes
-        if field == "SequenceLengthsTensor":
-            found[field] = rng.integers(1, problem.steps + 1, sizes).astype(np.uint32)
-        else:
-            found[field] = (rng.standard_normal(sizes) * summed.get(field, 1) ** -0.5).astype(DTYPES[problem.element.name])
-    return found

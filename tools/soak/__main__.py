@@ -21,11 +21,12 @@ from pathlib import Path
 
 from tools.faults.layer import build
 from tools.soak import report
-from vkdml.cli.conformance.processes import supervise
+from vkdml.laboratory import supervise
 
 ROOT = Path(__file__).resolve().parents[2]
 LANES, LONGEST_LIFE = 2, 10 * 60.0
 COMMAND = ["-m", "tools.soak.worker"]
+ERROR = 1  # the exit code of a Python program that an exception has ended
 SILENCE = 300.0  # seconds that a round may take
 
 
@@ -65,11 +66,12 @@ def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) ->
     file.touch()
     command = [sys.executable, *COMMAND, str(file), "--seed", str(seed), "--seconds", str(seconds),
                *(["--faults", str(folder / "layer")] if layer else [])]
-    ended, output = supervise(command, {**os.environ, **layer}, ROOT, file, SILENCE)
-    if not file.stat().st_size:  # an error of its own, before the first round was over
-        ended = ended or "ended by an error"
+    child = supervise(command, {**os.environ, **layer}, ROOT, grows=file, silence=SILENCE)
+    ended = "" if child.code in (0, ERROR) else child.how
+    if not ended and (child.code or not file.stat().st_size):  # an error of its own
+        ended = "ended by an error"
     if ended:
-        (folder / f"{seed}.txt").write_text(output)
+        (folder / f"{seed}.txt").write_text(child.output)
     return report.read(file, seed, bool(layer), ended)
 
 

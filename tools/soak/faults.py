@@ -16,7 +16,7 @@ from tests.fuzz.calls import Call
 from tests.fuzz.face import Part, device
 from tests.fuzz.faces import FACES
 from tools.faults.layer import NONE, Fault, Layer
-from vkdml.errors import DriverError, InvalidArgumentError
+from vkdml import DriverError, InvalidArgumentError
 
 RIGHT, NOT_REACHED = "right all the same", "did not come so far"
 # Out of host memory, out of device memory, and device lost, after which everything is compiled again

@@ -11,13 +11,14 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from tabulate import tabulate
 
 matplotlib.use("agg")  # writes files only, so that no screen is needed
 from matplotlib import pyplot as plt
 
 from tests.fuzz.search import BLIND
 from tools.soak.growth import ALLOWED, Growth, growth, settled
+from vkdml.laboratory import bullets, document, table
+from vkdml.laboratory import write as write_files
 
 MARKDOWN, PICTURE, DATA = "soak.md", "soak.png", "soak.json"
 NOTE = """Growth is looked for in the last two thirds of each life: the median of the slopes between all pairs of samples, times
@@ -74,8 +75,7 @@ def failed(lives: Sequence[Told]) -> list[str]:
 
 
 def write(lives: Sequence[Told], folder: Path) -> None:
-    (folder / DATA).write_text(json.dumps([asdict(life) for life in lives], indent=1))
-    (folder / MARKDOWN).write_text(markdown(lives))
+    write_files(folder, {DATA: [asdict(life) for life in lives], MARKDOWN: markdown(lives)})
     draw(lives, folder / PICTURE)
 
 
@@ -87,42 +87,42 @@ def markdown(lives: Sequence[Told]) -> str:
         counts.update({(face, outcome): count for face, outcome, count in life.counts})
         struck.update(life.struck)
     blind = sum(count for (_, outcome), count in counts.items() if outcome == BLIND)
-    failures = ["## Failed", "\n".join(f"- {sentence}" for sentence in sentences)]
-    with_faults = ["## With a driver that fails", tabulate(sorted(struck.items()), ["a call then", "calls"], "github")]
-    parts = [
+    return document(
         "# Soak", f"{sum(life.calls for life in lives):,} calls in {len(lives)} processes; "
                   f"{100 * blind / max(counts.total(), 1):.0f}% were of problems too sensitive to judge each number.",
-        *(failures if sentences else ["Nothing failed, and nothing grew."]),
-        "## What grows", NOTE,
-        tabulate(_growth_rows(lives), ["life", "", "first", "last", "by", "allowed", "least seen"], "github"),
-        "## Calls", _table(counts), *(with_faults if struck else []),
-        "## Times", tabulate(_time_rows(lives), ["life", "face", "ms at first", "ms at last"], "github", floatfmt=".3g"),
-        f"![what the processes take]({PICTURE})"]
-    return "\n\n".join(parts) + "\n"
+        bullets("## Failed", sentences) or "Nothing failed, and nothing grew.",
+        "## What grows", NOTE, table(_growth_rows(lives)),
+        "## Calls", table(_count_rows(counts)),
+        "## With a driver that fails" if struck else "",
+        table({"a call then": outcome, "calls": count} for outcome, count in sorted(struck.items())),
+        "## Times", table(_time_rows(lives), dict.fromkeys(("ms at first", "ms at last"), ".3g")),
+        f"![what the processes take]({PICTURE})")
 
 
-def _growth_rows(lives: Sequence[Told]) -> list[list[Any]]:
-    return [[life.name, found.what, *(f"{value:.4g} {found.unit}".strip() for value in
-                                      (found.first, found.last, found.by, found.allowed, found.least_seen))]
-            for life in lives for found in life.growths()]
+def _growth_rows(lives: Sequence[Told]) -> Iterator[dict[str, Any]]:
+    for life in lives:
+        for found in life.growths():
+            values = {"first": found.first, "last": found.last, "by": found.by, "allowed": found.allowed,
+                      "least seen": found.least_seen}
+            yield {"life": life.name, "": found.what,
+                   **{name: f"{value:.4g} {found.unit}".strip() for name, value in values.items()}}
 
 
-def _table(counts: Counter[tuple[str, str]]) -> str:
+def _count_rows(counts: Counter[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     outcomes = sorted({outcome for _, outcome in counts})
-    return tabulate([[face, *(counts[face, outcome] for outcome in outcomes)] for face in sorted({face for face, _ in counts})],
-                    ["face", *outcomes], "github")
+    for face in sorted({face for face, _ in counts}):
+        yield {"face": face, **{outcome: counts[face, outcome] for outcome in outcomes}}
 
 
-def _time_rows(lives: Sequence[Told]) -> list[list[Any]]:
+def _time_rows(lives: Sequence[Told]) -> Iterator[dict[str, Any]]:
     """Medians of the first and the last quarter of what is looked at, as for growth."""
-    rows = []
     for life in lives:
         later = settled(life.samples)
         quarter = max(len(later) // 4, 1)
         for face in later[0]["ms"] if later else ():
             times = [sample["ms"][face] for sample in later]
-            rows.append([life.name, face, float(np.median(times[:quarter])), float(np.median(times[-quarter:]))])
-    return rows
+            yield {"life": life.name, "face": face, "ms at first": float(np.median(times[:quarter])),
+                   "ms at last": float(np.median(times[-quarter:]))}
 
 
 def draw(lives: Sequence[Told], path: Path) -> None:

@@ -10,7 +10,7 @@ from tabulate import tabulate
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
 from ..runtime import choices, tuner
-from ..runtime.device import enumerate_devices, has_host_memory, kp_description, select_device
+from ..runtime.device import KP_VERSION, enumerate_devices, select_device
 from .arguments import add_json, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
@@ -33,7 +33,7 @@ def run(chosen: argparse.Namespace) -> int:
                "api_version": "Vulkan", "units": "units", "subgroup": "subgroup", "max_workgroup_invocations": "workgroup",
                "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "copies": "copies"}
     shown = [{**asdict(info), "units": _units(info), "subgroup": _subgroup(info),
-              "copies": "no" if has_host_memory(info) else "yes"} for info in infos]
+              "copies": "no" if info.unified_memory else "yes"} for info in infos]
     table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
     print(tabulate(table, ["", *columns.values()]))
     print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes. copies: whether tensors are copied to it.\n"
@@ -42,7 +42,7 @@ def run(chosen: argparse.Namespace) -> int:
         mode = tuner.mode_of_environment()
         print(f"Tuning of GPUs is {mode}: {_TUNING[mode]} (VKDML_TUNING in the environment: {', '.join(_TUNING)}).\n"
               f"What was measured is in {choices.folder()}: {choices.count()} files, which may be deleted.")
-    print(kp_description())
+    print(f"kp {KP_VERSION}")
     return 0
 
 

@@ -43,11 +43,6 @@ def has_all(tiling: Tiling, options: Options) -> bool:
     return all(getattr(options, name) in (None, of_tiling(tiling)) for name, of_tiling in _PROPERTIES.items())
 
 
-def forcing(tiling: Tiling, *names: str) -> Options:
-    """The options that force these properties of a tiling."""
-    return Options(**{name: _PROPERTIES[name](tiling) for name in names})
-
-
 def allowed(name: str, tilings: Iterable[Tiling]) -> str:
     """What the option could be, so that one of the tilings is left."""
     if name not in _PROPERTIES:

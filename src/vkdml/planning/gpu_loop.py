@@ -13,8 +13,9 @@ from functools import cached_property
 from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, round_up
 from .device_info import DeviceInfo
+from .gpus import GpuRates
 from .options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from .profiles import GPU, GpuRates, compute_units, gpu_rates, profile
+from .profiles import GPU, compute_units, gpu_rates, profile
 from .tiling import Layout, LoopTiling, even_rows
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least

@@ -1,6 +1,6 @@
 """The projection on GPUs: the tiles of its matrix product, what they take, and what its kernel is told of them.
 
-docs/kernels/projection.md has the arithmetic.
+docs/bench/gpu-check.md has the arithmetic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from ..spec.problem import Problem
 from ..spec.whole_numbers import ceil_div, power_of_two
 from .device_info import DeviceInfo
 from .gpu_loop import TOGETHER
-from .profiles import GPU, DeviceProfile, GpuRates
+from .gpus import GpuRates
+from .profiles import GPU, DeviceProfile
 from .tiling import Layout, ProjectionTiling
 
 _LEAST_BLOCK_VECS = 4  # that small tiles multiply at once

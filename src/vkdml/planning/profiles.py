@@ -1,7 +1,6 @@
 """One table: a row for each family of drivers, with the kernels it may run, its limits and its rates.
 
-CPU drivers' rates are measured (docs/performance.md says how). Those of GPUs are what their makers and others have published:
-none was measured here.
+CPU drivers' rates are measured (docs/performance.md says how). A GPU's figures are those of a row of gpus.py.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from .device_info import DeviceInfo
+from .gpus import GPUS, GpuRates, named_units
 
 # The kernels of the time loop, and of the projection (which has no resident one)
 GPU, LANES, RESIDENT, FLOAT64 = "gpu", "lanes", "resident", "float64"
@@ -57,34 +57,6 @@ class CompileShares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuRates:
-    """What a GPU's units have and do. A unit is what runs a whole workgroup: a compute unit, an SM, an Xe-core."""
-
-    # How many there are
-    units: int                 # of a discrete GPU that does not say; cache_rate and memory_rate are those of so many
-    integrated_units: int      # of another one that does not say
-    # What a unit does
-    lanes: int                 # float32 multiply-adds in a cycle
-    clock: float               # cycles in a second
-    # What the invocations of a unit share
-    registers: int             # of 32 bits
-    most_invocations: int      # that it holds side by side
-    invocation_registers: int  # the most of one invocation, at the width of subgroup that the compiler takes
-    other_registers: int = 48  # of one beside its weights and sums, in a step kernel: Mesa's compilers take 24 to 72
-    most_weights: int          # registers of resident weights of one invocation without spills
-    unit_shared_bytes: int     # shared memory, of all its workgroups together
-    sinks_loads: bool = False  # its compiler moves loads to where they are used, where a tile has one row: no registers before
-    # Bytes
-    shared_rate: float         # in a cycle of a unit, from shared memory
-    cache_rate: float          # in a second, from the second-level cache, all units together
-    memory_rate: float         # in a second, from memory
-    # Seconds
-    latency: float             # of a load from memory or the second-level cache that nothing hides
-    meeting: float             # of a barrier between workgroups
-    seen: float                # until another workgroup sees a stored word: a store, a load and half a poll
-
-
-@dataclass(frozen=True, kw_only=True)
 class DeviceProfile:
     """A row of PROFILES."""
 
@@ -113,7 +85,9 @@ class DeviceProfile:
     # Seconds
     rates: Rates
     compiling: CompileShares = CompileShares()
-    gpu: GpuRates | None = None    # None for CPU drivers
+    # GPUs alone
+    gpu: GpuRates | None = None    # a GPU that it is like: one with more units has more cache and wider memory
+    integrated_units: int = 0      # of one that is not discrete and does not say; 0: as many as the GPU that it is like
 
     def fits(self, info: DeviceInfo) -> bool:
         return (self.is_cpu == info.is_cpu and self.driver in (None, info.driver) and self.type in (None, info.type)
@@ -154,53 +128,6 @@ _GPU = DeviceProfile(
 
 _AMD, _NVIDIA, _INTEL, _QUALCOMM, _ARM = 0x1002, 0x10DE, 0x8086, 0x5143, 0x13B5  # DeviceInfo.vendor
 
-# What the comments below do not say: most_weights and other_registers are what Mesa's compilers made of prototypes of the step
-# kernels. latency is 500 cycles and seen 750 where nobody has published better. meeting is what is told of persistent kernels,
-# 1.5 to 4 us. cache_rate and memory_rate are those of the GPU that the comment ends with.
-
-# AMD's RDNA papers and ISA: a compute unit, half a work-group processor, has 2 SIMDs of 32 lanes, with 128 KiB of registers
-# and 16 waves each, and 64 KiB of shared memory with 128 bytes a cycle. RX 6700 XT
-_RDNA = GpuRates(
-    units=40, integrated_units=12,
-    lanes=64, clock=2.2e9,
-    registers=65_536, most_invocations=1024, invocation_registers=256, most_weights=192, other_registers=24,
-    unit_shared_bytes=65_536, shared_rate=128, cache_rate=2.2e12, memory_rate=384e9,
-    latency=230e-9, meeting=2.5e-6, seen=0.35e-6,
-)
-# NVIDIA's papers on Ampere GA102 and Ada: an SM has 128 lanes, 256 KiB of registers, 48 warps, and 100 KiB of shared memory
-# with 128 bytes a cycle. RTX 3090
-_AMPERE = GpuRates(
-    units=82, integrated_units=8,
-    lanes=128, clock=1.7e9,
-    registers=65_536, most_invocations=1536, invocation_registers=255, most_weights=192, other_registers=24,
-    unit_shared_bytes=102_400,
-    shared_rate=128, cache_rate=2.5e12, memory_rate=936e9,
-    latency=300e-9, meeting=2.5e-6, seen=0.45e-6,
-)
-# Intel's guide to optimizing for GPUs with oneAPI: an Xe-core has 16 engines of 8 lanes (Xe2: 8 of 16) with 8 threads each, 128
-# registers in a lane of a thread, and 128 KiB of shared memory. In wider subgroups an invocation has half as many. Arc B580
-_XE = GpuRates(
-    units=20, integrated_units=8,
-    lanes=128, clock=2.2e9,
-    registers=131_072, most_invocations=1024, invocation_registers=128, most_weights=80, other_registers=32, sinks_loads=True,
-    unit_shared_bytes=131_072,
-    shared_rate=128, cache_rate=1.3e12, memory_rate=456e9,
-    latency=400e-9, meeting=3e-6, seen=0.5e-6,
-)
-
-# How many units GPUs have whose drivers do not say: what is found first in the device's name. Intel's and Apple's by their data
-# sheets, Qualcomm's by Mesa's tables
-_UNITS = {
-    r"Intel.*Max 1550": 64, r"Intel.*Max 1100": 56,
-    r"Arc.*A770": 32, r"Arc.*A750": 28, r"Arc.*A(580|730M)": 24, r"Arc.*A550M": 16, r"Arc.*A3[578]0|Arc.*A[45]0\b": 8,
-    r"Arc.*A310": 6, r"Arc.*B(60|580)\b": 20, r"Arc.*B570": 18, r"Arc.*B50\b": 16,
-    r"Arc.*130V": 7, r"\((MTL|ARL|LNL)": 8, r"Iris.*Xe|\((TGL|ADL|RPL).* GT2\)": 6, r"UHD.*7[3-7]0|Intel.* GT1\)": 2,
-    r"\(ICL GT2\)": 8, r"Intel.* GT3e?\)": 6, r"Intel.* GT4e?\)": 9,
-    r"Adreno.* 690": 8, r"Adreno.* (74\d|75\d|X1)": 6, r"Adreno.* (680|725|730)": 4, r"Adreno.* (644|65\d|66\d|735)": 3,
-    r"Adreno.* (621|63\d|64\d|[78]c)": 2, r"Adreno.* 6[012]\d": 1,
-    r"Apple M\d Ultra": 64, r"Apple M\d Max": 32, r"Apple M\d Pro": 16, r"Apple M\d": 8,
-}
-
 
 # The first that fits a device is its profile. Mesa's rows hold from a major version on: newer ones compile loads otherwise
 PROFILES = {
@@ -229,81 +156,28 @@ PROFILES = {
         compiling=CompileShares(row_of_unit=20e-6),
     ),
     "other CPU drivers": replace(_LLVMPIPE, driver=None, is_known=False, most_iterations=2**31, spins=100_000),
-    # AMD's papers and ISA of Vega and CDNA: a compute unit has 4 SIMDs of 16 lanes, with 64 KiB of registers and 10 waves of 64
-    # each. RX Vega 64
-    "AMD GCN and CDNA": replace(_GPU, vendor=_AMD, least_subgroup=64, gpu=GpuRates(
-        units=64, integrated_units=8,
-        lanes=64, clock=1.4e9,
-        registers=65_536, most_invocations=2560, invocation_registers=256, most_weights=192, unit_shared_bytes=65_536,
-        shared_rate=128, cache_rate=1.5e12, memory_rate=484e9,
-        latency=450e-9, meeting=3e-6, seen=0.7e-6,
-    )),
-    # The large GPUs of RDNA 3 and 4 have half as many registers again. RX 7900 XTX
+    "AMD GCN and CDNA": replace(_GPU, vendor=_AMD, least_subgroup=64, gpu=GPUS["RX Vega 64"], integrated_units=8),
     "AMD RDNA 3 and 4, large": replace(
         _GPU, vendor=_AMD,
         names=r"RX 7[789]00|RX 9\d|W7[789]00|R9700|80[56]0S|NAVI3[12]|NAVI4|GFX110[01]|GFX1151|GFX120|STRIX_?HALO",
-        gpu=replace(_RDNA, units=96, integrated_units=40, clock=2.4e9, registers=98_304, cache_rate=5e12, memory_rate=960e9)),
-    "AMD RDNA": replace(_GPU, vendor=_AMD, gpu=_RDNA),
-    # NVIDIA's paper on the H100: 64 warps, 228 KiB of shared memory. H200
+        gpu=GPUS["RX 7900 XTX"], integrated_units=40),
+    "AMD RDNA": replace(_GPU, vendor=_AMD, gpu=GPUS["RX 6700 XT"], integrated_units=12),
     "NVIDIA Hopper and Blackwell for data centers": replace(
-        _GPU, vendor=_NVIDIA, names=r"\bG?[HB][1-9]00|\bH20\b",
-        gpu=replace(_AMPERE, units=132, most_invocations=2048, unit_shared_bytes=233_472, cache_rate=5.5e12,
-                    memory_rate=4.8e12)),
-    # NVIDIA's paper on the A100: 64 lanes, 64 warps, 164 KiB. A100 with 40 GB
+        _GPU, vendor=_NVIDIA, names=r"\bG?[HB][1-9]00|\bH20\b", gpu=GPUS["H200"], integrated_units=8),
     "NVIDIA Ampere for data centers": replace(
-        _GPU, vendor=_NVIDIA, names=r"\bA(100|800|30)\b",
-        gpu=replace(_AMPERE, units=108, lanes=64, clock=1.4e9, most_invocations=2048, unit_shared_bytes=167_936,
-                    cache_rate=4e12, memory_rate=1.55e12)),
-    # NVIDIA's paper on Turing: 64 lanes, 32 warps, 64 KiB; Volta and Pascal have more of one or the other. RTX 2070 Super
-    "NVIDIA before Ampere": replace(
+        _GPU, vendor=_NVIDIA, names=r"\bA(100|800|30)\b", gpu=GPUS["A100"], integrated_units=8),
+    "NVIDIA before Ampere": replace(  # Volta and Pascal have more registers, shared memory or lanes
         _GPU, vendor=_NVIDIA, names=r"GTX|TITAN|RTX 20\d\d|Quadro|Tesla|GT 10\d\d|\b(MX|T|V|P)\d+",
-        gpu=replace(_AMPERE, units=40, lanes=64, clock=1.6e9, most_invocations=1024, unit_shared_bytes=65_536,
-                    cache_rate=1.2e12, memory_rate=448e9)),
-    "NVIDIA": replace(_GPU, vendor=_NVIDIA, gpu=_AMPERE),
-    "Intel, discrete": replace(_GPU, vendor=_INTEL, type="discrete", most_workgroup=256, gpu=_XE),
-    # Intel's papers on Gen9 and Gen11: a subslice has 8 engines of 8 lanes with 7 threads each. UHD Graphics 630
+        gpu=GPUS["RTX 2070 Super"], integrated_units=8),
+    "NVIDIA": replace(_GPU, vendor=_NVIDIA, gpu=GPUS["RTX 3090"], integrated_units=8),
+    "Intel, discrete": replace(_GPU, vendor=_INTEL, type="discrete", most_workgroup=256, gpu=GPUS["Arc B580"]),
     "Intel before Xe": replace(
-        _GPU, vendor=_INTEL, names=r"HD Graphics P?[456]\d\d|\((BDW|SKL|KBL|CFL|CML|BXT|GLK|ICL|EHL|JSL)",
-        gpu=replace(_XE, units=3, integrated_units=3, lanes=64, clock=1.1e9, registers=57_344, most_invocations=448,
-                    unit_shared_bytes=65_536, shared_rate=64, cache_rate=0.1e12, memory_rate=35e9)),
-    # The first Xe has 7 threads in an engine. Iris Xe with 96 engines
-    "Intel, integrated": replace(
-        _GPU, vendor=_INTEL, most_workgroup=256,
-        gpu=replace(_XE, units=6, integrated_units=6, clock=1.3e9, registers=114_688, most_invocations=896, cache_rate=0.3e12,
-                    memory_rate=65e9)),
-    # Mesa's tables: a shader processor has 192 KiB of registers, 16 waves of 128, and 32 KiB of shared memory. Adreno 740
-    "Qualcomm Adreno": replace(_GPU, vendor=_QUALCOMM, gpu=GpuRates(
-        units=6, integrated_units=4,
-        lanes=128, clock=0.65e9,
-        registers=49_152, most_invocations=2048, invocation_registers=192, most_weights=48, unit_shared_bytes=32_768,
-        shared_rate=64, cache_rate=0.3e12, memory_rate=60e9,
-        latency=770e-9, meeting=4e-6, seen=1.2e-6,
-    )),
-    # Arm's data sheet of its GPUs and its guide to Valhall: 1024 threads with 32 registers, or half as many with 64; shared
-    # memory is memory like any other, in the first-level cache. Mali-G78 with 20 cores
-    "ARM Mali": replace(_GPU, vendor=_ARM, gpu=GpuRates(
-        units=20, integrated_units=8,
-        lanes=32, clock=0.8e9,
-        registers=32_768, most_invocations=1024, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768,
-        shared_rate=64, cache_rate=0.4e12, memory_rate=45e9,
-        latency=630e-9, meeting=4e-6, seen=0.95e-6,
-    )),
-    # What the Asahi project and others have found out: a core has 128 lanes and 208 KiB of registers. M1
-    "Apple": replace(_GPU, names=r"^Apple", gpu=GpuRates(
-        units=8, integrated_units=8,
-        lanes=128, clock=1.25e9,
-        registers=53_248, most_invocations=1024, invocation_registers=128, most_weights=48, unit_shared_bytes=61_440,
-        shared_rate=128, cache_rate=0.4e12, memory_rate=65e9,
-        latency=400e-9, meeting=4e-6, seen=0.6e-6,
-    )),
-    # Nothing is known of them: as little as one can expect of a GPU
-    "other GPUs": replace(_GPU, gpu=GpuRates(
-        units=16, integrated_units=4,
-        lanes=64, clock=1e9,
-        registers=32_768, most_invocations=1024, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768,
-        shared_rate=64, cache_rate=0.4e12, memory_rate=100e9,
-        latency=600e-9, meeting=4e-6, seen=1e-6,
-    )),
+        _GPU, vendor=_INTEL, names=r"HD Graphics P?[456]\d\d|\((BDW|SKL|KBL|CFL|CML|BXT|GLK|ICL|EHL|JSL)", gpu=GPUS["UHD 630"]),
+    "Intel, integrated": replace(_GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"]),
+    "Qualcomm Adreno": replace(_GPU, vendor=_QUALCOMM, gpu=GPUS["Adreno 740"], integrated_units=4),
+    "ARM Mali": replace(_GPU, vendor=_ARM, gpu=GPUS["Mali-G78"], integrated_units=8),
+    "Apple": replace(_GPU, names=r"^Apple", gpu=GPUS["M1"]),
+    "other GPUs": replace(_GPU, gpu=GPUS["unknown"], integrated_units=4),
 }
 
 
@@ -314,22 +188,23 @@ def profile(info: DeviceInfo) -> DeviceProfile:
 
 def compute_units(info: DeviceInfo) -> int:
     """How many of GpuRates' units a GPU has: what its driver says, what its name does, or what its row takes for its type."""
-    if info.compute_units:
-        return info.compute_units
-    rates = _of_gpu(info)
-    named = next((units for name, units in _UNITS.items() if re.search(name, info.name)), None)
-    return named or (rates.units if info.type == "discrete" else rates.integrated_units)
+    of_type = 0 if info.type == "discrete" else _gpu_row(info).integrated_units
+    return info.compute_units or named_units(info.name) or of_type or _rates(_gpu_row(info)).units
 
 
 def gpu_rates(info: DeviceInfo) -> GpuRates:
     """A GPU's row, with the rates that all units share for as many as it has: larger GPUs have more cache and wider memory."""
-    rates = _of_gpu(info)
+    rates = _rates(_gpu_row(info))
     share = compute_units(info) / rates.units
     return replace(rates, units=compute_units(info), cache_rate=rates.cache_rate * share, memory_rate=rates.memory_rate * share)
 
 
-def _of_gpu(info: DeviceInfo) -> GpuRates:
+def _gpu_row(info: DeviceInfo) -> DeviceProfile:
     """A CPU driver that is to run a GPU's kernels has the row of an unknown one."""
-    rates = profile(info).gpu or PROFILES["other GPUs"].gpu
-    assert rates
-    return rates
+    row = profile(info)
+    return row if row.gpu else PROFILES["other GPUs"]
+
+
+def _rates(row: DeviceProfile) -> GpuRates:
+    assert row.gpu
+    return row.gpu

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,11 @@ class Buffer(OfOneProcess):
         """Another number after each change of what the device has; None where the host can change it unseen."""
         return self.stamp_of(0, self.size_in_bytes)
 
+    @property
+    def contents(self) -> Hashable:
+        """Equal as long as the same bytes are meant and nobody changed them; None where the host can change them unseen."""
+        return _contents(self)
+
     def stamp_of(self, offset: int, size: int) -> int | None:
         """Of a part of it."""
         if self.is_exposed and not self.has_other_memory:
@@ -91,8 +96,10 @@ class Buffer(OfOneProcess):
             self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
 
     def mark_uploaded(self) -> None:
-        """To be called before an upload, which may fail and have changed it nevertheless."""
-        for begin, end in (*self._differences.of_host, *self._differences.of_device):
+        """To be called before an upload, which may fail and have changed it nevertheless. What only the device has is merged:
+        it does not change.
+        """
+        for begin, end in [(0, self.size_in_bytes)] if self.is_exposed else self._differences.of_host:
             self.mark_written(begin, end - begin)
 
     def mark_copied(self) -> None:
@@ -113,12 +120,17 @@ class Buffer(OfOneProcess):
         Nobody sees what is written through the array. So where the device's memory is the host's, weights bound from this
         buffer are packed at each execution from then on. Elsewhere an upload brings all of the copy, and is refused where a
         dispatch wrote a part of the buffer that was not read back.
+
+        The array may outlive the buffer. Once the device is lost it keeps what it has, which nobody else sees.
         """
         dtype = _numbers("Buffer.host", dtype)
+        array = self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        if not self.is_exposed:
+            self.gpu.keep_open_for(self._tensor)  # which the array holds
         self.is_exposed = True
         self.mark_written()
         self._differences.exposed_to_host()
-        return self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        return array
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
         """Copy an array's elements, in C order, to the host's copy, so many bytes behind its start.
@@ -230,7 +242,7 @@ def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int,
 
 @dataclass(frozen=True)
 class Range:
-    """A part of a buffer, which kernels see as a buffer. Only where HAS_RANGES.
+    """A part of a buffer, which kernels see as a buffer.
 
     offset: a multiple of DeviceInfo.storage_buffer_alignment.
     """
@@ -248,6 +260,11 @@ class Range:
         """As that of a Buffer, of this part."""
         return self.buffer.stamp_of(self.offset, self.size_in_bytes)
 
+    @property
+    def contents(self) -> Hashable:
+        """As that of a Buffer, of this part."""
+        return _contents(self)
+
     def mark_computed(self) -> None:
         """To be called after a dispatch changed what the device has of it."""
         self.buffer.mark_computed(self.offset, self.size_in_bytes)
@@ -258,6 +275,12 @@ class Range:
 
 
 Bound = Buffer | Range
+
+
+def _contents(bound: Bound) -> Hashable:
+    """A stamp alone does not say which bytes: one write may have filled many parts."""
+    stamp = bound.stamp
+    return None if stamp is None else (bound.buffer.serial, bound.offset, bound.size_in_bytes, stamp)
 
 
 def overlap(one: Bound, other: Bound) -> bool:

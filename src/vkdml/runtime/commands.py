@@ -8,8 +8,8 @@ from typing import Any
 
 from . import fork
 from .buffers import Bound, Buffer, overlap
-from .device import HAS_BARRIERS, Gpu, Kernel, Submission
-from .packed import PackedWeights
+from .device import Gpu, Kernel, Submission
+from .packed import Contents, PackedWeights
 
 _NONE: frozenset[Any] = frozenset()
 
@@ -51,10 +51,10 @@ class _Packing:
     def writes(self) -> frozenset[Bound]:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
-    def stamps(self) -> tuple[int, ...] | None:
-        """Of the sources, when it is executed; None: unknown."""
-        stamps: Any = tuple([source.stamp for source in self.sources])
-        return None if self.is_fresh or None in stamps else stamps
+    def contents(self) -> Contents | None:
+        """What the sources hold when it is executed; None: unknown."""
+        contents = [source.contents for source in self.sources]
+        return None if self.is_fresh or None in contents else tuple(contents)
 
 
 _Step = _Operation | _Call | _Packing
@@ -63,9 +63,7 @@ _Step = _Operation | _Call | _Packing
 class Commands:
     """Operations in order, each of which waits for those that it depends on.
 
-    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say. Where kp has no
-    barriers, an operation that depends on an earlier dispatch starts another one, as the wait for the end of a submission
-    orders them.
+    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
 
     merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
     all of it, whoever wrote last.
@@ -76,6 +74,7 @@ class Commands:
         self._merges = merges
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
+        self._stamped: list[_Packing | Buffer] = []  # in order: packings, and buffers that are uploaded, where it merges
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
         self._overwritten: set[PackedWeights] | None = None  # those of which others write to the caller's resource
@@ -113,6 +112,7 @@ class Commands:
         if not self._gpu.host_memory:
             if self._merges:
                 self._merge_before_upload(buffer)
+                self._stamped.append(buffer)
             self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
 
     def _merge_before_upload(self, buffer: Buffer) -> None:
@@ -147,6 +147,7 @@ class Commands:
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(packed, sources, operations, is_fresh))
+        self._stamped.append(self._packings[-1])
         self._add(self._packings[-1])
 
     def _add(self, step: _Step) -> None:
@@ -163,37 +164,46 @@ class Commands:
                 yield step
 
     def execute(self, begin: Callable[[], None] = lambda: None) -> None:
-        """Run all of it and wait. begin: called once no check has refused it. Raises what the checks and the calls raise, and
-        DriverError when the driver fails.
+        """Run all of it and wait. begin: called once no check has refused it; it may refuse, too.
+
+        Raises what it, the checks and the calls raise, and DriverError when the driver fails.
         """
         with self._gpu.lock:
             for check in self._checks:
                 check()
+            due, after = self._due()
             begin()
-            due, stamps = self._due()
-            for packed in stamps:
-                packed.stamps = None  # stays so if the driver fails
+            for packed in after:
+                packed.contents = None  # stays so if the driver fails
             for run in self._runs(due):
                 run()
-            for packed, of_sources in stamps.items():
-                packed.stamps = of_sources
+            for packed, contents in after.items():
+                packed.contents = contents
 
     def prepare(self) -> None:
         """Record now what the next execution would."""
         with self._gpu.lock:
             self._runs(self._due()[0])
 
-    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, tuple[int, ...] | None]]:
-        """Which packings are needed now, and what is packed after them."""
-        after: dict[PackedWeights, tuple[int, ...] | None] = {}
+    def _due(self) -> tuple[tuple[bool, ...], dict[PackedWeights, Contents | None]]:
+        """Which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place among
+        the packings: what comes before it still sees what was there, even if the host wrote the new before.
+        """
+        after: dict[PackedWeights, tuple[Contents | None, int | None]] = {}
         due = []
         if self._overwritten is None:
             self._overwritten = {packing.packed for packing in self._packings if self._is_overwritten(packing.packed)}
-        for packing in self._packings:
-            wanted = None if packing.packed in self._overwritten else packing.stamps()
-            due.append(wanted is None or wanted != after.get(packing.packed, packing.packed.stamps))
-            after[packing.packed] = wanted
-        return tuple(due), after
+        for step in self._stamped:
+            if isinstance(step, Buffer):
+                step.mark_uploaded()
+                continue
+            packed = step.packed
+            wanted, stamp = None if packed in self._overwritten else step.contents(), packed.resource_stamp
+            known, then = after.get(packed, (packed.contents, stamp))
+            due.append(wanted is None or stamp != then or wanted != known)
+            after[packed] = wanted, stamp
+        return tuple(due), {packed: contents if packed.resource_stamp == stamp else None
+                            for packed, (contents, stamp) in after.items()}
 
     def _is_overwritten(self, packed: PackedWeights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""
@@ -238,7 +248,7 @@ class _Builder:
         self._copied: set[Buffer] = set()   # uploaded, or read back
         self._read: set[Buffer] = set()     # by dispatches
         self._uploaded: set[Buffer] = set()
-        self._changed: set[Bound] = set()   # by dispatches, in all of the submission
+        self._seen: set[Bound] = set()      # written by dispatches before a copy of the buffer
         self._unread: set[Bound] = set()    # by dispatches that no copy of the buffer came after
 
     def call(self, work: Callable[[], None]) -> None:
@@ -247,7 +257,7 @@ class _Builder:
 
     def add(self, operation: _Operation) -> None:
         needed = self._dependencies(operation)
-        if operation.starts_submission or operation.copies in self._copied or (needed and not HAS_BARRIERS):
+        if operation.starts_submission or operation.copies in self._copied:
             self.finish()
         if self._submission is None:
             self._submission = self._gpu.create_submission()
@@ -259,12 +269,13 @@ class _Builder:
         if operation.copies is None:
             self._written |= operation.changes
             self._read |= operation.reads
-            self._changed |= operation.writes
             self._unread |= operation.writes
         else:
             self._copied.add(operation.copies)
             self._uploaded |= operation.changes
-            self._unread = {part for part in self._unread if part.buffer is not operation.copies}
+            seen = {part for part in self._unread if part.buffer is operation.copies}
+            self._seen |= seen
+            self._unread -= seen
 
     def _dependencies(self, operation: _Operation) -> set[Buffer]:
         """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
@@ -277,28 +288,28 @@ class _Builder:
     def finish(self) -> list[Callable[[], None]]:
         """Ends the submission. Returns all so far."""
         if self._submission is not None:
-            submission, changed = self._submission, self._changed
-            in_place = self._gpu.host_memory and HAS_BARRIERS
-            read_in_place = {part.buffer for part in changed if part.buffer.has_copy} if in_place else set()
+            submission, seen, unread = self._submission, self._seen, self._unread
+            in_place = self._gpu.host_memory
+            read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
-            uploaded, copied = self._uploaded, self._copied
-            unread = {part for part in self._unread if part.buffer in copied}
-            read_back = copied - uploaded if self._merges else set()
+            copied = self._copied
+            read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
-                for buffer in uploaded:  # before, as a submission that fails may have changed them
-                    buffer.mark_uploaded()
-                for part in changed:
+                for part in seen:  # before, as a submission that fails may have changed them
                     part.mark_computed()
                 unsent = [(buffer, buffer.unsent()) for buffer in read_back]
+                for part in unread:
+                    part.mark_computed()
                 submission.run()
                 for buffer in copied:
                     buffer.mark_copied()
                 for buffer, arrays in unsent:
                     buffer.put_back(arrays)
                 for part in unread:
-                    part.mark_computed()
+                    if part.buffer in copied:
+                        part.mark_computed()
 
             self._runs.append(run)
         self._start()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Generic, TypeVar
+from weakref import finalize
 
 import numpy as np
 
@@ -20,18 +21,22 @@ from . import fork, kernels, log, system, vulkan
 from .buffers import Bound, Buffer, Range
 from .driver import Driver
 from .kernels import CompiledKernel
-from .logging_left_alone import logging_left_alone
 from .memory import Memory, bytes_of_environment
 from .store import DEFAULT_LIMIT, Lease, Store
 
+KP_VERSION = "0.9.0+vkdml.3"  # as the last patch in tools/kp/ says
+_INSTALL_KP = "run `make setup` in vkdml's source tree, or install the wheel of kp that `make wheels` puts into dist/ there"
+
 try:
-    with logging_left_alone():
-        import kp
+    import kp
+
+    _kp_version = metadata.version("kp")
 except ImportError as error:
     if "libvulkan" in str(error):
         raise DriverError(system.no_loader()) from None
-    raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): run `make setup` in vkdml's source tree, "
-                      "or install a wheel of kp 0.9.0") from None
+    raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): {_INSTALL_KP}") from None
+if _kp_version != KP_VERSION:
+    raise DriverError(f"kp {_kp_version} is installed, but vkdml needs kp {KP_VERSION}, with its patches: {_INSTALL_KP}")
 
 
 T = TypeVar("T")
@@ -41,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 def enumerate_devices() -> list[DeviceInfo]:
     """All devices in the order of their indices, which kp must count as we do. Raises what vulkan.enumerate_devices raises."""
-    return vulkan.enumerate_devices(LISTS_PORTABILITY)
+    return vulkan.enumerate_devices()
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
@@ -120,12 +125,12 @@ class Submission:
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
     def barrier(self, buffers: Iterable[Buffer]) -> None:
-        """What comes next waits for all that was done with these buffers. Only where HAS_BARRIERS."""
+        """What comes next waits for all that was done with these buffers."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
     def show(self, buffers: Iterable[Buffer]) -> None:
-        """The host may read what dispatches wrote to these buffers, once the submission has ended. Only where HAS_BARRIERS."""
+        """The host may read what dispatches wrote to these buffers, once the submission has ended."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
 
@@ -142,20 +147,6 @@ _SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE, _HOST_READ = 0x20,
 _COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
 _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
 
-# What a kp without the patches in tools/kp/ lacks. They come together: one that shares pipelines submits without waiting too
-HAS_BARRIERS = hasattr(kp, "OpMemoryBarrier")
-SHARES_PIPELINES = hasattr(kp.Manager, "algorithm_from")
-HAS_RANGES = SHARES_PIPELINES and "ranges" in kp.Manager.algorithm_from.__doc__
-LISTS_PORTABILITY = "portability" in kp.Manager.list_devices.__doc__
-
-
-def has_host_memory(info: DeviceInfo) -> bool:
-    """Whether buffers for the host are the device's own.
-
-    Without barriers the host would not surely see what a GPU wrote; a CPU driver writes as the host does.
-    """
-    return info.unified_memory and (HAS_BARRIERS or info.is_cpu)
-
 
 class Gpu(fork.OfOneProcess):
     """One opened Vulkan device.
@@ -166,9 +157,9 @@ class Gpu(fork.OfOneProcess):
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
-        self.host_memory = has_host_memory(info)
+        self.host_memory = info.unified_memory
         self.store = Store(bytes_of_environment("VKDML_CACHE_BYTES", DEFAULT_LIMIT))
-        self.driver = Driver(info.name, self.store.clear, SHARES_PIPELINES)
+        self.driver = Driver(info.name, self.store.clear)
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
@@ -191,6 +182,10 @@ class Gpu(fork.OfOneProcess):
         words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
                                 lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
+
+    def keep_open_for(self, tensor: object) -> None:
+        """Until kp's object is gone, whoever holds it: its memory goes with kp's manager."""
+        finalize(tensor, id, self._manager).atexit = False  # holds what it would call `id` with
 
     def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
         """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
@@ -234,29 +229,24 @@ class Gpu(fork.OfOneProcess):
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
-        key: tuple[Any, ...] = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
-        if SHARES_PIPELINES:
-            pipeline = self._pipeline(key, lease, compiled, dispatch, [self._placeholder] * len(bound))
-            parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
-            algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
-                pipeline, tensors, groups, *parts))
-        else:
-            key += (*groups, *(one.buffer.serial for one in bound))
-            algorithm = self._pipeline(key, lease, compiled, dispatch, [one.buffer for one in bound])
+        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
+        pipeline = self._pipeline(key, lease, compiled, dispatch)
+        parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
+        algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
+            pipeline, tensors, groups, *parts))
         writes = frozenset(buffers[name] for name in dispatch.writes)
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
         return Kernel(compiled, algorithm, reads, writes)
 
-    def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch,
-                  bound: Sequence[Buffer]) -> Any:
-        """kp's algorithm for it, which has buffers bound."""
+    def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
+        """kp's algorithm for it, which has the placeholder bound."""
         def make() -> Any:
             self.pipelines_made += 1
             begin = time.perf_counter()
             spirv = compiled.specialize(dispatch.constants)
             pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
-                [buffer._tensor for buffer in bound], spirv, list(dispatch.groups), np.zeros(0, np.uint32),
-                np.zeros(len(compiled.interface.push), np.uint32)))
+                [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
+                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32)))
             _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
             return pipeline
 
@@ -293,15 +283,3 @@ def open_device(info: DeviceInfo) -> Gpu:
         if key not in _open or _open[key].driver.lost:
             _open[key] = Gpu(info)
         return _open[key]
-
-
-def kp_description() -> str:
-    """Which kp is installed, and what it lacks without vkdml's patches."""
-    lacks = [consequence for has, consequence in (
-        (HAS_BARRIERS, "one submission for each dispatch that depends on another"),
-        (SHARES_PIPELINES, "one pipeline for each set of buffers, failures of the driver unnoticed"),
-        (HAS_RANGES, "whole buffers bound only"),
-        (LISTS_PORTABILITY, "no drivers without all of Vulkan"),
-    ) if not has]
-    installed = f"kp {metadata.version('kp')}"
-    return f"{installed} without all of vkdml's patches (`make wheels`): {', '.join(lacks)}" if lacks else installed

@@ -61,14 +61,14 @@ class Driver:
     """Of one opened device.
 
     lost: why the device cannot be used any more; None: it can. running: kp's sequence whose end was not seen yet. lock: around
-    all work on the device. forget: lets go of all that is kept on it. is_asynchronous: whether kp submits without waiting.
+    all work on the device. forget: lets go of all that is kept on it.
     """
 
-    def __init__(self, name: str, forget: Callable[[], None], is_asynchronous: bool) -> None:
+    def __init__(self, name: str, forget: Callable[[], None]) -> None:
         self.lost: str | None = None
         self.lock = DeviceLock(self)
         self.timeout = timeout_of_environment()
-        self._name, self.forget, self._is_asynchronous = name, forget, is_asynchronous
+        self._name, self.forget = name, forget
         self._manager: Any = None
         self.running: Any = None
         _drivers.add(self)
@@ -110,9 +110,6 @@ class Driver:
         _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
     def _run(self, sequence: Any) -> None:
-        if not self._is_asynchronous:
-            self.call(_RUNNING, sequence.eval)
-            return
         self.check()
         self.running = sequence  # before, as a signal may come at any place
         try:

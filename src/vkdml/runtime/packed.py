@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,18 +10,21 @@ import numpy as np
 from .buffers import Bound, Buffer, parts
 from .device import Gpu
 
+# Of each part of a buffer that they were packed from, what Bound.contents says
+Contents = tuple[Hashable, ...]
+
 
 @dataclass(eq=False)
 class Known:
     """What is known of packed weights. It holds no buffer, so it can be kept as long as somebody else's buffer lives.
 
-    is_initialized: whether an initializer has filled them. stamps: of the memory that they were packed from at an execution.
+    is_initialized: whether an initializer has filled them. contents: of the memory that they were packed from at an execution.
     kept: the stamp of the caller's resource at the time. owned: the bytes that an initializer packed, by field, where
     executions are checked.
     """
 
     is_initialized: bool = False
-    stamps: tuple[int, ...] | None = None
+    contents: Contents | None = None
     kept: int | None = None
     owned: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -54,29 +57,33 @@ class PackedWeights:
         return self._known.owned
 
     @property
-    def _resource_stamp(self) -> int | None:
-        return self.within.stamp if self.within else None
+    def resource_stamp(self) -> int | None:
+        """Of what is packed in the caller's resource; None: it is the package's own, or the host can change it unseen. What is
+        written between the buffers changes none.
+        """
+        stamps = [part.stamp for part in self.buffers.values()] if self.within else []
+        return max((stamp for stamp in stamps if stamp is not None), default=None)
 
     @property
     def is_initialized(self) -> bool:
         """Whether an initializer has filled them, and nobody has written to the caller's resource since."""
-        return self._known.is_initialized and self._known.kept == self._resource_stamp
+        return self._known.is_initialized and self._known.kept == self.resource_stamp
 
     @is_initialized.setter
     def is_initialized(self, is_initialized: bool) -> None:
-        self._known.is_initialized, self._known.kept = is_initialized, self._resource_stamp
+        self._known.is_initialized, self._known.kept = is_initialized, self.resource_stamp
 
     @property
-    def stamps(self) -> tuple[int, ...] | None:
+    def contents(self) -> Contents | None:
         """Of the memory that they were packed from at an execution; None where nobody knows, or somebody has written to the
         caller's resource since.
         """
-        is_exposed = self.within is not None and self._resource_stamp is None
-        return self._known.stamps if self._known.kept == self._resource_stamp and not is_exposed else None
+        is_exposed = self.within is not None and self.resource_stamp is None
+        return self._known.contents if self._known.kept == self.resource_stamp and not is_exposed else None
 
-    @stamps.setter
-    def stamps(self, stamps: tuple[int, ...] | None) -> None:
-        self._known.stamps, self._known.kept = stamps, self._resource_stamp
+    @contents.setter
+    def contents(self, contents: Contents | None) -> None:
+        self._known.contents, self._known.kept = contents, self.resource_stamp
 
     @property
     def missing(self) -> Mapping[str, int]:

@@ -80,15 +80,16 @@ class CommandRecorder(Named, OfOneProcess):
             for node in nodes:
                 self._record_initialization(node)
             return
-        needed = [packed for node in nodes for packed in node.compiled.initialized(node.persistent)]
+        initialized = [packed for node in nodes for packed in node.compiled.initialized(node.persistent)]
+        needed = [packed for packed in initialized if packed not in self._initialized]
         operator = dispatchable.problem.operator
         for packed in needed:
-            if packed not in self._initialized:
-                _check_initialized(packed, operator, "record_dispatch")
-                self._needed[packed] = operator
+            _check_initialized(packed, operator, "record_dispatch")
+        for packed in initialized:
             if self._is_overwritten(packed):
                 raise InvalidArgumentError(operator, "the persistent resource", "memory that something recorded before writes",
                                            "what the initializer left there")
+        self._needed |= dict.fromkeys(needed, operator)
         for node in nodes:
             self._record(node)
 
@@ -148,14 +149,14 @@ class CommandRecorder(Named, OfOneProcess):
         VerificationError, once an operator's outputs are written, where the execution is checked and they are wrong.
         """
         with self._gpu.lock:
-            for packed, operator in self._needed.items():
-                _check_initialized(packed, operator, "execute")
             is_checked = self._has_checks and self._share.has_next()
             (self._checked if is_checked and self._checked else self._commands).execute(self._begin)
             for packed in self._initialized:
                 packed.is_initialized = not self._is_overwritten(packed)
 
     def _begin(self) -> None:
+        for packed, operator in self._needed.items():
+            _check_initialized(packed, operator, "execute")
         for packed in self._initialized:
             packed.is_initialized = False  # stays so if the driver fails
 

@@ -12,7 +12,7 @@ from ..errors import InvalidArgumentError, shown
 from ..spec.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 from ..spec.checks import CheckedOperator, integers, is_count, is_one_of
 from .buffers import Bound, Buffer, Range, overlap
-from .device import HAS_RANGES, Gpu
+from .device import Gpu
 
 
 def resolve(whose: str, what: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
@@ -45,24 +45,13 @@ def _range(whose: str, what: str, buffer: Buffer, offset: int, size: int, alignm
     alignment = max(alignment, buffer.gpu.info.storage_buffer_alignment)
     if offset % alignment:
         raise InvalidArgumentError(whose, f"{what}: Offset", offset, f"a multiple of {alignment}")
-    if HAS_RANGES:
-        return Range(buffer, offset, size)
-    if offset:
-        raise InvalidArgumentError(whose, f"{what}: Offset", offset, f"0 with this kp: {_NEEDED}")
-    return buffer
+    return Range(buffer, offset, size)
 
 
 def resolve_resource(whose: str, what: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
     """As `resolve`, of memory that several buffers of the package have parts of."""
     bound = resolve(whose, what, binding, size, alignment, gpu)
-    if bound is None or not size:
-        return None
-    if not HAS_RANGES:
-        raise InvalidArgumentError(whose, what, "a resource", f"None with this kp, so that the package makes it: {_NEEDED}")
-    return Range(bound.buffer, bound.offset, size)
-
-
-_NEEDED = "parts of buffers need a kp that `make wheels` builds"
+    return Range(bound.buffer, bound.offset, size) if bound and size else None
 
 
 def of_array(whose: str, what: str, binding: object, count: int) -> Sequence[object]:

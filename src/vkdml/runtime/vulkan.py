@@ -48,21 +48,19 @@ def _asked_for() -> str:
     return f" (it looks only where {', '.join(asked)} says)" if asked else ""
 
 
-def enumerate_devices(with_portability: bool) -> list[DeviceInfo]:
-    """All devices with Vulkan 1.1 or newer, in the loader's order. Raises DriverError where there is no loader or driver.
+def enumerate_devices() -> list[DeviceInfo]:
+    """All devices with Vulkan 1.1 or newer, in the loader's order; also those of drivers that lack parts of it, as macOS's.
 
-    with_portability: also those of drivers without all of Vulkan, such as macOS's, which the loader tells only those who ask.
+    Raises DriverError where there is no loader or driver.
     """
     vk, remedy = system.load_vulkan(), system.this_system().remedy
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
-    if with_portability:
-        _ask_for_portability(vk, create)
+    _ask_for_portability(vk, create)
     instance = c_void_p()
     result = vk.vkCreateInstance(byref(create), None, byref(instance))
     if result == _NO_DRIVER:
-        left_out = "" if with_portability else ", or only such as lack parts of Vulkan, for which `make wheels` builds a kp"
-        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}{left_out}; install one, {remedy}")
+        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, {remedy}")
     _check("vkCreateInstance", result)
     try:
         handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)

@@ -9,7 +9,7 @@ import pytest
 import vkdml
 from tests.faces.onnx.support import GRU, STACK, B, H, I, T, inputs_of, model, weights
 from vkdml.onnx import InferenceSession
-from vkdml.runtime.device import HAS_BARRIERS, Submission
+from vkdml.runtime.device import Submission
 
 pytestmark = pytest.mark.device
 
@@ -93,13 +93,13 @@ def pipelines_of_random_shapes(device, count):
     return after
 
 
-def test_random_shapes_share_pipelines(device, shared_pipelines):
+def test_random_shapes_share_pipelines(device):
     """At most 16, and none for shapes that were there before."""
     assert pipelines_of_random_shapes(device, 40)[-1] <= 16
     assert pipelines_of_random_shapes(device, 40)[-1] == 0
 
 
-def test_random_shapes_share_pipelines_long(device, shared_pipelines):
+def test_random_shapes_share_pipelines_long(device):
     """At most 16, and none of them in the second half."""
     after = pipelines_of_random_shapes(device, 600)
     assert after[-1] <= 16
@@ -148,7 +148,6 @@ def test_it_returns_before_the_run_has_ended():
     assert called.wait(60)
 
 
-@pytest.mark.skipif(not HAS_BARRIERS, reason="kp without the patch that lets other threads run")
 def test_other_threads_go_on_meanwhile(monkeypatch):
     """While the device works, not only before and after."""
     count, grown = 0, []

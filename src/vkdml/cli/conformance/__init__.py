@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from ...errors import MissingPackageError
+from ...planning.device_info import DeviceInfo
+from .. import reports
 from . import junit, report, suite
 from .progress import Progress
 from .suite import Chosen, Run
@@ -54,8 +58,20 @@ def run(chosen: argparse.Namespace) -> int:
         report.write(runs, chosen.output)  # after each device, in case the next one is interrupted
         if chosen.junit:
             chosen.junit.write_bytes(junit.of(runs))
-    print(report.as_json(runs) if chosen.json else f"report: {chosen.output}/conformance.md")
+    print(reports.as_json(report.content(runs)) if chosen.json else f"report: {chosen.output}/conformance.md")
     return int(any(run.failed or run.ended for run in runs))
+
+
+def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[str, list[str]]:
+    """Test a device as a part of another report. Returns the outcome, and a sentence for each failure."""
+    machine, chosen = suite.machine(), Chosen()
+    # Drivers that the suite adds come before others, and change indices
+    device = next(device for device in machine.devices if {**device, "index": info.index} == asdict(info))
+    about = {"device": device, "software": machine.software, "chosen": chosen.described()}
+    found = suite.run_suite(folder / "results.jsonl", about, chosen, tests=tests)
+    report.write([found], folder)
+    failures = [f"{test['test']}: {report.first_line(test)}" for test in found.failed]
+    return found.outcome, [*filter(None, [found.ended]), *failures]
 
 
 def _check_packages() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
+from .. import reports
 from .results import CRASHED, Test
 from .suite import Run
 
@@ -31,12 +30,13 @@ failed tests.
 
 
 def write(runs: Sequence[Run], folder: Path) -> None:
-    (folder / "conformance.md").write_text("\n".join(["# vkdml conformance\n", _NOTE, *map(_section, runs)]))
-    (folder / "conformance.json").write_text(as_json(runs))
+    text = reports.document("# vkdml conformance", _NOTE, *map(_section, runs))
+    reports.write(folder, {"conformance.md": text, "conformance.json": content(runs)})
 
 
-def as_json(runs: Sequence[Run]) -> str:
-    return json.dumps({"runs": [asdict(run) for run in runs]}, indent=1)
+def content(runs: Sequence[Run]) -> dict[str, Any]:
+    """The report for programs."""
+    return {"runs": [asdict(run) for run in runs]}
 
 
 def first_line(test: Test) -> str:
@@ -72,34 +72,33 @@ def by_feature(record: Record) -> Iterable[tuple[str, ...]]:
 
 
 def _section(run: Run) -> str:
-    parts = [f"## {run.device['index']}: {run.device['name']}\n", _about(run), f"{run.outcome}\n"]
-    if run.output:
-        parts.append(f"```\n{run.output}\n```\n")
-    if any(test.get("records") for test in run.tests):
-        parts += [_nearest(run), _table(run, ["operator", "type"], by_operator), _table(run, ["feature"], by_feature),
-                  _tolerances(run)]
-    parts += _listed("Failed:", [f"`{test['test']}`: {first_line(test)}" for test in run.failed])
-    parts += [f"`{test['test']}` ended the process:\n\n```\n{test['failure']}\n```\n" for test in run.tests
-              if test["outcome"] == CRASHED]
-    parts += _listed("Skipped:", [f"{count}: {why}" for why, count in Counter(map(first_line, run.skipped)).most_common()])
-    if run.told.get("left_out"):
-        parts.append(f"{run.told['left_out']} tests of the suite were not chosen.\n")
-    return "\n".join(parts)
+    compared = [_nearest(run), _table(run, ["operator", "type"], by_operator), _table(run, ["feature"], by_feature),
+                _tolerances(run)] if any(test.get("records") for test in run.tests) else []
+    left_out = run.told.get("left_out")
+    return reports.document(
+        f"## {run.device['index']}: {run.device['name']}", _about(run), run.outcome,
+        f"```\n{run.output}\n```" if run.output else "",
+        *compared,
+        reports.bullets("Failed:", [f"`{test['test']}`: {first_line(test)}" for test in run.failed]),
+        *(f"`{test['test']}` ended the process:\n\n```\n{test['failure']}\n```" for test in run.tests
+          if test["outcome"] == CRASHED),
+        reports.bullets("Skipped:", [f"{count}: {why}" for why, count in Counter(map(first_line, run.skipped)).most_common()]),
+        f"{left_out} tests of the suite were not chosen." if left_out else "")
 
 
 def _about(run: Run) -> str:
     info, software, chosen = run.device, run.about["software"], run.about["chosen"]
     layers = [f"{name} {version}" for name, version in software["layers"].items()]
     options = [*(f"--only {name}" for name in chosen["only"]), *(f"--{name}" for name in ("quick", "long") if chosen[name])]
-    rows = [("device", f"{info['name']}, {info['type']}, vendor {info['vendor']:#x}, device {info['device_id']:#x}"),
-            ("driver", f"{info['driver']} {info['driver_version']}, id {info['driver_id']}"),
-            ("Vulkan", f"{info['api_version']}; loader {software['loader']}"),
-            ("layers there", ", ".join(layers) or "none"),
-            ("software", ", ".join(f"{name} {software[name]}" for name in ("vkdml", "Python", "numpy", "onnx", "onnxruntime"))
-             + f", {software['kp']}"),
-            ("system", software["system"]),
-            ("chosen", ", ".join([*options, f"--seed {chosen['seed']}"]))]
-    return tabulate(rows, ["", ""], "github") + "\n"
+    packages = [f"{name} {software[name]}" for name in ("vkdml", "Python", "numpy", "onnx", "onnxruntime", "kp")]
+    facts = {"device": f"{info['name']}, {info['type']}, vendor {info['vendor']:#x}, device {info['device_id']:#x}",
+             "driver": f"{info['driver']} {info['driver_version']}, id {info['driver_id']}",
+             "Vulkan": f"{info['api_version']}; loader {software['loader']}",
+             "layers there": ", ".join(layers) or "none",
+             "software": ", ".join(packages),
+             "system": software["system"],
+             "chosen": ", ".join([*options, f"--seed {chosen['seed']}"])}
+    return reports.table({"": name, " ": fact} for name, fact in facts.items())
 
 
 def _nearest(run: Run) -> str:
@@ -107,21 +106,20 @@ def _nearest(run: Run) -> str:
     records = [(test["test"], record) for test in run.tests for record in test.get("records", [])]
     name, worst = max(records, key=lambda pair: np.inf if pair[1]["fraction"] is None else pair[1]["fraction"])
     share = "not finite" if worst["fraction"] is None else f"{worst['fraction']:.1%}"
-    return f"The largest share of a tolerance is {share}: {worst['operator']}, {worst['element']}, in `{name}`.\n"
+    return f"The largest share of a tolerance is {share}: {worst['operator']}, {worst['element']}, in `{name}`."
 
 
-def _table(run: Run, names: list[str], keys: Keys) -> str:
-    rows = [[*key, *values[:3], *("not finite" if value is None else format(value, form)
-                                  for value, (_, form) in zip(values[3:], _ERRORS.values()))]
-            for key, values in summarize(run, keys).items()]
-    return tabulate(rows, [*names, "cases", "passed", "failed", *(title for title, _ in _ERRORS.values())], "github",
-                    disable_numparse=True) + "\n"
+def _table(run: Run, names: Sequence[str], keys: Keys) -> str:
+    titles = [*names, "cases", "passed", "failed", *(title for title, _ in _ERRORS.values())]
+    formats = [form for _, form in _ERRORS.values()]
+    return reports.table(dict(zip(titles, [*key, *values[:3], *map(_shown, values[3:], formats)]))
+                         for key, values in summarize(run, keys).items())
+
+
+def _shown(error: float | None, form: str) -> str:
+    return "not finite" if error is None else format(error, form)
 
 
 def _tolerances(run: Run) -> str:
-    rows = [(name, f"{relative:g}", f"{absolute:g}") for name, (relative, absolute) in run.told["tolerances"].items()]
-    return tabulate(rows, ["type", "relative", "absolute"], "github", disable_numparse=True) + "\n"
-
-
-def _listed(title: str, lines: Sequence[str]) -> list[str]:
-    return [title + "\n", *(f"- {line}" for line in lines), ""] if lines else []
+    return reports.table({"type": name, "relative": f"{relative:g}", "absolute": f"{absolute:g}"}
+                         for name, (relative, absolute) in run.told["tolerances"].items())

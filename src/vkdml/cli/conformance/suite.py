@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
-from . import processes, results
+from .. import processes
+from . import results
 from .progress import Progress
 from .results import About, Test
 
@@ -23,17 +24,18 @@ SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  #
 _EXTRAS = ROOT / ".vulkan"  # in a source tree, of `make vulkan-extras`
 _TEST_SECONDS = 300
 _MOST_CRASHES = 5  # after which the rest is not tried
+_FINE = (0, 1, 5)  # pytest's exit codes: all passed, some failed, there were none
 _SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
 
 _MACHINE = """
 import json, platform
 from dataclasses import asdict
 import numpy, onnx, onnxruntime, vkdml
-from vkdml.runtime.device import enumerate_devices, kp_description
+from vkdml.runtime.device import KP_VERSION, enumerate_devices
 from vkdml.runtime.vulkan import loader
 packages = {package.__name__: package.__version__ for package in (vkdml, numpy, onnx, onnxruntime)}
 print(json.dumps({"devices": [asdict(info) for info in enumerate_devices()], "software": {
-    **packages, "kp": kp_description(), **loader(), "Python": platform.python_version(), "system": platform.platform()}}))
+    **packages, "kp": KP_VERSION, **loader(), "Python": platform.python_version(), "system": platform.platform()}}))
 """
 
 
@@ -136,10 +138,12 @@ def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, pr
     variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": str(about["device"]["index"])}
     seen = progress or (lambda _: None)
     for _ in range(_MOST_CRASHES):
-        ended, output = processes.supervise(command, variables, ROOT, path, _SILENCE, seen)
-        if not ended or not results.add_crash(path, ended, output):
+        child = processes.supervise(command, variables, ROOT, grows=path, silence=_SILENCE, seen=lambda: seen(path))
+        ended = "" if child.code in _FINE else child.how
+        if not ended or not results.add_crash(path, ended, child.output):
             break
     told, found = results.read(path)
     if not found and not ended:
         ended = f"no test has {' or '.join(chosen.only)} in its name"
-    return Run(about, found, {key: value for key, value in told.items() if key not in about}, ended, output if ended else "")
+    of_suite = {key: value for key, value in told.items() if key not in about}
+    return Run(about, found, of_suite, ended, child.output if ended else "")

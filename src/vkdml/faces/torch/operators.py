@@ -16,13 +16,14 @@ They return y, [T, B, directions * size], or the data of a PackedSequence, and t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -162,9 +163,27 @@ def _empty(input: Tensor, form: Form, shapes: Sequence[tuple[int, int, int]]) ->
 
 
 def _no_gradient(ctx: Any, *gradients: Any) -> Any:
-    raise InvalidArgumentError("vkdml.torch", "backward", "a converted module in what is differentiated",
-                               "none: torch.no_grad() or requires_grad_(False) for inference; convert(..., "
-                               "training=\"torch\") and .train() to train")
+    raise _not_differentiable("backward")
+
+
+def _not_differentiable(how: str) -> InvalidArgumentError:
+    return InvalidArgumentError("vkdml.torch", how, "a converted module in what is differentiated",
+                                "none: torch.no_grad() or detached tensors for inference; convert(..., "
+                                "training=\"torch\") and .train() to train")
+
+
+def _no_vmap(*arguments: Any) -> Any:
+    raise InvalidArgumentError("vkdml.torch", "vmap", "a converted module in what is vectorized",
+                               "none: one call with all as rows of a batch, or a call for each")
+
+
+def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *_: Any) -> None:
+    """Refuses forward mode, of which PyTorch would make zeros, and torch.func, with a message of our own."""
+    tensors = (input, *hx, *weights)
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise _not_differentiable("forward mode")
+    if torch._C._are_functorch_transforms_active() and torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+        raise _not_differentiable("torch.func")
 
 
 def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> States:
@@ -197,7 +216,18 @@ def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ..
     return is_cell, is_cell, is_cell or is_projected
 
 
-_library = torch.library.Library("vkdml", "DEF")
+class _Library(torch.library.Library):
+    """One whose operators refuse derivatives: the kernel that register_autograd makes knows backward alone."""
+
+    def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> Any:
+        def checked(keyset: Any, *arguments: Any) -> Any:
+            _check_derivatives(*arguments)
+            return fn(keyset, *arguments)
+
+        return super().impl(op_name, checked if dispatch_key == "Autograd" else fn, dispatch_key, **options)
+
+
+_library = _Library("vkdml", "DEF")
 
 
 def _define(mode: str) -> Any:
@@ -208,6 +238,7 @@ def _define(mode: str) -> Any:
                     tags=torch.Tag.pt2_compliant_tag)
     _library.impl(name, partial(_run, mode), "CompositeExplicitAutograd")
     _library.impl(name, partial(_autocast, mode), "AutocastCPU")
+    _library.impl(name, _no_vmap, "FuncTorchBatched")
     torch.library.register_fake(f"vkdml::{name}", partial(_fake, mode), lib=_library)
     torch.library.register_autograd(f"vkdml::{name}", _no_gradient, lib=_library)
     return getattr(torch.ops.vkdml, name)

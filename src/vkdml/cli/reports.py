@@ -1,0 +1,57 @@
+"""Reports of what was tried: Markdown for people beside JSON for programs, written anew whenever there is more to say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+Row = Mapping[str, Any]
+
+_FLOAT = ".4g"
+
+
+def write(folder: Path, files: Mapping[str, object]) -> None:
+    """Write files into a folder: texts as they are, everything else as JSON. Whoever reads meanwhile finds whole files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        new = folder / f"{name}.new"
+        new.write_text(content if isinstance(content, str) else as_json(content))
+        new.replace(folder / name)
+
+
+def as_json(content: object) -> str:
+    return json.dumps(content, indent=1) + "\n"
+
+
+def document(*parts: str) -> str:
+    """A text of the parts that say something, a blank line between."""
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping[str, str] | None = None) -> str:
+    """A Markdown table; "" without rows. formats: by key. columns: the keys by headings; all keys are headings if left out."""
+    listed = list(rows)
+    columns = {key: key for row in listed for key in row} if columns is None else columns
+    cells = [[cell(row.get(key), formats.get(key)) for key in columns.values()] for row in listed]
+    given = [[row[key] for row in listed if row.get(key) is not None] for key in columns.values()]
+    sides = ["right" if values and all(isinstance(value, int | float) for value in values) else "left" for values in given]
+    return tabulate(cells, list(columns), "github", colalign=sides, disable_numparse=True) if cells else ""
+
+
+def cell(value: Any, form: str | None = None) -> str:
+    """Nothing for None and NaN."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str):
+        return format(" ".join(value.split()).replace("|", "/"), form or "")
+    return format(value, form if form is not None else _FLOAT if isinstance(value, float) else "")
+
+
+def bullets(title: str, sentences: Sequence[str], most: int | None = None) -> str:
+    """A list under a title; "" without sentences. most: of those that are shown, beside how many are left."""
+    shown = [*sentences[:most], *[f"and {len(sentences) - (most or 0)} more"] * (most is not None and len(sentences) > most)]
+    return "\n".join([title, "", *(f"- {sentence}" for sentence in shown)]) if shown else ""

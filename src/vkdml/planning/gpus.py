@@ -1,0 +1,162 @@
+"""One table: a row for each GPU, with every figure that the planner (profiles.py) and the checker of what compilers make of the
+kernels (tools/gpu/) go by. None was measured here.
+
+Sources. What a unit has: AMD's papers and instruction set guides of Vega, CDNA 2 and RDNA to RDNA 4, NVIDIA's papers on Turing,
+Ampere (GA100 and GA102), Hopper, Ada and Blackwell, Intel's papers on Gen9 and its GPU Occupancy Calculator (Xe-LP to Xe2),
+Arm's data sheet and guide to Valhall, Mesa's tables for Adreno, what the Asahi project found out for Apple. most_weights and
+other_registers: what Mesa's compilers made of prototypes of the step kernels. units, clock (of boost) and memory_rate: the
+makers' data sheets, rounded, memory of integrated GPUs down. cache_rate: what others have measured in public, rounded; where a
+comment says bytes a cycle, that is the maker's, times the clock. latency is 500 cycles and seen 750 where nobody has published
+better; meeting is what is told of persistent kernels, 1.5 to 4 us.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuRates:
+    """What a GPU's units have and do. A unit is what runs a whole workgroup: a compute unit, an SM, an Xe-core."""
+
+    units: int
+    clock: float               # cycles in a second
+    # What a unit does
+    simds: int                 # that each issue an instruction in a cycle
+    simd_lanes: int            # float32 multiply-adds of each of them in a cycle
+    # What the invocations of a unit share
+    subgroups: int             # that each SIMD holds side by side, at most
+    subgroup_width: int        # of so many invocations
+    registers: int             # of 32 bits
+    invocation_registers: int  # the most of one invocation, at the width of subgroup that the compiler takes
+    other_registers: int = 48  # of one beside its weights and sums, in a step kernel: Mesa's compilers take 24 to 72
+    most_weights: int          # registers of resident weights of one invocation without spills
+    unit_shared_bytes: int     # shared memory, of all its workgroups together
+    sinks_loads: bool = False  # its compiler moves loads to where they are used, where a tile has one row: no registers before
+    # Bytes
+    shared_rate: float = 128   # in a cycle of a unit, from shared memory
+    unit_cache_rate: float = 64  # in a cycle of a unit, from the second-level cache
+    cache_rate: float          # in a second, from the second-level cache, all units together
+    memory_rate: float         # in a second, from memory
+    # Seconds
+    latency: float             # of a load from memory or the second-level cache that nothing hides
+    meeting: float             # of a barrier between workgroups
+    seen: float                # until another workgroup sees a stored word: a store, a load and half a poll
+
+    @property
+    def lanes(self) -> int:
+        """Multiply-adds of a unit in a cycle: no dual issue."""
+        return self.simds * self.simd_lanes
+
+    @property
+    def most_invocations(self) -> int:
+        """Number of invocations that a unit holds side by side."""
+        return self.simds * self.subgroups * self.subgroup_width
+
+
+# How many units GPUs have whose drivers do not say: what is found first in the device's name
+_NAMED_UNITS = {
+    r"Intel.*Max 1550": 64, r"Intel.*Max 1100": 56,
+    r"Arc.*A770": 32, r"Arc.*A750": 28, r"Arc.*A(580|730M)": 24, r"Arc.*A550M": 16, r"Arc.*A3[578]0|Arc.*A[45]0\b": 8,
+    r"Arc.*A310": 6, r"Arc.*B(60|580)\b": 20, r"Arc.*B570": 18, r"Arc.*B50\b": 16,
+    r"Arc.*130V": 7, r"\((MTL|ARL|LNL)": 8, r"Iris.*Xe|\((TGL|ADL|RPL).* GT2\)": 6, r"UHD.*7[3-7]0|Intel.* GT1\)": 2,
+    r"\(ICL GT2\)": 8, r"Intel.* GT3e?\)": 6, r"Intel.* GT4e?\)": 9,
+    r"Adreno.* 690": 8, r"Adreno.* (74\d|75\d|X1)": 6, r"Adreno.* (680|725|730)": 4, r"Adreno.* (644|65\d|66\d|735)": 3,
+    r"Adreno.* (621|63\d|64\d|[78]c)": 2, r"Adreno.* 6[012]\d": 1,
+    r"Apple M\d Ultra": 64, r"Apple M\d Max": 32, r"Apple M\d Pro": 16, r"Apple M\d": 8,
+}
+
+
+def named_units(name: str) -> int:
+    """Number of units by a device's name; 0: that does not say it."""
+    return next((units for pattern, units in _NAMED_UNITS.items() if re.search(pattern, name)), 0)
+
+
+# A compute unit, half a work-group processor, has 2 SIMDs of 32 lanes, with 128 KiB of registers and 16 waves each. The clock
+# is what its kind has: 2.1 to 2.6
+_RX_6700_XT = GpuRates(
+    units=40, clock=2.2e9, simds=2, simd_lanes=32, subgroups=16, subgroup_width=32,
+    registers=65_536, invocation_registers=256, other_registers=24, most_weights=192,
+    unit_shared_bytes=65_536, cache_rate=2.2e12, memory_rate=384e9, latency=230e-9, meeting=2.5e-6, seen=0.35e-6)
+# The large GPUs of RDNA 3 and 4 have half as many registers again. The clock is between those for games and of boost
+_RX_7900_XTX = replace(_RX_6700_XT, units=96, clock=2.4e9, registers=98_304, cache_rate=5e12, memory_rate=960e9)
+
+# A compute unit has 4 SIMDs of 16 lanes, with 64 KiB of registers and 10 waves of 64 each, in CDNA 2 8; the second-level cache
+# has 16 channels of 64 bytes a cycle, in CDNA 2 32 of 128
+_VEGA_64 = GpuRates(
+    units=64, clock=1.5e9, simds=4, simd_lanes=16, subgroups=10, subgroup_width=64,
+    registers=65_536, invocation_registers=256, most_weights=192, unit_shared_bytes=65_536,
+    cache_rate=1.6e12, memory_rate=484e9, latency=450e-9, meeting=3e-6, seen=0.7e-6)
+
+# GA102 and Ada: an SM has 4 SIMDs of 32 lanes, 256 KiB of registers, 48 warps, and 100 KiB of shared memory. Nobody says what
+# the second-level cache's rate is: the more careful of two guesses
+_RTX_3090 = GpuRates(
+    units=82, clock=1.7e9, simds=4, simd_lanes=32, subgroups=12, subgroup_width=32,
+    registers=65_536, invocation_registers=255, other_registers=24, most_weights=192, unit_shared_bytes=102_400,
+    cache_rate=2.5e12, memory_rate=936e9, latency=300e-9, meeting=2.5e-6, seen=0.45e-6)
+# Turing: 16 lanes, 32 warps, 64 KiB, and 16 units for loads and stores, so 64 bytes a cycle. Both this and 800 bytes a cycle
+# from TU104's cache were measured on the T4 (Jia et al., Dissecting the NVidia Turing T4 GPU via Microbenchmarking)
+_RTX_2070_SUPER = replace(
+    _RTX_3090, units=40, clock=1.8e9, simd_lanes=16, subgroups=8, unit_shared_bytes=65_536, shared_rate=64,
+    cache_rate=1.4e12, memory_rate=448e9)
+
+# An Xe-core has 16 engines of 8 lanes (Xe2: 8 of 16) with 8 threads each, 128 registers in a lane of a thread, and 128 KiB of
+# shared memory. In wider subgroups an invocation has half as many. Nobody says what the second-level cache's rate is: the more
+# careful of two guesses
+_ARC_B580 = GpuRates(
+    units=named_units("Arc B580"), clock=2.7e9, simds=8, simd_lanes=16, subgroups=8, subgroup_width=16,
+    registers=131_072, invocation_registers=128, other_registers=32, most_weights=80, sinks_loads=True,
+    unit_shared_bytes=131_072, cache_rate=1.3e12, memory_rate=456e9, latency=400e-9, meeting=3e-6, seen=0.5e-6)
+_OF_8_LANES = replace(_ARC_B580, simds=16, simd_lanes=8, subgroup_width=8)
+
+# A shader processor has 192 KiB of registers, 16 waves of 128, and 32 KiB of shared memory
+_ADRENO_740 = GpuRates(
+    units=named_units("Adreno 740"), clock=0.68e9, simds=2, simd_lanes=64, subgroups=8, subgroup_width=128,
+    registers=49_152, invocation_registers=192, most_weights=48, unit_shared_bytes=32_768, shared_rate=64,
+    cache_rate=0.3e12, memory_rate=60e9, latency=770e-9, meeting=4e-6, seen=1.2e-6)
+
+GPUS = {
+    "RX 6700 XT": _RX_6700_XT,
+    "RX 6900 XT": replace(_RX_6700_XT, units=80, clock=2.25e9, cache_rate=4.5e12, memory_rate=512e9),
+    "RX 7900 XTX": _RX_7900_XTX,
+    "RX 9070": replace(_RX_7900_XTX, units=56, clock=2.5e9, memory_rate=640e9),
+    "RX Vega 64": _VEGA_64,
+    "Instinct MI210": replace(_VEGA_64, units=104, clock=1.7e9, subgroups=8, cache_rate=6.9e12, memory_rate=1.6e12),
+    "RTX 2070 Super": _RTX_2070_SUPER,
+    "RTX 2080": replace(_RTX_2070_SUPER, units=46, clock=1.7e9),
+    # 16 lanes, 64 warps, 164 KiB. 5120 bytes a cycle from the cache would be 7.2e12; 4.8e12 are reached (NVIDIA's forum). 40 GB
+    "A100": replace(_RTX_3090, units=108, clock=1.4e9, simd_lanes=16, subgroups=16, unit_shared_bytes=167_936,
+                    cache_rate=4.8e12, memory_rate=1.55e12),
+    "RTX 3090": _RTX_3090,
+    "RTX 4090": replace(_RTX_3090, units=128, clock=2.5e9, cache_rate=5e12, memory_rate=1.01e12),
+    "RTX 5090": replace(_RTX_3090, units=170, clock=2.4e9, cache_rate=6e12, memory_rate=1.79e12),
+    # 64 warps, 228 KiB
+    "H200": replace(_RTX_3090, units=132, clock=2e9, subgroups=16, unit_shared_bytes=233_472, cache_rate=5.5e12,
+                    memory_rate=4.8e12),
+    # Gen9: a subslice has 8 engines of 8 lanes with 7 threads each, and 64 KiB of shared memory
+    "UHD 630": replace(_OF_8_LANES, units=3, clock=1.1e9, simds=8, subgroups=7, registers=57_344, unit_shared_bytes=65_536,
+                       shared_rate=64, cache_rate=0.1e12, memory_rate=35e9),
+    # Xe-LP: 16 engines with 7 threads, and 64 KiB too. Its cache gives each of the 6 dual subslices 64 bytes a cycle
+    "Iris Xe": replace(_OF_8_LANES, units=named_units("Iris Xe"), clock=1.3e9, subgroups=7, registers=114_688,
+                       unit_shared_bytes=65_536, cache_rate=0.5e12, memory_rate=65e9),
+    "Arc A770": replace(_OF_8_LANES, units=named_units("Arc A770"), clock=2.1e9, cache_rate=2e12, memory_rate=560e9),
+    "Arc B580": _ARC_B580,
+    "Adreno 618": replace(_ADRENO_740, units=named_units("Adreno 618"), clock=0.7e9, cache_rate=0.05e12, memory_rate=15e9),
+    "Adreno 740": _ADRENO_740,
+    # 1024 threads with 32 registers, or half as many with 64; shared memory is memory like any other, in the first-level cache
+    "Mali-G78": GpuRates(
+        units=20, clock=0.8e9, simds=2, simd_lanes=16, subgroups=32, subgroup_width=16,
+        registers=32_768, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768, shared_rate=64,
+        cache_rate=0.4e12, memory_rate=45e9, latency=630e-9, meeting=4e-6, seen=0.95e-6),
+    # A core has 128 lanes and 208 KiB of registers
+    "M1": GpuRates(
+        units=named_units("Apple M1"), clock=1.25e9, simds=4, simd_lanes=32, subgroups=8, subgroup_width=32,
+        registers=53_248, invocation_registers=128, most_weights=48, unit_shared_bytes=61_440,
+        cache_rate=0.4e12, memory_rate=65e9, latency=400e-9, meeting=4e-6, seen=0.6e-6),
+    # As little as one can expect of a GPU that nothing is known of
+    "unknown": GpuRates(
+        units=16, clock=1e9, simds=2, simd_lanes=32, subgroups=16, subgroup_width=32,
+        registers=32_768, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768, shared_rate=64,
+        cache_rate=0.4e12, memory_rate=100e9, latency=600e-9, meeting=4e-6, seen=1e-6),
+}

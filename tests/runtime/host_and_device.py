@@ -1,0 +1,65 @@
+"""What each byte of a buffer is on the host and on the device, and who has written it last: a model for heaps.py."""
+
+import numpy as np
+
+SAME, HOST, DEVICE, UNKNOWN = range(4)  # who wrote a byte that the other does not have yet
+
+
+class Memory:
+    """What a heap holds. host, device: its bytes, one array where the device's memory is the host's. host_known, device_known:
+    which of them are known. newer: SAME, HOST, DEVICE or UNKNOWN.
+    """
+
+    def __init__(self, content, is_shared):
+        self.is_shared, self.is_exposed = is_shared, False
+        self.host, self.host_known = content.copy(), np.ones(content.size, bool)
+        self.device, self.device_known = ((self.host, self.host_known) if is_shared
+                                          else (self.host.copy(), self.host_known.copy()))
+        self.newer = np.full(content.size, SAME)
+
+    def write(self, part, content):
+        self.host[part], self.host_known[part], self.newer[part] = content, True, HOST
+
+    def compute(self, part, content):
+        """content: None where nobody knows it."""
+        self.device_known[part], self.newer[part] = content is not None, DEVICE
+        if content is not None:
+            self.device[part] = content
+
+    def work(self, part):
+        """A resource: written, but nobody knows where."""
+        self.device_known[part], self.newer[part] = False, UNKNOWN
+
+    def expose(self):
+        self.is_exposed = True
+        self.newer[self.newer == SAME] = HOST
+
+    def poke(self, part, content):
+        """Through an array of the host's, unseen."""
+        self.host[part], self.host_known[part] = content, True
+
+    def upload(self):
+        if not self.is_shared:
+            by_host, by_device, unknown = (self.newer == who for who in (HOST, DEVICE, UNKNOWN))
+            self.device[by_host], self.device_known[by_host] = self.host[by_host], self.host_known[by_host]
+            self._bring(by_device)
+            self.host_known[unknown] = False
+            self._copied(unknown)
+
+    def readback(self):
+        if not self.is_shared:
+            unknown = self.newer == UNKNOWN
+            self._bring((self.newer == DEVICE) | (self.newer == SAME))
+            self.host_known[unknown] = False
+            self._copied(unknown | (self.newer == HOST))
+
+    def _bring(self, where):
+        self.host[where], self.host_known[where] = self.device[where], self.device_known[where]
+
+    def _copied(self, but):
+        self.newer[~but] = HOST if self.is_exposed else SAME
+
+    def forget_host(self):
+        """An upload that was refused may have brought what only the device had to the host, or not."""
+        if not self.is_shared:
+            self.host_known[(self.newer == DEVICE) | (self.newer == UNKNOWN)] = False

@@ -1,0 +1,84 @@
+"""Random recordings over shared heaps leave on host and device, byte by byte, what the model in heaps.py says."""
+
+from collections import Counter
+
+import pytest
+
+from tests import support
+from tests.runtime import heaps
+from vkdml.runtime import buffers, commands, copies
+from vkdml.runtime.packed import PackedWeights
+
+
+def search(device, draws, seed=0):
+    """Run so many programs. Returns how often was compared what. Raises at the first that fails, made short."""
+    counts, reference = Counter(), heaps.Reference(device)
+
+    def error_of(actions):
+        try:
+            heaps.Run(device, reference, counts).run(actions)
+        except Exception as error:
+            return error
+        return None
+
+    for draw in range(draws):
+        actions = heaps.program(support.random_numbers(seed, draw))
+        if error_of(actions):
+            short = heaps.shortened(actions, error_of)
+            raise AssertionError(f"draw {draw} of seed {seed}: {short}") from error_of(short)
+    return counts
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 9))])
+def test_random_recordings(device, memory, seed):
+    """Of the comparisons most are of results that are known, of each operator some."""
+    counts = search(device, 60 if seed == 0 else 150, seed)
+    assert counts["device"] >= (150 if seed == 0 else 450)
+    assert all(counts[name] for name in heaps.KINDS), counts
+
+
+def without_places(monkeypatch):
+    monkeypatch.setattr(buffers, "_contents", lambda bound: bound.stamp)
+
+
+def without_writes_to_parts(monkeypatch):
+    right = buffers.Buffer.mark_written
+    monkeypatch.setattr(buffers.Buffer, "mark_written", lambda buffer, offset=0, size=None: None if offset else right(buffer, offset, size))
+
+
+def without_stamps_of_dispatches(monkeypatch):
+    monkeypatch.setattr(buffers.Range, "mark_computed", lambda part: None)
+
+
+def without_stamps_of_uploads(monkeypatch):
+    monkeypatch.setattr(buffers.Buffer, "mark_uploaded", lambda buffer: None)
+
+
+def without_what_is_written_before(monkeypatch):
+    monkeypatch.setattr(commands.Commands, "_changes", lambda recording, steps: iter(()))
+
+
+def without_others_in_a_resource(monkeypatch):
+    monkeypatch.setattr(PackedWeights, "resource_stamp", 0)
+
+
+def without_merges(monkeypatch):
+    monkeypatch.setattr(buffers.Buffer, "merge", lambda buffer: None)
+
+
+def without_what_the_host_wrote(monkeypatch):
+    monkeypatch.setattr(copies.Differences, "written_by_host", lambda differences, begin, end: None)
+
+
+FAMILY = [without_writes_to_parts, without_stamps_of_dispatches, without_what_is_written_before, without_others_in_a_resource,
+          without_stamps_of_uploads, without_merges, without_what_the_host_wrote]
+
+
+@pytest.mark.parametrize("mistake", [without_places, *(pytest.param(mistake, marks=pytest.mark.thorough) for mistake in FAMILY)])
+def test_a_mistake_is_found(device, monkeypatch, mistake):
+    """And told in few actions. Some can be made only where the device has memory of its own."""
+    monkeypatch.setattr(device._gpu, "host_memory", False)
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError, match=r"draw \d+ of seed 0: \[") as caught:
+        search(device, 1000)
+    assert str(caught.value).count("('") <= 8
