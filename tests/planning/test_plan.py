@@ -47,8 +47,7 @@ def test_plan(problem, info, name):
 def test_less_workspace_changes_chunks_only(problem, info, workspace, is_persistent):
     """So that it compiles nothing, packs nothing anew, and changes no bit of a result."""
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values() if tensor))
-    may_persist = not problem.element.pairs and not info.is_cpu  # no other kernels than GPUs' have parts that wait
-    options = Options(schedule="persistent" if is_persistent and may_persist else None)
+    options = Options(schedule="persistent" if is_persistent and not problem.element.pairs else None)
     whole, less = plan(problem, info, options), plan(problem, info, options, workspace)
     check_chunks(problem, less.execute)
     if less.fallback:
