@@ -48,7 +48,8 @@ def test_each_function_may_fail(tries):
     check(tries, "activation", last.values())
 
 
-@pytest.mark.parametrize("face", ["torch", "pydirectml", "dxdispatch"])
+@pytest.mark.family("faces", first=1)
+@pytest.mark.parametrize("face", ["pydirectml", "dxdispatch", "torch"])
 def test_faces_tell_failures(tries, face):
     """While a kernel is compiled, and while a submission is given to the driver, which loses the device."""
     needs(face)

@@ -298,7 +298,7 @@ def outcomes(device, budget, monkeypatch, name, **sizes):
     monkeypatch.setattr(compiled_operators.Compiled, "choose", lambda operator, workspace_bytes=None: (
         workspaces.append(workspace_bytes), choose(operator, workspace_bytes))[1])
     expected = call(device, name, **sizes)
-    for size in range(0, 2**21, 2**15):
+    for size in range(0, 2**21, 2**16):
         device.memory_limit = 0  # drops what is kept
         device.memory_limit = budget.used + size
         before = budget.used

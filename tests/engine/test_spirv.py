@@ -196,6 +196,7 @@ def test_broken_shader_is_named(tmp_path, monkeypatch):
         compile_shaders.compile_shaders(tmp_path / "out")
 
 
+@pytest.mark.thorough
 def test_wheel_holds_the_kernels_and_all_modules(tmp_path):
     source = tmp_path / "source"  # a copy: a build writes into its tree
     source.mkdir()

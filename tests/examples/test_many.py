@@ -6,6 +6,7 @@ import pytest
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("on", "package", "install"), [("dask", "distributed", "'vkdml[examples]'"), ("ray", "ray", "ray")])
 def test_each_recording_is_scored_by_some_device(example, tmp_path, monkeypatch, capsys, on, package, install):
     pytest.importorskip(package, reason=f"for this example: pip install {install}")

@@ -27,6 +27,7 @@ def two_layers(sizes, info, cell, changes):
                          for inputs in WIDTHS["I"]))
 
 
+@pytest.mark.family("cells and drivers")
 @pytest.mark.parametrize("name", ["llvmpipe", "Mesa 25", "SwiftShader", "GPU, 32 lanes"])
 @pytest.mark.parametrize(("cell", "changes"), [
     (cells.LSTM, {"SequenceLengthsTensor": None}), (cells.LSTM, {}),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.device
+pytestmark = [pytest.mark.device, pytest.mark.thorough]
 
 ROOT = Path(__file__).parents[2]
 

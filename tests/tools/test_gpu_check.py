@@ -46,6 +46,7 @@ def test_a_few_pipelines(compiler, case, plan):
 
 
 @pytest.mark.device
+@pytest.mark.thorough
 def test_operators_without_a_time_loop(compiler):
     """Each kernel of theirs, in each type."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]

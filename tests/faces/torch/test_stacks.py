@@ -16,6 +16,7 @@ from vkdml.engine.commands import Commands
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.family("kinds and types")
 @pytest.mark.parametrize("dtype", list(TOLERANCES), ids=str)
 @pytest.mark.parametrize("kind", SEQUENCES)
 def test_types(kind, dtype):
