@@ -19,8 +19,9 @@ from .cli.reports import as_json, bullets, cell, document, table, write
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
 from .faces import sessions
 from .planning.candidates import Planner, best_of_each_way
-from .planning.dispatches import Dispatch, time_loop
+from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
+from .planning.loop_dispatches import time_loop
 from .planning.measured import described
 from .planning.options import SCHEDULES
 from .planning.plain import plan as plan_plain

@@ -28,9 +28,10 @@ from tests.support import (
     read_output,
     run_on_device,
 )
-from vkdml.planning import candidates, gpu_loop, profiles
+from vkdml.planning import candidates, profiles
 from vkdml.planning.candidates import Planner
-from vkdml.planning.gpu_loop import GpuLoop, column_groups
+from vkdml.planning.gpu import gpu_loop
+from vkdml.planning.gpu.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
 from vkdml.runtime.operator import Operator
 from vkdml.spec import cells, descs, element_types, reference
@@ -232,7 +233,7 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
 def with_room(device, monkeypatch):
     """Plans as for a device that runs so many workgroups side by side."""
     def make(count):
-        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, info: count)
+        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, machine: count)
         candidates._ranked.cache_clear()
     yield make
     candidates._ranked.cache_clear()

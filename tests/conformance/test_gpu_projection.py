@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support import Case, check, make_desc, random_arrays, random_strides, run_on_device
-from vkdml.planning import candidates, gpu_projection
+from vkdml.planning import candidates
+from vkdml.planning.gpu import gpu_projection
 from vkdml.planning.options import Options
 from vkdml.spec import cells, descs, element_types
 

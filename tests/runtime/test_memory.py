@@ -11,7 +11,7 @@ import pytest
 import vkdml
 from tests.planning.devices import GPU
 from tests.support import gru_desc, initialize, make_outputs, random_arrays, tensor
-from vkdml.planning.tiling import GATES
+from vkdml.planning.cuts import GATES
 from vkdml.runtime import compiled as compiled_operators
 from vkdml.runtime import memory
 from vkdml.runtime.device import Buffer

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Any
 
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div, round_up
-from .device_info import DeviceInfo
-from .gpus import GpuRates
-from .options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from .profiles import GPU, compute_units, gpu_rates, profile
-from .tiling import Layout, LoopTiling, even_rows
+from ...spec.problem import Problem
+from ...spec.whole_numbers import ceil_div, round_up
+from ..cuts import MEETING, STATE, Layout, LoopTiling, even_rows
+from ..device_info import DeviceInfo
+from ..gpus import GpuRates
+from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
+from ..target import Machine, Target
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
 _PACKED_UNITS = 64   # packed weights have a multiple of these
@@ -37,13 +37,16 @@ class GpuLoop(LoopTiling):
     column_groups: invocations that share a unit's columns. register_loads, shared_loads: of the loads of weights of an
     invocation and gate, those that stay in registers and in shared memory for a whole dispatch. stream_loads: of the others,
     those that it loads at once. most_groups: groups of rows, at most. in_place: sums take the place of what was multiplied, in
-    shared memory.
+    shared memory. spins: bound on the waiting of persistent parts.
     """
 
     column_groups: int
-    stream_loads: int
-    most_groups: int
+    register_loads: int = 0
+    shared_loads: int = 0
+    stream_loads: int = 1
+    most_groups: int = 1
     in_place: bool = False
+    spins: int = 0
 
     @property
     def tiles(self) -> int:
@@ -121,26 +124,38 @@ class GpuLoop(LoopTiling):
         return self.slots_in_buffer * self.problem.directions * rows * self.vector_bytes
 
     @property
-    def meeting_bytes(self) -> int:
-        """Of the word that says that parts did not meet, and the counters of their arrivals."""
-        return 0 if self.schedule == SEQUENCE else (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4
+    def buffers(self) -> dict[str, int]:
+        """For parts, one with the word that says that they did not meet, and the counters of their arrivals."""
+        if self.schedule == SEQUENCE:
+            return {STATE: self.states_bytes}
+        return {STATE: self.states_bytes, MEETING: (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4}
+
+    @property
+    def dispatches(self) -> int:
+        if self.schedule == SEQUENCE:
+            return self.chunks
+        if self.schedule == STEPPED:
+            return self.problem.steps * self.problem.loop.phases + 2
+        return 2 * self.chunks + 1  # each begins anew
 
     @property
     def most_flow_steps(self) -> int:
         """Of a chunk in flow."""
-        if self.meeting != FLOW:
-            return 2**31
         of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
         return max(1, _MOST_FLOW_BYTES // of_step)
 
     @property
+    def properties(self) -> dict[str, Any]:
+        return {"register_loads": self.register_loads, "shared_loads": self.shared_loads}
+
+    @property
     def constants(self) -> dict[str, int]:
-        """What the kernels are specialized with besides what all time loops are."""
         tile_vecs = self.tile_bytes // 16 if self.shared_state else 0
         return {
             "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
             "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "IN_FLOW": int(self.meeting == FLOW),
-            "MEETING_WORDS": MEETING_WORDS, "TILE_VECS": tile_vecs, "FIRST_SUM": 0 if self.in_place else tile_vecs,
+            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "TILE_VECS": tile_vecs,
+            "FIRST_SUM": 0 if self.in_place else tile_vecs,
         }
 
 
@@ -166,29 +181,24 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     return rates.other_registers + loop.weight_registers + loop.sum_registers + loop.rows - 1 + streamed + of_shared
 
 
-def resident_workgroups(loop: GpuLoop, info: DeviceInfo) -> int:
+def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
     """How many surely run side by side."""
-    if info.is_cpu:
-        return info.cores
-    rates = gpu_rates(info)
+    if machine.info.is_cpu:
+        return machine.info.cores
+    rates = machine.gpu
     likely = min(int(_REGISTERS_MARGIN * registers(loop, rates)), rates.invocation_registers, rates.registers // loop.workgroup)
     of_unit = min(rates.registers // (likely * loop.workgroup), rates.most_invocations // loop.workgroup,
                   rates.unit_shared_bytes // loop.shared_bytes)
-    return compute_units(info) * of_unit
+    return rates.units * of_unit
 
 
 class GpuLoops:
-    """A problem on a device, with options that are checked."""
+    """All cuts of a problem that a device's kernels allow."""
 
-    def __init__(self, problem: Problem, info: DeviceInfo, options: Options) -> None:
-        self.problem, self.info, self.options = problem, info, options
-        self.profile = profile(info)
-        self.units = compute_units(info)
-        self.groups = column_groups(problem, info)
-
-    @cached_property
-    def rates(self) -> GpuRates:
-        return gpu_rates(self.info)
+    def __init__(self, target: Target) -> None:
+        self.problem, self.machine, self.options = target.problem, target.machine, target.options
+        self.info, self.profile = self.machine.info, self.machine.profile
+        self.groups = column_groups(self.problem, self.info)
 
     def loops(self, schedule: str) -> Iterator[GpuLoop]:
         """All that the device can run."""
@@ -202,10 +212,6 @@ class GpuLoops:
     def whole_units(self) -> int:
         """Invocations that a workgroup has a multiple of."""
         return TOGETHER * self.groups
-
-    def in_sequence(self) -> list[GpuLoop]:
-        """What can run in sequence instead of a persistent loop."""
-        return list(GpuLoops(self.problem, self.info, Options(schedule=SEQUENCE, rows=self.options.rows)).loops(SEQUENCE))
 
     @property
     def _shared_room(self) -> int:
@@ -251,10 +257,9 @@ class GpuLoops:
         problem, groups = self.problem, self.groups
         loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
         bare = GpuLoop(
-            problem=problem, kernel=GPU, lanes=1, rows=rows, units_at_once=1, workgroup=workgroup, block_loads=1, unrolled=True,
-            units=packed_units(problem), schedule=schedule, parts=parts, hidden=Layout(problem.element, loads, TOGETHER),
-            spins=self.profile.spins if schedule == PERSISTENT else 0, shared_state=True, column_groups=groups,
-            register_loads=0, shared_loads=0, stream_loads=1, most_groups=1, meeting=meeting)
+            problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
+            schedule=schedule, parts=parts, hidden=Layout(problem.element, loads, TOGETHER), shared_state=True,
+            column_groups=groups, meeting=meeting, spins=self.profile.spins if schedule == PERSISTENT else 0)
         if bare.shared_bytes > self._shared_room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
             bare = replace(bare, in_place=True)
         if bare.shared_bytes > self._shared_room:
@@ -270,8 +275,8 @@ class GpuLoops:
         """
         of_group = bare.parts * self.problem.directions
         is_persistent = bare.schedule == PERSISTENT
-        kept = self._with_weights(bare, ceil_div(of_group, self.units) if is_persistent else 1)
-        groups = resident_workgroups(kept, self.info) // of_group
+        kept = self._with_weights(bare, ceil_div(of_group, self.machine.gpu.units) if is_persistent else 1)
+        groups = resident_workgroups(kept, self.machine) // of_group
         has_room = groups > 0 or not is_persistent or self.options.schedule == PERSISTENT
         if kept.shared_bytes > self._shared_room or not has_room:  # the first with forced loads
             return None
@@ -279,7 +284,7 @@ class GpuLoops:
 
     def _with_weights(self, bare: GpuLoop, of_unit: int) -> GpuLoop:
         """With the most weights that stay where so many workgroups are on a unit."""
-        rates, options = self.rates, self.options
+        rates, options = self.machine.gpu, self.options
         most = min(rates.invocation_registers, rates.registers // (of_unit * bare.workgroup))
         is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
         margin = 1 if is_bound else _REGISTERS_MARGIN
