@@ -71,7 +71,7 @@ class PartsProjection(ProjectionTiling):
     """Of the projection."""
 
     def dispatched_tiles(self, steps: int) -> int:
-        """Where lengths may leave the last ones nothing to do, so many that they can be spread (shaders/cpu/spread.glsl)."""
+        """Where lengths may leave the last ones nothing to do, so many that they can be spread (`spread` in shaders/cpu/)."""
         tiles = self.tiles(steps)
         spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
         return spread if spread <= WORKGROUPS_EVERYWHERE else tiles

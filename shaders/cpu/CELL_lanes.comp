@@ -1,4 +1,4 @@
-// An RNN on a CPU driver: invocations hold units, and state and input go round a subgroup.
+// On a CPU driver: invocations hold units, and state and input go round a subgroup.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -7,7 +7,8 @@
 #include "lanes.glsl"
 #include "../common/time_loop.glsl"
 #include "../common/activations.glsl"
-#include "../cells/rnn.glsl"
+#include "../cells/CELL_state.glsl"
+#include "../cells/CELL.glsl"
 #include "sorted_rows.glsl"
 #include "packed.glsl"
 #include "tile_of_units.glsl"

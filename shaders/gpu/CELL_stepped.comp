@@ -1,5 +1,20 @@
 // The schedule *stepped*: a dispatch is one phase of one step. What orders the dispatches shows each what the ones before stored.
 // Workgroups: x groups of rows, y directions, z parts.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "../common/recurrence.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL.glsl"
+#include "state_layout.glsl"
+#include "products.glsl"
+#include "sums.glsl"
+#include "projected_input.glsl"
+#include "exchange.glsl"
+#include "fetch.glsl"
+#include "part_step.glsl"
 
 void main()
 {

@@ -1,5 +1,21 @@
 // Persistent parts in flow, without a barrier: each word of h is its own flag. gpu/begin.comp makes the words to come NOT_THERE,
 // which no h is; whoever needs a word loads it until it is there.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "../common/recurrence.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL.glsl"
+#include "state_layout.glsl"
+#include "products.glsl"
+#include "sums.glsl"
+#include "projected_input.glsl"
+#include "exchange.glsl"
+#include "part_step.glsl"
+#include "meeting.glsl"
+
 const uint LOOKS = 64;  // between two at whether another has given up
 layout(binding = 8) volatile buffer Words { uvec4 words_to_come[]; };
 

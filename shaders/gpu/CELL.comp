@@ -1,6 +1,21 @@
 // The schedule *sequence*: a workgroup owns one direction of a tile of rows and runs all steps of the dispatch, TURN_UNITS units at once.
 // Nothing passes between workgroups, so one dispatch needs no barrier but the workgroup's own.
 // Workgroups: x tiles, y directions.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#define ROW_LOOP [[dont_unroll]]
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "../common/time_loop.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL_state.glsl"
+#include "../cells/CELL.glsl"
+#include "products.glsl"
+#include "sums.glsl"
+#include "projected_input.glsl"
+#include "state.glsl"
+
 void phase_barrier() { barrier(); }
 bool has_phase(uint phase) { return true; }
 bool is_end() { return dispatch.last_step == dispatch.steps; }

@@ -1,14 +1,5 @@
 // A GRU in float64: the equations of cells/gru.glsl, for pairs of floats.
 // An activation in pairs is long, so each step of the gate math is one pass through a loop, which has it once.
-#version 450
-#extension GL_GOOGLE_include_directive : require
-#define ROW_LOOP [[dont_unroll]]
-#include "../common/problem.glsl"
-#include "../common/numbers.glsl"
-#include "pairs.glsl"
-#include "elements.glsl"
-#include "../common/time_loop.glsl"
-#include "activations.glsl"
 
 const uint RESET_H_SLOT = 1;  // r * h, with two phases
 const uint Z_SLOT = OWN_SLOT;
@@ -38,8 +29,3 @@ real cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, real4 x, r
 
 void begin_cell(bool first, uint r, uint row, uint unit) {}
 void end_cell(bool last, uint r, uint row, uint unit) {}
-
-#include "state.glsl"
-#include "multiply_input.glsl"
-#include "step.glsl"
-#include "../common/parts.glsl"

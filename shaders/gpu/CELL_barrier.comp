@@ -1,4 +1,21 @@
 // Persistent parts that meet at a barrier: a counter of arrivals
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "../common/recurrence.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL.glsl"
+#include "state_layout.glsl"
+#include "products.glsl"
+#include "sums.glsl"
+#include "projected_input.glsl"
+#include "exchange.glsl"
+#include "fetch.glsl"
+#include "part_step.glsl"
+#include "meeting.glsl"
+
 uint arrivals = 0;  // when all are there
 
 void meet()

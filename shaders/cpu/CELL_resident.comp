@@ -1,4 +1,4 @@
-// A GRU on a CPU driver: invocations hold units, and state and input go round a subgroup.
+// On a CPU driver, for small batches or H: recurrent weights stay in private memory.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -7,16 +7,15 @@
 #include "lanes.glsl"
 #include "../common/time_loop.glsl"
 #include "../common/activations.glsl"
-#include "../cells/gru.glsl"
+#include "../cells/CELL_state.glsl"
+#include "../cells/CELL.glsl"
 #include "sorted_rows.glsl"
 #include "packed.glsl"
-#include "tile_of_units.glsl"
-#include "state_of_units.glsl"
+#include "state_of_resident.glsl"
 #include "barrier.glsl"
 #include "gates_of_units.glsl"
-#include "input.glsl"
-#include "multiply_input.glsl"
 #include "hidden_weights.glsl"
-#include "step_of_units.glsl"
+#include "resident_weights.glsl"
+#include "step_of_resident.glsl"
 #include "output_of_units.glsl"
 #include "../common/parts.glsl"

@@ -1,14 +1,5 @@
 // An LSTM in float64: the equations of cells/lstm.glsl, for pairs of floats.
 // An activation in pairs is long, so each step of the gate math is one pass through a loop, which has it once.
-#version 450
-#extension GL_GOOGLE_include_directive : require
-#define ROW_LOOP [[dont_unroll]]
-#include "../common/problem.glsl"
-#include "../common/numbers.glsl"
-#include "pairs.glsl"
-#include "elements.glsl"
-#include "../common/time_loop.glsl"
-#include "activations.glsl"
 #include "../common/cell_state.glsl"
 layout(constant_id = 140) const uint COUPLE_INPUT_FORGET = 0;
 
@@ -32,8 +23,3 @@ real cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, real4 x, r
     store_state(CELL_SLOT, tile_row, unit, c);
     return multiply(o, y);
 }
-
-#include "state.glsl"
-#include "multiply_input.glsl"
-#include "step.glsl"
-#include "../common/parts.glsl"

@@ -1,13 +1,4 @@
 // An RNN in float64: the equations of cells/rnn.glsl, for pairs of floats.
-#version 450
-#extension GL_GOOGLE_include_directive : require
-#define ROW_LOOP [[dont_unroll]]
-#include "../common/problem.glsl"
-#include "../common/numbers.glsl"
-#include "pairs.glsl"
-#include "elements.glsl"
-#include "../common/time_loop.glsl"
-#include "activations.glsl"
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }
@@ -20,8 +11,3 @@ real cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, real4 x, r
 
 void begin_cell(bool first, uint r, uint row, uint unit) {}
 void end_cell(bool last, uint r, uint row, uint unit) {}
-
-#include "state.glsl"
-#include "multiply_input.glsl"
-#include "step.glsl"
-#include "../common/parts.glsl"
