@@ -33,9 +33,9 @@ from vkdml.planning.candidates import Planner
 from vkdml.planning.gpu import gpu_loop
 from vkdml.planning.gpu.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
-from vkdml.runtime.operator import Operator
-from vkdml.spec import cells, descs, element_types, reference
-from vkdml.spec.whole_numbers import ceil_div, round_up
+from vkdml.faces.directml.device import Operator
+from vkdml.operators import cells, descs, element_types, reference
+from vkdml.operators.whole_numbers import ceil_div, round_up
 
 ROOT = Path(__file__).resolve().parents[2]
 SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
@@ -192,7 +192,7 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 
 # Parts that cannot run side by side
 
-def gave_up(compiled):
+def timed_out(compiled):
     return compiled._decided.attempts.given_up
 
 
@@ -219,7 +219,7 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
     options = Options(lanes=False, schedule=PERSISTENT, meeting=meeting, parts=16)
     expected = bits(run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16)))
     compiled, results = executed(device, case, options)
-    assert gave_up(compiled) == 1
+    assert timed_out(compiled) == 1
     check(case, results)
     assert bits(results) == expected
     monkeypatch.undo()

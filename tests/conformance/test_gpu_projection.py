@@ -9,7 +9,7 @@ from tests.support import Case, check, make_desc, random_arrays, random_strides,
 from vkdml.planning import candidates
 from vkdml.planning.gpu import gpu_projection
 from vkdml.planning.options import Options
-from vkdml.spec import cells, descs, element_types
+from vkdml.operators import cells, descs, element_types
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 TILES = {f"{tile.samples}x{tile.units}": tile for tile in gpu_projection._TILES}

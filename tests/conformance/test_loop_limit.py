@@ -13,7 +13,7 @@ from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_d
 from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
-from vkdml.spec import cells, element_types
+from vkdml.operators import cells, element_types
 
 LIMIT = 65_535
 LANES = Options(schedule="sequence", lanes=True, resident=False)

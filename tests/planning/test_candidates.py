@@ -7,7 +7,7 @@ import pytest
 from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
-from vkdml.spec import cells, element_types
+from vkdml.operators import cells, element_types
 
 
 def test_a_gpu_gets_no_shuffles_and_shared_state():

@@ -13,8 +13,8 @@ from vkdml.planning.dispatches import SUBMISSION_SECONDS
 from vkdml.planning.loop_dispatches import pack, time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
-from vkdml.runtime.kernels import load
-from vkdml.spec import cells, element_types
+from vkdml.engine.vulkan.spirv import load
+from vkdml.operators import cells, element_types
 
 GPU_COSTS = Costs(GPU)
 NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not

@@ -14,7 +14,7 @@ from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
 from vkdml.planning.profiles import gpu_rates
 from vkdml.planning.target import Machine, Target
-from vkdml.spec import cells, element_types
+from vkdml.operators import cells, element_types
 
 ALL_DEVICES = {"smallest": SMALLEST, "gpu": GPU, **GPUS}
 SIZES = (1, 7, 64, 100, 260, 512, 1024, 3000)

@@ -11,7 +11,7 @@ from vkdml.planning.candidates import Planner
 from vkdml.planning.gpu.gpu_projection import projections
 from vkdml.planning.options import Options
 from vkdml.planning.target import Machine
-from vkdml.spec import cells, element_types
+from vkdml.operators import cells, element_types
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 INTEL, NVIDIA = 0x8086, 0x10DE

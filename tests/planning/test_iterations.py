@@ -15,7 +15,7 @@ from tests.support import CELLS, SCHEDULES, options_on
 from vkdml.planning.candidates import Planner
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import Options
-from vkdml.spec import element_types
+from vkdml.operators import element_types
 
 LIMIT = 65_535  # of llvmpipe
 LLVMPIPES = [info for info in DEVICES.values() if info.driver == "llvmpipe"]

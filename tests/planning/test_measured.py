@@ -12,7 +12,7 @@ from vkdml.planning.measured import Measured, described
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import of_representative, representative
-from vkdml.spec import cells, element_types
+from vkdml.operators import cells, element_types
 
 GPU = replace(SMALL, vendor=0x10DE, compute_units=82, max_shared_memory=49152)
 SIZES = (250, 1, 64, 512)  # T, B, I and H: a representative

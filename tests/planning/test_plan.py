@@ -36,7 +36,7 @@ def test_plan(problem, info, name):
     assert all(size <= info.max_storage_buffer_range for size in planned.internal.values())
     assert planned.internal.get(cuts.GATES, 0) <= options.workspace_bytes
     waits = any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
-    assert (planned.gave_up is not None) == bool(planned.fallback) == waits
+    assert (planned.timed_out is not None) == bool(planned.fallback) == waits
     assert waits >= (options.schedule == "persistent")
     projections = [dispatch.constants for dispatch in planned.execute + planned.fallback if "projection" in dispatch.kernel]
     assert all(constants == projections[0] for constants in projections)  # so that they share a pipeline
@@ -52,7 +52,7 @@ def test_less_workspace_changes_chunks_only(problem, info, workspace, is_persist
     check_chunks(problem, less.execute)
     if less.fallback:
         check_chunks(problem, less.fallback)
-    assert (less.initialize, less.packed, less.gave_up) == (whole.initialize, whole.packed, whole.gave_up)
+    assert (less.initialize, less.packed, less.timed_out) == (whole.initialize, whole.packed, whole.timed_out)
     assert less.scratch | {cuts.GATES: 0} == whole.scratch | {cuts.GATES: 0}
     if cuts.GATES in whole.internal:
         of_step = whole.tiling.projection.step_bytes

@@ -7,7 +7,7 @@ from tests.planning.devices import CPU, GPUS, devices, make_problem, problems
 from vkdml.planning import cuts as sizes
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
-from vkdml.spec import element_types
+from vkdml.operators import element_types
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

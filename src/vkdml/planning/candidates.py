@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
-from ..spec.problem import Problem
+from ..operators.problem import Problem
 from .costs import Costs
 from .cuts import GATES
 from .device_info import DeviceInfo

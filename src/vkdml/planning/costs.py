@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..spec.whole_numbers import ceil_div
+from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .options import STEPPED
 from .target import Machine

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..spec.element_types import ElementType
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div
+from ..operators.element_types import ElementType
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
 MEETING = "meeting"

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..spec.activations import BY_TYPE, FusedActivation
-from ..spec.cells import BY_DESC
-from ..spec.checks import CheckedOperator
-from ..spec.descs import DML_OPERATOR_TYPE
+from ..operators.activations import BY_TYPE, FusedActivation
+from ..operators.cells import BY_DESC
+from ..operators.checks import CheckedOperator
+from ..operators.header.descs import DML_OPERATOR_TYPE
 
 SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what runs for seconds
 WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div
 from .cuts import LoopTiling
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from ..spec.problem import Problem
-from ..spec.whole_numbers import ceil_div
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div
 from .costs import Costs
 from .cuts import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout
 from .device_info import DeviceInfo

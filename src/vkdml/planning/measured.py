@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from ..spec.element_types import ElementType
-from ..spec.problem import Problem
+from ..operators.element_types import ElementType
+from ..operators.problem import Problem
 from .costs import Costs
 from .device_info import DeviceInfo
 from .tiling import Tiling

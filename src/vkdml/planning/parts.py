@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..spec.whole_numbers import ceil_div, power_of_two
+from ..operators.whole_numbers import ceil_div, power_of_two
 from .cuts import MOST_COUNTED_ROWS, KernelTiling, Layout, LoopTiling, ProjectionTiling
 from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, Submissions
 from .iterations import NONE, Loops, gates_of_phases, loops, loops_of_phases

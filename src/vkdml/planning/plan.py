@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidArgumentError
-from ..spec.checks import CheckedOperator
-from ..spec.problem import Problem
+from ..operators.checks import CheckedOperator
+from ..operators.problem import Problem
 from .candidates import Planner
 from .cuts import MEETING
 from .device_info import DeviceInfo
@@ -33,7 +33,7 @@ from .tiling import Tiling
 class Plan:
     """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
 
-    Where execute may give up, gave_up is the buffer and its word that say so, and fallback runs the operator then. tiling: what
+    Where execute may give up, timed_out is the buffer and its word that say so, and fallback runs the operator then. tiling: what
     it was made of. seconds: of an execution, by the model of costs. Both are None for an activation.
     """
 
@@ -41,7 +41,7 @@ class Plan:
     execute: tuple[Dispatch, ...]
     internal: dict[str, int]
     fallback: tuple[Dispatch, ...] = ()
-    gave_up: tuple[str, int] | None = None
+    timed_out: tuple[str, int] | None = None
     tiling: Tiling | None = None
     seconds: float | None = None
 
@@ -77,7 +77,7 @@ def plan_of(planner: Planner, tiling: Tiling) -> Plan:
     built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal, tiling=tiling,
                  seconds=planner.costs.run_seconds(tiling))
     if tiling.loop.schedule == PERSISTENT:
-        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), gave_up=(MEETING, 0))
+        built = replace(built, fallback=time_loop(planner.fallbacks(tiling)[0], planner.costs), timed_out=(MEETING, 0))
     check_limits(planner.problem, planner.info, built)
     return built
 

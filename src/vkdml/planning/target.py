@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..spec.problem import Problem
+from ..operators.problem import Problem
 from .device_info import DeviceInfo
 from .gpus import GpuRates
 from .options import PERSISTENT, Options

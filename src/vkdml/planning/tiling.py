@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..spec.problem import Problem
+from ..operators.problem import Problem
 from .cuts import GATES, PACKED_HIDDEN, PACKED_INPUT, Layout, LoopTiling, ProjectionTiling
 from .dispatches import SUBMISSION_SECONDS, Dispatch, Submissions
 from .iterations import NONE, Loops, loops, loops_of_state

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ...spec.whole_numbers import ceil_div, round_up
+from ...operators.whole_numbers import ceil_div, round_up
 from ..cuts import KernelTiling, Layout, even_rows
 from ..iterations import NONE, Loops, loops
 from ..parts import PartsLoop, PartsProjection, PartsTiling, parts_of, schedules_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...spec.whole_numbers import ceil_div, round_up
+from ...operators.whole_numbers import ceil_div, round_up
 from ..cuts import Layout
 from ..iterations import Loops, loops
 from ..options import SEQUENCE

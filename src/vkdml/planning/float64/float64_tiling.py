@@ -8,7 +8,7 @@ from itertools import product
 from math import gcd
 from typing import ClassVar
 
-from ...spec.whole_numbers import ceil_div, round_up
+from ...operators.whole_numbers import ceil_div, round_up
 from ..cuts import KernelTiling, Layout
 from ..iterations import Loops, gates_of_phases, loops
 from ..parts import PartsLoop, PartsProjection, PartsTiling, parts_of, schedules_of

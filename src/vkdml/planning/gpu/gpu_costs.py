@@ -5,7 +5,7 @@ It ranks tilings; a GPU's tuner measures.
 
 from __future__ import annotations
 
-from ...spec.whole_numbers import ceil_div
+from ...operators.whole_numbers import ceil_div
 from ..gpus import GpuRates
 from ..options import FLOW, PERSISTENT, SEQUENCE
 from ..target import Machine

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ...spec.whole_numbers import ceil_div
+from ...operators.whole_numbers import ceil_div
 from ..cuts import GATES, MEETING, PACKED_HIDDEN, STATE
 from ..dispatches import Dispatch, Submissions, given
 from ..loop_dispatches import chunks, loop_constants, projected, push_constants

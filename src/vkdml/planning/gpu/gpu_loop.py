@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...spec.problem import Problem
-from ...spec.whole_numbers import ceil_div, round_up
+from ...operators.problem import Problem
+from ...operators.whole_numbers import ceil_div, round_up
 from ..cuts import MEETING, STATE, Layout, LoopTiling, even_rows
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...spec.problem import Problem
-from ...spec.whole_numbers import ceil_div, power_of_two
+from ...operators.problem import Problem
+from ...operators.whole_numbers import ceil_div, power_of_two
 from ..cuts import Layout, ProjectionTiling
 from ..gpus import GpuRates
 from ..target import Machine

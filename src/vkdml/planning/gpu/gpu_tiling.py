@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...spec.whole_numbers import ceil_div
+from ...operators.whole_numbers import ceil_div
 from ..cuts import MOST_COUNTED_ROWS
 from ..dispatches import SUBMISSION_SECONDS, Dispatch, Submissions
 from ..iterations import NONE, Loops, loops, loops_of_phases
