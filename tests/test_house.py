@@ -10,7 +10,7 @@ import pytest
 from tests import house
 
 ROOT = Path(__file__).parents[1]
-RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
+RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.named_cells, house.variants,
          house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
 
 
@@ -24,8 +24,8 @@ SHADER = "#version 450\n#extension GL_GOOGLE_include_directive : require\n"
 MAIN = "void main() {}\n"
 SOUND = {
     ".gitignore": "/docs/api/\n",
-    "docs/faces/a.md": "As ../../shaders/gpu/gru.comp and shaders/PATH.comp.\n",
-    "README.md": "See `shaders/gpu/gru.comp`, `gpu/*.comp`, `src/vkdml/{operators,faces}/`, `tests/test_a.py::test_b` and, once made, docs/api/.\n"
+    "docs/faces/a.md": "As ../../shaders/gpu/CELL.comp and shaders/PATH.comp.\n",
+    "README.md": "See `shaders/gpu/CELL.comp`, `gpu/*.comp`, `src/vkdml/{operators,faces}/`, `tests/test_a.py::test_b` and, once made, docs/api/.\n"
                  "```\nvkdml dispatch no/such/model.py\n```\nhttps://example.org/no/such.py\n",
     "src/vkdml/__init__.py": "from .faces.functional import gru\nfrom .operators import cells\n",
     "src/vkdml/__main__.py": "from .cli import main\n",
@@ -39,19 +39,20 @@ SOUND = {
     "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
     "src/vkdml/engine/vulkan/gpu.py": "import kp\nfrom ...planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n",
     "src/vkdml/operators/cells.py": "from ..errors import VkdmlError\n_GATES = 3\nLANES: int = 8\n",
-    "src/vkdml/spirv/cpu/gru_lanes.spv": "",
-    "src/vkdml/spirv/float64/gru.spv": "",
-    "src/vkdml/spirv/gpu/gru.spv": "",
+    **{f"src/vkdml/spirv/{room}/{cell}{kind}.spv": "" for cell in ("gru", "lstm", "rnn")
+       for room, kind in (("cpu", "_lanes"), ("float64", ""), ("gpu", ""))},
     "src/vkdml/spirv/pack.spv": "",
     "shaders/pack.comp": SHADER + '#include "common/problem.glsl"\n' + MAIN,
     "shaders/cells/gru.glsl": '// As operators/cells.py says.\nconst uint GATES_OF_GRU = 3;\n',
+    "shaders/cells/lstm.glsl": "",
+    "shaders/cells/rnn.glsl": "",
     "shaders/common/problem.glsl": "// Once\n#ifndef PROBLEM\n#define PROBLEM\nlayout(constant_id = 0) const uint ROWS = 1;\n#endif\n",
     "shaders/common/numbers.glsl": "const uint SPINS = 12u;\n",
     "shaders/cpu/lanes.glsl": "// llvmpipe\n#define SHUFFLED 1\n#define TILE 2\n#ifdef WIDE\n#endif\n",
-    "shaders/cpu/gru_lanes.comp": SHADER + '#include "lanes.glsl"\n#include "cells/gru.glsl"\n' + MAIN,
+    "shaders/cpu/CELL_lanes.comp": SHADER + '#include "lanes.glsl"\n#include "cells/CELL.glsl"\n' + MAIN,
     "shaders/float64/pairs.glsl": "#define REAL vec2\n",
-    "shaders/float64/gru.comp": SHADER + '#include "float64/pairs.glsl"\n#include "common/numbers.glsl"\n' + MAIN,
-    "shaders/gpu/gru.comp": SHADER + '#define TILE 1\n#include "cells/gru.glsl"  // #if\n#include "common/problem.glsl"\n' + MAIN,
+    "shaders/float64/CELL.comp": SHADER + '#include "float64/pairs.glsl"\n#include "common/numbers.glsl"\n' + MAIN,
+    "shaders/gpu/CELL.comp": SHADER + '#define TILE 1\n#include "cells/CELL.glsl"  // #if\n#include "common/problem.glsl"\n' + MAIN,
     "tests/test_a.py": "def test_b(): pass\n",
     "tools/compile_shaders.py": "COMMAND = ['glslangValidator', '-V']\n",
 }
@@ -81,22 +82,24 @@ BROKEN = [
     (house.driver_names, {"src/vkdml/planning/plan.py": "# as llvmpipe does\n"}, "plan.py:1 names a driver, llvmpipe: say which property"),
     (house.driver_names, {"src/vkdml/engine/vulkan/queries.py": "\nIS_RADV = 1\n"}, "queries.py:2 names a driver, RADV"),
     (house.driver_names, {"shaders/common/state.glsl": "// faster with NVIDIA's driver\n"}, "state.glsl:1 names a driver, NVIDIA"),
-    (house.conditionals, {"shaders/gpu/gru.comp": SHADER + "#if TILE\n#endif\n" + MAIN}, "gru.comp:3 has a preprocessor conditional: write the other way"),
+    (house.conditionals, {"shaders/gpu/CELL.comp": SHADER + "#if TILE\n#endif\n" + MAIN}, "CELL.comp:3 has a preprocessor conditional: write the other way"),
     (house.conditionals, {"shaders/common/problem.glsl": "#ifndef A\n#define A\n  # ifdef B\n  # endif\n#endif\n"}, "problem.glsl:3 has a preprocessor"),
     (house.conditionals, {"shaders/common/problem.glsl": "#ifndef A\n#define A 1\n#endif\nconst uint B = A;\n"}, "problem.glsl:1 has a preprocessor"),
     (house.foreign_macros, {"shaders/common/problem.glsl": "\nconst uint A = SHUFFLED;\n"}, "problem.glsl:2 uses SHUFFLED, a macro of shaders/cpu/: give the"),
     (house.foreign_macros, {"shaders/gpu/dot.glsl": "REAL a;\n"}, "dot.glsl:1 uses REAL, a macro of shaders/float64/"),
-    (house.includes, {"shaders/gpu/gru.comp": SHADER + '#include "cpu/lanes.glsl"\n' + MAIN},
-     "gru.comp:3 includes cpu/lanes.glsl: from here only cells, common, gpu may be included"),
-    (house.includes, {"shaders/cpu/gru_lanes.comp": SHADER + '#include "../float64/pairs.glsl"\n' + MAIN}, "from here only cells, common, cpu"),
-    (house.includes, {"shaders/float64/gru.comp": SHADER + '#include "cells/gru.glsl"\n' + MAIN}, "from here only common, float64"),
+    (house.includes, {"shaders/gpu/CELL.comp": SHADER + '#include "cpu/lanes.glsl"\n' + MAIN},
+     "CELL.comp:3 includes cpu/lanes.glsl: from here only cells, common, gpu may be included"),
+    (house.includes, {"shaders/cpu/CELL_lanes.comp": SHADER + '#include "../float64/pairs.glsl"\n' + MAIN}, "from here only cells, common, cpu"),
+    (house.includes, {"shaders/float64/CELL.comp": SHADER + '#include "cells/gru.glsl"\n' + MAIN}, "from here only common, float64"),
     (house.includes, {"shaders/common/problem.glsl": '#include "gpu/dot.glsl"\n', "shaders/gpu/dot.glsl": ""}, "from here only common may be"),
     (house.includes, {"shaders/pack.comp": SHADER + '#include "lib/none.glsl"\n' + MAIN}, "pack.comp:3 includes lib/none.glsl, which is not there"),
     (house.includes, {"shaders/lib/state.glsl": ""}, "shaders/lib/state.glsl:1 is in no room: move it into one of shaders/{cells,common"),
     (house.variants, {"tools/compile_shaders.py": "COMMAND = [*(f'-D{macro}' for macro in 'AB')]\n"}, "compile_shaders.py:1 passes macros to the compiler"),
     (house.variants, {"shaders/pack.comp": SHADER + "void main() { float a = WIDTH; }\n"}, "pack.comp:1 does not compile by itself ("),
-    (house.variants, {"src/vkdml/spirv/gpu/lstm.spv": ""}, "src/vkdml/spirv/gpu/lstm.spv is shipped without a source shaders/gpu/lstm.comp: run"),
-    (house.variants, {"shaders/gpu/rnn.comp": SHADER + MAIN}, "shaders/gpu/rnn.comp has no src/vkdml/spirv/gpu/rnn.spv: run pip install"),
+    (house.variants, {"src/vkdml/spirv/gpu/begin.spv": ""}, "src/vkdml/spirv/gpu/begin.spv is shipped without a source shaders/gpu/begin.comp: run"),
+    (house.variants, {"shaders/gpu/begin.comp": SHADER + MAIN}, "shaders/gpu/begin.comp has no src/vkdml/spirv/gpu/begin.spv: run pip install"),
+    (house.named_cells, {"shaders/gpu/lstm_end.comp": SHADER + MAIN}, "lstm_end.comp:1 names a cell, lstm: a kernel is for all of them"),
+    (house.named_cells, {"shaders/pack.comp": SHADER + "// Of a GRU\n" + MAIN}, "pack.comp:3 names a cell, GRU"),
     (house.numbers_on_both_sides, {"shaders/gpu/dot.glsl": "const uint SPINS = 13u;\n"},
      "dot.glsl:1 writes SPINS down, as src/vkdml/planning/profiles.py:3 does: generate it into shaders/common/numbers.glsl"),
     (house.numbers_on_both_sides, {"shaders/cpu/dot.glsl": "\n#define GATES 3\n"}, "dot.glsl:2 writes GATES down, as src/vkdml/operators/cells.py:2 does"),
@@ -109,7 +112,7 @@ BROKEN = [
     (house.places_by_number, {"src/vkdml/planning/plan.py": "bind(buffer, binding=3)\n"}, "plan.py:1 writes the number of a binding down: take it from"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "ROWS = {'constant_id': 1}\n"}, "plan.py:1 writes the number of a constant_id down"),
     (house.missing_paths, {"README.md": "`shaders/gpu/lstm.comp`\n"}, "README.md:1 names shaders/gpu/lstm.comp, which is not there: write where"),
-    (house.missing_paths, {"docs/kernels/gru.md": "../shaders/gpu/gru.comp\n"}, "docs/kernels/gru.md:1 names ../shaders/gpu/gru.comp, which"),
+    (house.missing_paths, {"docs/kernels/gru.md": "../shaders/gpu/CELL.comp\n"}, "docs/kernels/gru.md:1 names ../shaders/gpu/CELL.comp, which"),
     (house.missing_paths, {"docs/kernels/gru.md": "\n\nIn shaders/lib/ it is.\n"}, "docs/kernels/gru.md:3 names shaders/lib/, which is not"),
     (house.missing_paths, {"CONTRIBUTING.md": "src/vkdml/{operators,nothing}/\n"}, "CONTRIBUTING.md:1 names src/vkdml/{operators,nothing}/"),
     (house.missing_paths, {"shaders/gpu/dot.glsl": "void f();  // as in lib/dot.glsl\n"}, "dot.glsl:1 names lib/dot.glsl"),
