@@ -43,10 +43,10 @@ from .operators.plain import PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.whole_numbers import ceil_div
 from .planning.candidates import Planner, best_of_each_way
+from .planning.costs import described
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.measured import described
 from .planning.options import SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of

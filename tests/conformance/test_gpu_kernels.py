@@ -34,8 +34,8 @@ from vkdml.operators.header import descs
 from vkdml.operators.whole_numbers import ceil_div, round_up
 from vkdml.planning import candidates, profiles
 from vkdml.planning.candidates import Planner
-from vkdml.planning.gpu import gpu_loop
-from vkdml.planning.gpu.gpu_loop import GpuLoop, column_groups
+from vkdml.planning.families import gpu_loop
+from vkdml.planning.families.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from tests.support import Case, check, make_desc, random_arrays, random_strides,
 from vkdml.operators import cells, element_types
 from vkdml.operators.header import descs
 from vkdml.planning import candidates
-from vkdml.planning.gpu import gpu_projection
+from vkdml.planning.families import gpu_projection
 from vkdml.planning.options import Options
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)

@@ -1,5 +1,5 @@
 """Some drivers end all loops of an invocation, silently, after so many iterations together. Dispatches that come as near to that
-as planning/iterations.py lets them are computed right: its bound is not too small, for any kernel.
+as planning/tiling.py lets them are computed right: its bound is not too small, for any kernel.
 """
 
 from dataclasses import replace

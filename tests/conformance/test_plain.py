@@ -13,7 +13,7 @@ from tests.guards import guarded
 from tests.support import assert_close, random_activation, random_strides, tensor
 from vkdml.operators import activations, element_types, table
 from vkdml.operators.verification import differences
-from vkdml.planning import gemm
+from vkdml.planning import plain
 
 D = v.DML_TENSOR_DATA_TYPE
 TYPES = [data_type for data_type in D if data_type != D.UNKNOWN]
@@ -161,7 +161,7 @@ def test_gemm_in_several_submissions(device, monkeypatch):
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, OutputTensor=c)
     arrays = {field: make(np.random.default_rng(3), described)[0] for field, described in (("ATensor", a), ("BTensor", b))}
     whole = run(device, desc, arrays)
-    monkeypatch.setattr(gemm, "_MOST_PRODUCTS", 2 * 32**2 * 50)
+    monkeypatch.setattr(plain, "_MOST_PRODUCTS", 2 * 32**2 * 50)
     compiled = device.compile_operator(device.create_operator(desc))
     assert (len(compiled.plan.execute), compiled.plan.submissions) == (5, 5)
     np.testing.assert_array_equal(run(device, desc, arrays), whole)

@@ -8,7 +8,7 @@ import vkdml
 from tests.planning.devices import CPU, GPU
 from tests.support import tensor
 from vkdml.operators import table
-from vkdml.planning import gemm
+from vkdml.planning import plain
 from vkdml.planning.plain import plan
 from vkdml.planning.profiles import profile
 
@@ -37,7 +37,7 @@ def test_no_more_workgroups_than_the_device_runs():
 
 
 def test_a_submission_ends_where_it_would_take_long(monkeypatch):
-    monkeypatch.setattr(gemm, "_MOST_PRODUCTS", 32 * 32 * 4 * 2)
+    monkeypatch.setattr(plain, "_MOST_PRODUCTS", 32 * 32 * 4 * 2)
     planned = plan(problem(128, 4, 32), GPU)
     assert [dispatch.starts_submission for dispatch in planned.execute] == [False, True]
     assert planned.submissions == 2

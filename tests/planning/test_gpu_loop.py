@@ -9,12 +9,11 @@ from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from tests.support import CELLS
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
-from vkdml.planning.cuts import MEETING
-from vkdml.planning.gpu.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
+from vkdml.planning.families.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
 from vkdml.planning.profiles import gpu_rates
-from vkdml.planning.target import Machine, Target
+from vkdml.planning.tiling import MEETING, Machine, Target
 
 ALL_DEVICES = {"smallest": SMALLEST, "gpu": GPU, **GPUS}
 SIZES = (1, 7, 64, 100, 260, 512, 1024, 3000)

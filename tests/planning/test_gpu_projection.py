@@ -9,9 +9,9 @@ from tests.support import CELLS
 from vkdml.operators import cells, element_types
 from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
-from vkdml.planning.gpu.gpu_projection import projections
+from vkdml.planning.families.gpu_projection import projections
 from vkdml.planning.options import Options
-from vkdml.planning.target import Machine
+from vkdml.planning.tiling import Machine
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 INTEL, NVIDIA = 0x8086, 0x10DE

@@ -9,7 +9,7 @@ from tests.planning.devices import DEVICES, make_problem
 from tests.planning.devices import GPU as SMALL
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
-from vkdml.planning.measured import Measured, described
+from vkdml.planning.costs import Measured, described
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import of_representative, representative

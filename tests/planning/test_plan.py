@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import vkdml
 from tests.planning.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
 from tests.support import SCHEDULES, options_on
-from vkdml.planning import cuts
+from vkdml.planning import tiling as cuts
 from vkdml.planning.options import WORKSPACES, Options
 from vkdml.planning.plan import plan
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from tests.planning.devices import CPU, GPUS, devices, make_problem, problems
 from vkdml.operators import element_types
-from vkdml.planning import cuts as sizes
+from vkdml.planning import tiling as sizes
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 

@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from ..operators.problem import Problem
-from .costs import Costs
-from .cuts import GATES
+from .costs import Costs, Measured, described
 from .device_info import DeviceInfo
 from .dispatches import SUBMISSION_SECONDS
 from .families import families_of
-from .forced import allowed, forced, has_all
-from .measured import Measured, described, measured_costs
-from .options import PERSISTENT, STEPPED, Options, check_options
-from .size_classes import representative
-from .target import Machine, Target
-from .tiling import Tiling
+from .options import PERSISTENT, STEPPED, Options, check_options, forced, has_all, left_values
+from .size_classes import class_facts, with_sizes_of_class
+from .tiling import GATES, Machine, Target, Tiling
 
 _MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a dispatch, which takes some of the host's memory
 _CLASSES_KEPT = 1024
@@ -49,9 +44,8 @@ class Planner:
     @cached_property
     def costs(self) -> Costs:
         """The model, corrected by what was measured."""
-        if self._measured is None or self._fastest is None:
-            return Costs(self.info)
-        return measured_costs(self.info, self._fastest, self._measured.step_seconds)
+        model = Costs(self.info)
+        return model.corrected(self._fastest, self._measured.step_seconds) if self._measured and self._fastest else model
 
     def best(self) -> Tiling:
         """The fastest in the problem's size class, as measured or else by the model, of those that can run the problem itself.
@@ -78,7 +72,7 @@ class Planner:
         return sorted(map(self._in_chunks, others), key=self.costs.seconds)
 
     def ranked(self) -> tuple[Tiling, ...]:
-        """Of the representative: those that the options allow, the fastest first."""
+        """The tilings of the representative that the options allow, the fastest first."""
         target = Target(self.problem, self.machine, self.options)
         found = [tiling for family in families_of(target) for tiling in family.tilings(target)]
         found = [self._in_chunks(tiling) for tiling in found
@@ -91,7 +85,7 @@ class Planner:
 
     def _fitted(self) -> Iterator[Tiling]:
         self._check_workgroup()
-        ranked = _ranked(_SizeClass.of(self))
+        ranked = _ranked(_size_class(self))
         in_order = ranked if self._fastest is None else (self._fastest, *ranked)
         found = False
         for tiling in in_order:
@@ -107,7 +101,7 @@ class Planner:
         """The size class's, if it was measured and is one of today's tilings."""
         if self._measured is None:
             return None
-        return next((tiling for tiling in _ranked(_SizeClass.of(self)) if described(tiling) == self._measured.tiling), None)
+        return next((tiling for tiling in _ranked(_size_class(self)) if described(tiling) == self._measured.tiling), None)
 
     def _may_wait(self, tiling: Tiling) -> bool:
         """Whether a tiling may be chosen even if its workgroups wait for each other."""
@@ -132,7 +126,7 @@ class Planner:
         return self._in_chunks(tiling) if self._may_wait(tiling) and self._has_iterations(tiling) else None
 
     def _has_iterations(self, tiling: Tiling) -> bool:
-        """For a dispatch of one step. Parts with several tiles need more for more rows than the representative has."""
+        """Whether one step is within the limit. Parts with several tiles need more for a B above the representative's."""
         return tiling.steps_within(self.profile.most_iterations) >= 1
 
     def _check_workgroup(self) -> None:
@@ -146,7 +140,7 @@ class Planner:
                                        f"a multiple of {whole}, at most {most}")
 
     def _refusal(self) -> InvalidArgumentError:
-        """Names the first option that leaves nothing of what the ones before it leave."""
+        """The error that names the first option that leaves nothing of what the ones before it leave."""
         problem, items = self.problem, list(forced(self.options).items())
         planners = [Planner(problem, self.info, Options(**dict(items[:count]))) for count in range(len(items) + 1)]
         left = [list(planner._fitted()) for planner in planners]
@@ -158,12 +152,12 @@ class Planner:
         others = "".join(f"{other} = {its!r}, " for other, its in before)
         return InvalidArgumentError(
             problem.operator, f"options.{name}", shown(value),
-            f"{allowed(name, left[culprit - 1])} with {others}{sizes} and {problem.element.name} on {self.info.name}")
+            f"{left_values(name, left[culprit - 1])} with {others}{sizes} and {problem.element.name} on {self.info.name}")
 
     def _refusal_of_sizes(self, sizes: str) -> InvalidArgumentError:
-        """Where nothing is forced: of a time step's projection that no buffer holds, or else of loops without end."""
+        """The error where nothing is forced: a time step's projection that no buffer holds, or else loops without end."""
         name, limit = self.info.name, self.info.max_storage_buffer_range
-        projections = [replace(tiling.projection, problem=self.problem) for tiling in _ranked(_SizeClass.of(self))
+        projections = [replace(tiling.projection, problem=self.problem) for tiling in _ranked(_size_class(self))
                        if tiling.projection]
         of_step = min((projection.step_bytes for projection in projections), default=0)
         if of_step > limit:
@@ -175,7 +169,7 @@ class Planner:
 
     @property
     def _most_step_bytes(self) -> int:
-        """Of the projection of one time step: unless it is forced, the bound of many does not bound one."""
+        """Most bytes of the projection of one time step: unless it is forced, the bound of many does not bound one."""
         largest = self.info.max_storage_buffer_range
         return min(self.options.workspace_bytes, largest) if "workspace_bytes" in forced(self.options) else largest
 
@@ -185,7 +179,7 @@ class Planner:
         return min(bound for bound in bounds if bound is not None)
 
     def _in_chunks(self, tiling: Tiling) -> Tiling:
-        """With the most time steps that a dispatch of the time loop, and one of the projection, may run."""
+        """The tiling with the most time steps that a dispatch of the time loop, and one of the projection, may run."""
         loop, projection, steps = tiling.loop, tiling.projection, self.problem.steps
         in_time = tiling.most_steps(self.machine, self.costs.step_seconds(tiling))
         by_iterations = tiling.steps_within(self.profile.most_iterations)
@@ -199,29 +193,12 @@ class Planner:
         return replace(tiling, loop=loop, projection=projection)
 
 
-def _representative(problem: Problem) -> Problem:
-    """The problem with the T and B of its size class's representative."""
-    sizes = representative(problem.steps, problem.batch)
-    return replace(problem, steps=sizes.steps, batch=sizes.batch)
-
-
 def best_of_each_way(tilings: Iterable[Tiling]) -> list[Tiling]:
     """The first of each way to order the steps: of each schedule, and of each meeting."""
     ways: dict[tuple[str, str | None], Tiling] = {}
     for tiling in tilings:
         ways.setdefault((tiling.loop.schedule, tiling.loop.meeting), tiling)
     return list(ways.values())
-
-
-def class_facts(problem: Problem) -> dict[str, Any]:
-    """Of a problem, all that the tilings of its size class depend on."""
-    sizes, loop = representative(problem.steps, problem.batch), problem.loop
-    return {
-        "steps": sizes.steps, "batch": sizes.batch, "cell": problem.cell.name, "phases": loop.phases, "slots": loop.slots,
-        "split bias": loop.split_bias, "element": problem.element.name, "hidden": problem.hidden, "inputs": problem.input_size,
-        "directions": problem.directions, "lengths": problem.has("SequenceLengthsTensor"),
-        "peepholes": problem.has("PeepholeTensor"),
-    }
 
 
 @dataclass(frozen=True)
@@ -231,13 +208,12 @@ class _SizeClass:
     key: Hashable
     planner: Planner = field(compare=False)
 
-    @staticmethod
-    def of(planner: Planner) -> _SizeClass:
-        key = (planner.info, planner.options, planner.profile, *class_facts(planner.problem).values())
-        return _SizeClass(key, planner)
+
+def _size_class(planner: Planner) -> _SizeClass:
+    return _SizeClass((planner.info, planner.options, planner.profile, *class_facts(planner.problem).values()), planner)
 
 
 @lru_cache(_CLASSES_KEPT)
 def _ranked(of_class: _SizeClass) -> tuple[Tiling, ...]:
     planner = of_class.planner
-    return Planner(_representative(planner.problem), planner.info, planner.options).ranked()
+    return Planner(with_sizes_of_class(planner.problem), planner.info, planner.options).ranked()

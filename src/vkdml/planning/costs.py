@@ -1,25 +1,43 @@
-"""What a tiling takes, in seconds: a small model that need only rank tilings."""
+"""What a tiling takes, in seconds: a small model that need only rank tilings, and measured times that correct it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from ..operators.element_types import ElementType
+from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .options import STEPPED
-from .target import Machine
-from .tiling import Tiling
+from .tiling import Machine, Tiling
 
 _VALID_STEPS = 0.75  # of a row, where lengths are given: a guess
+_OF_THE_PROBLEM = (Problem, ElementType)
+_FITTED = "chunk_steps"  # to the problem's own T and B
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The tiling that was the fastest of a size class, as `described`, and the seconds of each of its time steps, with what
+    they have of the projection and of submitting.
+    """
+
+    tiling: Mapping[str, Any]
+    step_seconds: float
 
 
 class Costs:
-    """The model of a device."""
+    """The model of a device. times: how many times as long as it says steps and projections take."""
 
-    def __init__(self, info: DeviceInfo) -> None:
+    def __init__(self, info: DeviceInfo, times: float = 1.0) -> None:
         self.machine = Machine(info)
         self.rates = self.machine.profile.rates
+        self._times = times
 
     def seconds(self, tiling: Tiling) -> float:
-        """Of an execution, with its share of compiling."""
+        """Seconds of an execution, with its share of compiling."""
         return self.run_seconds(tiling) + tiling.compile_seconds(self.machine)
 
     def run_seconds(self, tiling: Tiling) -> float:
@@ -37,9 +55,23 @@ class Costs:
         return total + self.rates.submission + dispatches * self.rates.dispatch
 
     def step_seconds(self, tiling: Tiling) -> float:
-        """Of one time step."""
-        return tiling.step_seconds(self.machine)
+        """Seconds of one time step."""
+        return self._times * tiling.step_seconds(self.machine)
 
     def projection_seconds(self, tiling: Tiling, steps: int) -> float:
-        """Of the projection of so many time steps."""
-        return tiling.projection_seconds(self.machine, steps)
+        """Seconds of the projection of so many time steps."""
+        return self._times * tiling.projection_seconds(self.machine, steps)
+
+    def corrected(self, tiling: Tiling, step_seconds: float) -> Costs:
+        """The model, so that a step of this tiling takes what was measured."""
+        steps, expected = tiling.problem.steps, self.step_seconds(tiling)
+        if tiling.projection:
+            expected += self.projection_seconds(tiling, steps) / steps
+        return Costs(self.machine.info, step_seconds / expected)
+
+
+def described(part: Any) -> dict[str, Any]:
+    """All that tells a tiling from the others of its size class, as JSON can have it."""
+    values = {field.name: getattr(part, field.name) for field in fields(part) if field.name != _FITTED}
+    return {name: described(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+            for name, value in values.items() if not isinstance(value, _OF_THE_PROBLEM)}

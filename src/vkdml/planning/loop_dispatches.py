@@ -8,11 +8,10 @@ from functools import partial
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .costs import Costs
-from .cuts import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout
 from .device_info import DeviceInfo
 from .dispatches import Dispatch, Submissions, activation_constants, given, in_room
 from .options import STEPPED
-from .tiling import Tiling
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout, Tiling
 
 _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
 # Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
@@ -20,7 +19,7 @@ _LEAST_PACKED, _MOST_PACKERS = 8, 2**14
 
 
 def pack(tiling: Tiling, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """Of the input's weights and of the recurrent ones."""
+    """The dispatches that pack the input's weights and the recurrent ones."""
     problem = tiling.problem
     peepholes = problem.cell.peepholes if problem.has("PeepholeTensor") else 0
     return (_pack(tiling, info, "WeightTensor", PACKED_INPUT, tiling.input,
@@ -55,7 +54,7 @@ def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
 
 
 def in_order(tiling: Tiling, submissions: Submissions) -> tuple[Dispatch, ...]:
-    """All of an execution whose time loop keeps its state between dispatches: by chunks, or stepped by phases."""
+    """All dispatches of an execution whose time loop keeps its state between them: by chunks, or stepped by phases."""
     loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
     step, project = _step(tiling, push), projected(tiling, push) if projection else None
     phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
@@ -116,7 +115,7 @@ def loop_constants(tiling: Tiling) -> dict[str, int]:
 
 
 def push_constants(tiling: Tiling) -> dict[str, int]:
-    """What all dispatches of the time loop and of the projection are told."""
+    """Push constants that all dispatches of the time loop and of the projection have."""
     problem = tiling.problem
     strides = {name: value for field, prefix, dims, letters in _IN_PLACE
                for name, value in _strides(problem, field, prefix.lower(), dims, letters).items()}

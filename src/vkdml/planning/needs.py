@@ -75,10 +75,10 @@ def of_execution(problem: CheckedOperator, plan: Plan, temporary: Mapping[str, i
 
 
 def of_initialization(problem: CheckedOperator, plan: Plan) -> int:
-    """Descriptors. An initializer has no resource beside: the operator's persistent one is its output."""
+    """Number of descriptors. An initializer has no resource beside: the operator's persistent one is its output."""
     return _descriptors(plan.initialize if problem.initialized else ())
 
 
 def _descriptors(dispatches: Iterable[Dispatch]) -> int:
-    """One for each buffer."""
+    """Number of descriptors: one for each buffer."""
     return len({name for dispatch in dispatches for name in dispatch.buffers.values()})

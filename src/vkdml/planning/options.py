@@ -1,8 +1,10 @@
-"""What a caller may force in a plan."""
+"""What a caller may force in a plan, and what of a tiling each option forces: one table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 from ..errors import InvalidArgumentError, shown
 
@@ -13,7 +15,6 @@ MEETINGS = (BARRIER, FLOW)
 WORKSPACE_BYTES = 256 * 2**20
 # Bounds on it where memory is short, the largest first. They are few, so that what is compiled for one problem serves the next
 WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
-_MOST_FORCED_ROWS, _MOST_FORCED_UNITS = 32, 8  # compilers take minutes over more
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,10 @@ class Options:
     What is forced runs so, or InvalidArgumentError names the option. Where persistent parts do not meet, what runs instead has
     the forced kernel and rows, but a schedule of its own.
 
-    schedule: one of SCHEDULES. persistent: not in float64; on a CPU driver only when it is forced, by the kernels for GPUs.
-    meeting: how persistent parts wait for each other on a GPU, one of MEETINGS.
+    OPTIONS has the values that each may have.
+
+    schedule: persistent is not there for float64; on a CPU driver only when it is forced, by the kernels for GPUs.
+    meeting: how persistent parts wait for each other on a GPU.
     parts: workgroups that share the units: at least 2 with stepped and persistent, else 1. On a GPU, one where a
     workgroup has room for all units, unless it is forced.
     fused: multiply the input in the time loop (not in the kernels for GPUs, which always project it).
@@ -59,23 +62,67 @@ class Options:
     workspace_bytes: int = WORKSPACE_BYTES
 
 
+class Option(NamedTuple):
+    """values: all that it may be, beside None. of_tiling: what a tiling has of it; None: it is a bound that all tilings keep."""
+
+    values: Collection[Any]
+    of_tiling: Callable[[Any], Any] | None = None
+
+
+_BOOLS = (False, True)
+
+# Families that know no such thing have what getattr is given last
+OPTIONS = {
+    "schedule": Option(SCHEDULES, lambda tiling: tiling.loop.schedule),
+    "meeting": Option(MEETINGS, lambda tiling: tiling.loop.meeting),
+    "parts": Option(range(1, 2**16 + 1), lambda tiling: tiling.loop.parts),
+    "fused": Option(_BOOLS, lambda tiling: tiling.projection is None),
+    "lanes": Option(_BOOLS, lambda tiling: tiling.loop.lanes > 1),
+    "resident": Option(_BOOLS, lambda tiling: getattr(tiling.loop, "resident", False)),
+    "rows": Option(range(1, 32 + 1), lambda tiling: tiling.loop.rows),  # compilers take minutes over more, as of units_at_once
+    "units_at_once": Option(range(1, 8 + 1), lambda tiling: tiling.loop.units_at_once),
+    "workgroup": Option(range(1, 2**31 + 1), lambda tiling: tiling.loop.workgroup),
+    "shared_state": Option(_BOOLS, lambda tiling: tiling.loop.shared_state),
+    "register_loads": Option(range(2**16 + 1), lambda tiling: getattr(tiling.loop, "register_loads", 0)),
+    "shared_loads": Option(range(2**16 + 1), lambda tiling: getattr(tiling.loop, "shared_loads", 0)),
+    "chunk_steps": Option(range(1, 2**31 + 1)),
+    "workspace_bytes": Option(range(1, 2**62 + 1)),
+}
+
+
 def check_options(options: Options) -> None:
-    if options.schedule not in (None, *SCHEDULES):
-        raise InvalidArgumentError("compile_operator", "options.schedule", shown(options.schedule),
-                                   "one of " + ", ".join(SCHEDULES))
-    if options.meeting not in (None, *MEETINGS):
-        raise InvalidArgumentError("compile_operator", "options.meeting", shown(options.meeting),
-                                   "one of " + ", ".join(MEETINGS))
-    for name in ("lanes", "resident", "fused", "shared_state"):
+    for name, (values, _) in OPTIONS.items():
         value = getattr(options, name)
-        if value not in (None, False, True):
-            raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value), "True, False or None")
-    for name, most in (("rows", _MOST_FORCED_ROWS), ("units_at_once", _MOST_FORCED_UNITS), ("parts", 2**16),
-                       ("register_loads", 2**16), ("shared_loads", 2**16),
-                       ("workgroup", 2**31), ("chunk_steps", 2**31), ("workspace_bytes", 2**62)):
-        value, least = getattr(options, name), 0 if name.endswith("_loads") else 1
-        if value is not None and not (isinstance(value, int) and least <= value <= most):
-            raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value),
-                                       f"a whole number from {least} to {most}")
+        is_right = value in values if isinstance(value, int) or not isinstance(values, range) else False
+        if value is not None and not is_right:
+            allowed = (f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range)
+                       else "True, False or None" if values is _BOOLS else "one of " + ", ".join(values))
+            raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value), allowed)
     if options.parts == 1 and options.schedule in (STEPPED, PERSISTENT):
         raise InvalidArgumentError("compile_operator", "options.parts", 1, f"at least 2 for the schedule {options.schedule}")
+
+
+def forced(options: Options) -> dict[str, Any]:
+    """The options that are not left to the plan."""
+    return {field.name: getattr(options, field.name) for field in fields(Options)
+            if getattr(options, field.name) != field.default}
+
+
+def forces_bounds_only(options: Options) -> bool:
+    """Whether every tiling has what is forced."""
+    return all(OPTIONS[name].of_tiling is None for name in forced(options))
+
+
+def has_all(tiling: Any, options: Options) -> bool:
+    """Whether a tiling has all that is forced."""
+    return all(of_tiling is None or getattr(options, name) in (None, of_tiling(tiling))
+               for name, (_, of_tiling) in OPTIONS.items())
+
+
+def left_values(name: str, tilings: Iterable[Any]) -> str:
+    """What the option could be, so that one of the tilings is left."""
+    of_tiling = OPTIONS[name].of_tiling
+    if of_tiling is None:
+        least = min(tiling.projection.step_bytes for tiling in tilings if tiling.projection)
+        return f"at least {least}, the projection of one time step,"
+    return " or ".join(map(repr, sorted({of_tiling(tiling) for tiling in tilings})))

@@ -1,5 +1,5 @@
 """Problem + device -> plan. No Vulkan here, and on one machine the same problem always gives the same plan, but for what was
-measured of it (measured.py).
+measured of it (`Measured` in costs.py).
 
 Three schedules, one gate math (shaders/cells/):
 - sequence: a workgroup owns a direction and a tile of batch rows from the first time step to the last; a dispatch runs a
@@ -21,12 +21,11 @@ from ..errors import InvalidArgumentError
 from ..operators.checks import CheckedOperator
 from ..operators.problem import Problem
 from .candidates import Planner
-from .cuts import MEETING
 from .device_info import DeviceInfo
 from .dispatches import Dispatch
 from .loop_dispatches import pack, time_loop
 from .options import PERSISTENT, Options
-from .tiling import Tiling
+from .tiling import MEETING, Tiling
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Plan:
     """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
 
     Where execute may give up, timed_out is the buffer and its word that say so, and fallback runs the operator then. tiling:
-    what it was made of. seconds: of an execution, by the model of costs. Both are None for an activation.
+    what it was made of. seconds: of an execution, by the model of costs. Both are None for an operator without a time loop.
     """
 
     initialize: tuple[Dispatch, ...]
@@ -47,7 +46,7 @@ class Plan:
 
     @property
     def submissions(self) -> int:
-        """Of an execution whose weights are packed, where barriers order dispatches. A fallback has its own."""
+        """Number of submissions of an execution whose weights are packed. A fallback has its own."""
         return 1 + sum(dispatch.starts_submission for dispatch in self.execute[1:])
 
     @property
@@ -73,7 +72,7 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), works
 
 
 def plan_of(planner: Planner, tiling: Tiling) -> Plan:
-    """Of one of its tilings. Raises InvalidArgumentError for what the device cannot hold."""
+    """The plan that one of its tilings makes. Raises InvalidArgumentError for what the device cannot hold."""
     built = Plan(pack(tiling, planner.info), time_loop(tiling, planner.costs), tiling.internal, tiling=tiling,
                  seconds=planner.costs.run_seconds(tiling))
     if tiling.loop.schedule == PERSISTENT:

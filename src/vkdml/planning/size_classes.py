@@ -9,14 +9,14 @@ how much longer its neighbour's kernels would take, by the model of costs or mea
 - one row, up to 4, up to 8, up to 16: a tile multiplies all rows that it may have (1.3 to 2 times);
 - up to 32 rows of many steps: a tile of 32 leaves one of two cores idle, unless its units are shared out (1.9 times);
 - more than 128: GPUs have work for all their cores in tiles of several rows (1.4 to 1.7 times).
-A representative is as long as makes its class and the ones beside it agree on the projection.
+T of a representative is chosen so that neighbouring classes pick the same projection kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..operators.checks import Tensor, evaluate, least_size, packed_strides
 from ..operators.problem import Problem
@@ -37,12 +37,29 @@ _STEPS = {1: Sizes(250, 1), 4: Sizes(200, 4), 8: Sizes(100, 8), 16: Sizes(100, 1
 
 
 def representative(steps: int, batch: int) -> Sizes:
-    """Of the class that T and B are in."""
+    """T and B of the representative of the class that these are in."""
     if batch == 1 == steps:
         return _ONE_STEP_OF_ONE_ROW
     if batch > 1 and steps <= _FEW_STEPS:
         return _FEW_STEPS_OF_ROWS
     return next(sizes for most, sizes in _STEPS.items() if batch <= most)
+
+
+def class_facts(problem: Problem) -> dict[str, Any]:
+    """All facts about a problem that the tilings of its size class depend on."""
+    sizes, loop = representative(problem.steps, problem.batch), problem.loop
+    return {
+        "steps": sizes.steps, "batch": sizes.batch, "cell": problem.cell.name, "phases": loop.phases, "slots": loop.slots,
+        "split bias": loop.split_bias, "element": problem.element.name, "hidden": problem.hidden, "inputs": problem.input_size,
+        "directions": problem.directions, "lengths": problem.has("SequenceLengthsTensor"),
+        "peepholes": problem.has("PeepholeTensor"),
+    }
+
+
+def with_sizes_of_class(problem: Problem) -> Problem:
+    """The problem with the representative's T and B, and its tensors as they are."""
+    steps, batch = representative(problem.steps, problem.batch)
+    return replace(problem, steps=steps, batch=batch)
 
 
 def of_representative(problem: Problem) -> Problem:

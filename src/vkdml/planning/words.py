@@ -18,7 +18,7 @@ def of_problem(problem: Problem) -> str:
 
 
 def of_plan(plan: Plan) -> str:
-    """Of a recurrent operator."""
+    """The plan of a recurrent operator on one line."""
     assert plan.tiling
     assert plan.seconds is not None
     loop = plan.tiling.loop

@@ -17,9 +17,8 @@ from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
 from ...planning import words
 from ...planning.candidates import Planner, best_of_each_way, class_facts
-from ...planning.forced import forced, forces_bounds_only
-from ...planning.measured import Measured, described
-from ...planning.options import PERSISTENT, Options
+from ...planning.costs import Measured, described
+from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling

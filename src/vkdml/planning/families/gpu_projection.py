@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from ...operators.problem import Problem
 from ...operators.whole_numbers import ceil_div, power_of_two
-from ..cuts import Layout, ProjectionTiling
 from ..gpus import GpuRates
-from ..target import Machine
+from ..tiling import Layout, Machine, ProjectionTiling
 from .gpu_loop import TOGETHER, packed_units
 
 _LEAST_BLOCK_VECS = 4  # that small tiles multiply at once
@@ -58,7 +57,7 @@ class GpuProjection(ProjectionTiling):
 
     @property
     def blocks(self) -> int:
-        """Of columns, which a workgroup multiplies one after the other."""
+        """Number of blocks of columns, which a workgroup multiplies one after the other."""
         return ceil_div(self.input.loads, self.block_loads)
 
     @property
@@ -71,7 +70,7 @@ class GpuProjection(ProjectionTiling):
 
     @property
     def samples_at_once(self) -> int:
-        """Of an invocation."""
+        """Number of samples of an invocation."""
         return self.rows * self.unit_lanes // self.workgroup
 
     @property
@@ -81,12 +80,12 @@ class GpuProjection(ProjectionTiling):
 
     @property
     def shared_bytes(self) -> int:
-        """Of a workgroup."""
+        """Bytes of a workgroup's shared memory."""
         of_vec = self.rows + _PITCH_VECS + self.weight_rows
         return self.rows * _SAMPLE_BYTES + _SHARED_VEC_BYTES * (self.block_vecs * of_vec + 1)
 
     def seconds(self, steps: int, rates: GpuRates) -> float:
-        """Of so many time steps: the longest of what may bound them.
+        """Seconds of so many time steps: the longest of what may bound them.
 
         These are its instructions and the bytes from shared memory, on the unit with most workgroups; the blocks of a lone
         workgroup, which wait for their loads, one after the other; and the bytes from the second-level cache. Then the result
@@ -107,7 +106,7 @@ class GpuProjection(ProjectionTiling):
 
 
 def layout(problem: Problem) -> Layout:
-    """Of the input weights, for tiles of any shape."""
+    """How the input weights are packed, for tiles of any shape."""
     return Layout(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...operators.problem import Problem
 from ...operators.whole_numbers import ceil_div, round_up
-from ..cuts import MEETING, STATE, Layout, LoopTiling, even_rows
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
-from ..target import Machine, Target
+from ..tiling import MEETING, STATE, Layout, LoopTiling, Machine, Target, even_rows
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
 _PACKED_UNITS = 64   # packed weights have a multiple of these
@@ -32,7 +30,7 @@ _MOST_FLOW_BYTES = 64 * 2**20  # of the words of one chunk
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLoop(LoopTiling):
-    """Of the time loop on a GPU. parts share the units of all rows; of the rows, each group of workgroups has its own.
+    """One way to run the time loop on a GPU. parts share the units of all rows; each group of workgroups has rows of its own.
 
     column_groups: invocations that share a unit's columns. register_loads, shared_loads: of the loads of weights of an
     invocation and gate, those that stay in registers and in shared memory for a whole dispatch. stream_loads: of the others,
@@ -56,7 +54,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def tiles_of_group(self) -> int:
-        """That a workgroup runs one after the other."""
+        """Number of tiles that one workgroup processes in turn."""
         return ceil_div(self.problem.batch, self.rows * self.tiles)
 
     @property
@@ -65,7 +63,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def turns(self) -> int:
-        """Of a phase."""
+        """Number of turns of a phase."""
         return ceil_div(self.problem.hidden, self.turn_units * self.parts)
 
     @property
@@ -74,7 +72,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def group_loads(self) -> int:
-        """Of an invocation, for a gate."""
+        """Loads of an invocation for a gate."""
         return self.hidden.loads // self.column_groups
 
     @property
@@ -83,7 +81,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def weight_registers(self) -> int:
-        """Of an invocation, for what stays."""
+        """Registers of an invocation for the weights that stay."""
         return self.register_loads * len(self.problem.cell.gates) * 4
 
     @property
@@ -96,12 +94,12 @@ class GpuLoop(LoopTiling):
 
     @property
     def vector_bytes(self) -> int:
-        """Of h of one row, with its padding."""
+        """Bytes of h of one row, with its padding."""
         return self.hidden.loads * self.problem.element.vecs_per_load * 16
 
     @property
     def shared_bytes(self) -> int:
-        """Of a workgroup's shared memory."""
+        """Bytes of a workgroup's shared memory."""
         gates = len(self.problem.cell.gates)
         sums = self.rows * self.workgroup * (16 if gates > 1 else 4)
         weights = self.shared_loads * gates * self.workgroup * 16
@@ -111,7 +109,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def slots_in_buffer(self) -> int:
-        """Vectors of each row."""
+        """Number of vectors of each row."""
         loop = self.problem.loop
         if self.schedule == SEQUENCE:
             return loop.slots
@@ -125,7 +123,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def buffers(self) -> dict[str, int]:
-        """For parts, one with the word that says that they did not meet, and the counters of their arrivals."""
+        """Parts have one more, with the word that says that they did not meet, and the counters of their arrivals."""
         if self.schedule == SEQUENCE:
             return {STATE: self.states_bytes}
         return {STATE: self.states_bytes, MEETING: (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4}
@@ -140,13 +138,9 @@ class GpuLoop(LoopTiling):
 
     @property
     def most_flow_steps(self) -> int:
-        """Of a chunk in flow."""
+        """Most steps of a chunk in flow."""
         of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
         return max(1, _MOST_FLOW_BYTES // of_step)
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        return {"register_loads": self.register_loads, "shared_loads": self.shared_loads}
 
     @property
     def constants(self) -> dict[str, int]:
@@ -173,7 +167,7 @@ def column_groups(problem: Problem, info: DeviceInfo) -> int:
 
 
 def registers(loop: GpuLoop, rates: GpuRates) -> int:
-    """Of an invocation, about: a block of streamed weights that is under way while another is multiplied takes its own."""
+    """Registers of an invocation, about. A block of streamed weights that is loaded while another is multiplied has its own."""
     of_load = 4 * len(loop.problem.cell.gates)
     blocks = loop.streamed_loads // loop.stream_loads
     streamed = (2 if blocks > 1 else 0 if rates.sinks_loads and loop.rows == 1 else blocks) * loop.stream_loads * of_load
@@ -215,7 +209,7 @@ class GpuLoops:
 
     @property
     def _shared_room(self) -> int:
-        """Of a workgroup; drivers may not see that arrays of one vec4 are never used."""
+        """Shared memory of a workgroup; drivers may not see that arrays of one vec4 are never used."""
         return self.info.max_shared_memory - _UNUSED_SHARED_BYTES
 
     def _rows(self) -> list[int]:
@@ -246,7 +240,7 @@ class GpuLoops:
         return schedule == SEQUENCE or self.options.schedule == schedule or (parts > 1 and is_choice)
 
     def _in(self, schedule: str, rows: int, workgroup: int, parts: int) -> Iterator[GpuLoop]:
-        """With each way to meet."""
+        """A loop for each way to meet."""
         meetings = [None] if schedule != PERSISTENT else [self.options.meeting] if self.options.meeting else [BARRIER, FLOW]
         for meeting in meetings:
             loop = self._loop(schedule, rows, workgroup, parts, meeting)
@@ -269,7 +263,7 @@ class GpuLoops:
         return self._on_device(bare)
 
     def _on_device(self, bare: GpuLoop) -> GpuLoop | None:
-        """With the weights that stay, and as many groups of rows as run side by side.
+        """The loop with the weights that stay, and with as many groups of rows as run side by side.
 
         Persistent parts of a group have to, all of them, unless that schedule is forced.
         """
@@ -283,7 +277,7 @@ class GpuLoops:
         return replace(kept, most_groups=max(1, groups))
 
     def _with_weights(self, bare: GpuLoop, of_unit: int) -> GpuLoop:
-        """With the most weights that stay where so many workgroups are on a unit."""
+        """The loop with the most weights that stay where so many workgroups are on a unit."""
         rates, options = self.machine.gpu, self.options
         most = min(rates.invocation_registers, rates.registers // (of_unit * bare.workgroup))
         is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more

@@ -1,4 +1,4 @@
-"""What the kernels of CPU drivers and of float64 share.
+"""The code that the families for CPU drivers and for float64 share.
 
 A workgroup runs the steps of its rows by itself (sequence), or parts share the units of each step (stepped). A subgroup's
 time is that of its loads, its products and its gate math, at the rates of the device's profile; workgroups are spread over its
@@ -11,22 +11,33 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..operators.whole_numbers import ceil_div, power_of_two
-from .cuts import MOST_COUNTED_ROWS, KernelTiling, Layout, LoopTiling, ProjectionTiling
-from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, Submissions
-from .iterations import NONE, Loops, gates_of_phases, loops, loops_of_phases
-from .loop_dispatches import in_order
-from .options import SEQUENCE, STEPPED
-from .profiles import Rates
-from .target import Machine, Target
-from .tiling import Tiling
+from ...operators.whole_numbers import ceil_div, power_of_two
+from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, Submissions
+from ..loop_dispatches import in_order
+from ..options import SEQUENCE, STEPPED
+from ..profiles import Rates
+from ..tiling import (
+    MOST_COUNTED_ROWS,
+    NONE,
+    KernelTiling,
+    Layout,
+    Loops,
+    LoopTiling,
+    Machine,
+    ProjectionTiling,
+    Target,
+    Tiling,
+    gates_of_phases,
+    loops,
+    loops_of_phases,
+)
 
 LEAST_PART_UNITS = 32  # where the profile bounds the parts of a tile
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartsLoop(LoopTiling):
-    """Of the time loop. All slots of a tile's state lie together."""
+    """One way to run the time loop. All slots of a tile's state lie together."""
 
     @property
     def turn_units(self) -> int:
@@ -68,10 +79,10 @@ class PartsLoop(LoopTiling):
 
 @dataclass(frozen=True, kw_only=True)
 class PartsProjection(ProjectionTiling):
-    """Of the projection."""
+    """One way to run the projection."""
 
     def dispatched_tiles(self, steps: int) -> int:
-        """Where lengths may leave the last ones nothing to do, so many that they can be spread (`spread` in shaders/cpu/)."""
+        """Where lengths may leave the last tiles nothing to do, a number that can be spread (`spread` in shaders/cpu/)."""
         tiles = self.tiles(steps)
         spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
         return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
@@ -79,12 +90,12 @@ class PartsProjection(ProjectionTiling):
 
 @dataclass(frozen=True)
 class PartsTiling(Tiling):
-    """A family of such kernels. product_cost: of a product, by one of floats."""
+    """Tilings for such kernels. product_cost: what a product takes, as a multiple of one of floats."""
 
     loop: PartsLoop
     product_cost: ClassVar[int] = 1
 
-    # What a family defines beside
+    # What a family defines
 
     @abstractmethod
     def phase_loops(self, gates: int) -> Loops:
@@ -101,7 +112,7 @@ class PartsTiling(Tiling):
         return spread(self.loop, self.loop.workgroups, self.part_seconds(machine.profile.rates), machine)
 
     def part_seconds(self, rates: Rates) -> float:
-        """Of a part's subgroup in a time step."""
+        """Seconds of a part's subgroup in a time step."""
         loop = self.loop
         at_once = loop.rows * loop.units_at_once
         input_part = at_once * rates.load if self.projection else self._product_seconds(loop, self.input, rates)
@@ -117,7 +128,7 @@ class PartsTiling(Tiling):
         return spread(projection, workgroups, of_tile + stores * rates.load, machine)
 
     def _product_seconds(self, tiling: KernelTiling, layout: Layout, rates: Rates) -> float:
-        """Of a subgroup's products of a tile's rows with all gates' weights of its units."""
+        """Seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
         element = tiling.problem.element
         gates = len(tiling.problem.cell.gates) * tiling.units_at_once
         vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # for a load of weights
@@ -129,7 +140,7 @@ class PartsTiling(Tiling):
         return loops_of_phases(self.loop, [self.phase_loops(gates) for gates in gates_of_phases(self.problem)])
 
     def turn_loops(self, gates: int, turn: Loops) -> Loops:
-        """All turns of a part, each with the input's products where they are fused."""
+        """Iterations of all turns of a part, each with the input's products where they are fused."""
         fused = NONE if self.projection else self.product_loops(self.loop, self.input, gates)
         return loops(self.loop.part_units // self.loop.turn_units, fused + turn)
 
@@ -153,7 +164,7 @@ def spread(tiling: KernelTiling, workgroups: int, of_subgroup: float, machine: M
 
 
 def schedules_of(target: Target) -> list[str]:
-    """Those that these kernels have, of the ones that are allowed."""
+    """The allowed schedules that these kernels have."""
     return [schedule for schedule in (SEQUENCE, STEPPED) if target.options.schedule in (None, schedule)]
 
 

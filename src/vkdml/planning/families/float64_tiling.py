@@ -9,11 +9,8 @@ from math import gcd
 from typing import ClassVar
 
 from ...operators.whole_numbers import ceil_div, round_up
-from ..cuts import KernelTiling, Layout
-from ..iterations import Loops, gates_of_phases, loops
-from ..parts import PartsLoop, PartsProjection, PartsTiling, parts_of, schedules_of
-from ..target import Target
-from ..tiling import Tiling
+from ..tiling import KernelTiling, Layout, Loops, Target, Tiling, gates_of_phases, loops
+from .parts import PartsLoop, PartsProjection, PartsTiling, parts_of, schedules_of
 
 # Invocations of a workgroup: at least, and a multiple of it; and in the projection, which has workgroups enough
 _LEAST_WORKGROUP, _PROJECTION_WORKGROUP = 32, 64
@@ -24,10 +21,6 @@ class Float64Tiling(PartsTiling):
     """Fused or projected, in sequence or stepped."""
 
     product_cost: ClassVar[int] = 20
-
-    @staticmethod
-    def runs(target: Target) -> bool:
-        return target.problem.element.pairs
 
     @staticmethod
     def whole_units(target: Target) -> int:

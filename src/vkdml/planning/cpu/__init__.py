@@ -1,1 +1,0 @@
-"""The kernels for drivers that run shaders on a processor: shaders/cpu/."""

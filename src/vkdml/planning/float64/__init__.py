@@ -1,1 +1,0 @@
-"""The kernels for pairs of floats: shaders/float64/."""

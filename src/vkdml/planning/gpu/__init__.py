@@ -1,1 +1,0 @@
-"""The kernels for GPUs: shaders/gpu/."""
