@@ -35,7 +35,7 @@ shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
 shared vec4 b_tile[BLOCK * PITCH];  // [k][4 columns]
 shared vec4 products[TILE * LANES];  // [row][4 columns]
 
-// Of a block's item: along K, and across. No branch, of which a driver that unrolls makes too many to compile.
+// Where an item of a block lies along K, and across. Without a branch: a driver that unrolls makes too many of them to compile.
 void find_place(uint item, bool by_k, out uint k, out uint across)
 {
     uvec2 place = mix(uvec2(item / TILE, item % TILE), uvec2(item % BLOCK, item / BLOCK), bvec2(by_k));

@@ -7,7 +7,7 @@ bool is_sample(uint step, uint row) { return row < dispatch.batch && step < disp
 
 uint steps_of(uint row) { return clamp(row_length(row), dispatch.first_step, dispatch.last_step) - dispatch.first_step; }
 
-// The first sample from a step of a row on, which may have too few
+// Advance to the first sample at or after (row, step) that exists
 void skip_rows(inout uint step, inout uint row)
 {
     for (uint steps; row < dispatch.batch && step >= (steps = steps_of(row)); ++row) step -= steps;

@@ -47,8 +47,8 @@ void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recur
 }
 
 // The state before dispatch.first_step, of the units [start, end); what pads HIDDEN is 0. Initial states are read here alone, and
-// last states stored by end_state alone. Of each row that is ordered, by the barrier at the end or, in parts, as one of the two is
-// a dispatch of its own: so a last state may be bound to the buffer of the initial one.
+// last states stored by end_state alone. The barrier at the end (in parts, the boundary between dispatches) orders these reads
+// before those writes, so a last state may be bound to the buffer of the initial one.
 void begin_state(bool first, uint start, uint end)
 {
     for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)

@@ -53,7 +53,7 @@ real two_product(float a, float b)
 real number(float x) { return vec2(x, 0.0); }
 real negate(real a) { return -a; }
 
-// To 2^-47 of the larger summand, which is as much as the summands themselves are good for
+// The sum, to 2^-47 of the larger summand: the summands are no more precise
 real add(real a, real b)
 {
     vec2 sum = two_sum(a.x, b.x);
@@ -92,7 +92,7 @@ real choose(bool condition, real a, real b) { return mix(b, a, bvec2(condition))
 bool less(real a, real b) { return a.x < b.x || (a.x == b.x && a.y < b.y); }
 bool less_or_equal(real a, real b) { return a.x < b.x || (a.x == b.x && a.y <= b.y); }
 
-// By choices: what is indexed by a variable goes to memory
+// Chosen without an index: an array that a variable indexes goes to memory
 real component(real4 v, uint i)
 {
     vec2 first = i == 0 ? vec2(v.hi.x, v.lo.x) : vec2(v.hi.y, v.lo.y), last = i == 2 ? vec2(v.hi.z, v.lo.z) : vec2(v.hi.w, v.lo.w);

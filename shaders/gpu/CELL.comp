@@ -12,8 +12,6 @@
 #include "../cells/CELL_state.glsl"
 #include "../cells/CELL.glsl"
 #include "products.glsl"
-#include "sums.glsl"
-#include "projected_input.glsl"
 #include "state.glsl"
 
 void phase_barrier() { barrier(); }

@@ -10,8 +10,6 @@
 #include "../cells/CELL.glsl"
 #include "state_layout.glsl"
 #include "products.glsl"
-#include "sums.glsl"
-#include "projected_input.glsl"
 #include "exchange.glsl"
 #include "part_step.glsl"
 #include "meeting.glsl"

@@ -31,7 +31,7 @@ void begin_vec(uint i)
             if (HAS_INITIAL_C != 0) c[u] = floatBitsToUint(LOAD_ELEMENT(initial_c, PLACE_OF(initial_c, row, first + u)));
             if (IN_FLOW != 0) to_come[u] = NOT_THERE;
         }
-    // Whoever makes the last slot anew has copied it before
+    // The workgroup that resets the last slot has copied it to the first one before
     uint start = OWN_VECTORS * stride + i, slots = gl_NumWorkGroups.y;
     bool has_first = gl_WorkGroupID.y == (is_first ? 0 : (dispatch.last_slot - 1) % slots);
     if (has_first && is_first && OWN_VECTORS != 0) state_vecs[i] = c;

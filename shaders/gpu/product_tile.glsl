@@ -11,8 +11,8 @@ const uint SAMPLES_AT_ONCE = ROWS / SAMPLE_LANES, UNITS_AT_ONCE = PART_UNITS / U
 const uint SAMPLE_SUMS = UNITS_AT_ONCE * GATES, SUMS = SAMPLES_AT_ONCE * SAMPLE_SUMS;
 const uint BLOCK_VECS = BLOCK_LOADS * VECS_PER_LOAD, BLOCKS = (INPUT_LOADS + BLOCK_LOADS - 1) / BLOCK_LOADS;
 
-// What the workgroup loads of a block, and the turns that its invocations take for it. Those left over in the last turn do what
-// another one does.
+// Loads of the workgroup for a block, and the rounds that its invocations take. In the last round surplus invocations repeat the
+// last load, so that none diverges.
 const uint X_VECS = ROWS * BLOCK_VECS, X_TURNS = (X_VECS + WORKGROUP - 1) / WORKGROUP;
 const uint W_LOADS = PART_UNITS * GATES * BLOCK_LOADS, W_TURNS = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
 const bool X_IS_WHOLE = X_VECS % WORKGROUP == 0, W_IS_WHOLE = W_LOADS % WORKGROUP == 0;
@@ -23,7 +23,7 @@ shared vec4 x_tile[BLOCK_VECS * X_PITCH];
 shared vec4 w_tile[BLOCK_VECS * GATES * PART_UNITS];  // [vec][gate][unit]
 shared uint x_starts[ROWS];
 
-// On their way: as they are in memory, since to unpack them is to wait for them
+// Loads under way, as they are in memory: unpacking would wait for them
 uvec4 next_x[X_TURNS], next_w[W_TURNS];
 uint x_start[X_TURNS];
 

@@ -1,4 +1,4 @@
-// The products of h with the recurrent weights. A workgroup computes TURN_UNITS units at once, each by COLUMN_GROUPS invocations:
+// The products of h with the recurrent weights, their sums, and the input's part of the gates. A workgroup computes TURN_UNITS units at once, each by COLUMN_GROUPS invocations:
 // invocation `i` has unit i % TURN_UNITS, and of its weights the loads k * COLUMN_GROUPS + i / TURN_UNITS. The first
 // REGISTER_LOADS of these stay in registers for the whole dispatch, SHARED_LOADS more in shared memory; the rest is streamed,
 // STREAM_LOADS at once, the next ones under way while these are multiplied.
@@ -19,9 +19,9 @@ layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 shared uvec4 kept_in_shared[SHARED_LOADS != 0 ? SHARED_LOADS * GATES * WORKGROUP : 1];
 uvec4 kept[REGISTER_LOADS != 0 ? REGISTER_LOADS * GATES : 1];
 uvec4 next[BLOCK];
-uint column_group;   // of this invocation
-uint unit;           // that it computes
-uint weights_start;  // of its weights
+uint column_group;   // this invocation's
+uint unit;           // the unit that it computes
+uint weights_start;  // where its weights start
 vec4 recurrent_bias;
 
 // The state's file defines: four numbers side by side of what R multiplies, for row r of the tile
@@ -35,7 +35,7 @@ vec4 hidden_extra(uint which)
     return uintBitsToFloat(hidden_weights[end_of_weights + (which * DIRECTIONS + direction) * UNITS + packed_unit()]);
 }
 
-// first: of the units that the workgroup computes at once
+// first: the first of the units that the workgroup computes at once
 void begin_units(uint first)
 {
     column_group = gl_LocalInvocationID.x / TURN_UNITS;
@@ -66,7 +66,7 @@ void load_block(uint block, uint first, uint end)
         [[unroll]] for (uint gate = first; gate < end; ++gate) next[k * GATES + gate] = load_weights(block + k, gate);
 }
 
-// The first of the streamed weights, to be under way while what they multiply is fetched
+// Starts loading the first of the streamed weights, while what they multiply is fetched
 void prefetch_weights(uint first, uint end)
 {
     if (KEPT_LOADS < GROUP_LOADS) load_block(KEPT_LOADS, first, end);
@@ -120,4 +120,65 @@ void multiply_columns(out float sums[SUMS], uint first, uint end)
         }
         multiply_block(sums, LAST_BLOCK, next, first, end);
     }
+}
+
+// The sums over the column groups, through shared memory: each group has a vec4 there, with a component a gate. Where there are many
+// groups, SPLIT invocations add a share each first. An invocation finishes FINISHED rows of its unit: its i-th is row
+// column_group + i * COLUMN_GROUPS of the tile.
+const uint FINISHED = (ROWS + COLUMN_GROUPS - 1) / COLUMN_GROUPS;
+const uint SPLIT = COLUMN_GROUPS < 16 ? 1 : 4, SHARE = COLUMN_GROUPS / SPLIT;
+const uint SHARES = (ROWS * SPLIT + COLUMN_GROUPS - 1) / COLUMN_GROUPS;  // shares that an invocation adds
+const uint SUM_VECS = ROWS * WORKGROUP;
+
+// Another file defines where these sums are, and begin_sums, which waits until they may be written there
+vec4 load_sums(uint place);
+void store_sums(uint place, vec4 sums);
+void begin_sums();
+
+uint place_of_sums(uint r, uint group) { return r * WORKGROUP + group * TURN_UNITS + gl_LocalInvocationID.x % TURN_UNITS; }
+// The sum of `count` groups, `stride` apart
+vec4 sum_of(uint place, uint count, uint stride)
+{
+    vec4 total = load_sums(place);
+    [[unroll]] for (uint i = 1; i < count; ++i) total += load_sums(place + i * stride * TURN_UNITS);
+    return total;
+}
+
+// Call before recurrent_part, in all invocations
+void share_sums(float sums[SUMS], uint first, uint end)
+{
+    begin_sums();
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        vec4 of_gates = vec4(0.0);
+        [[unroll]] for (uint gate = first; gate < end; ++gate) of_gates[gate] = sums[r * GATES + gate];
+        store_sums(place_of_sums(r, column_group), of_gates);
+    }
+    barrier();
+    if (SPLIT > 1) {
+        [[unroll]] for (uint i = 0; i < SHARES; ++i) {
+            uint share = column_group + i * COLUMN_GROUPS, r = share / SPLIT;
+            uint place = place_of_sums(r, share % SPLIT * SHARE);
+            if (r < ROWS) store_sums(place, sum_of(place, SHARE, 1));
+        }
+        barrier();
+    }
+}
+
+// The products with R, of the gates from first to end
+vec4 recurrent_part(uint r, uint first, uint end)
+{
+    uint place = place_of_sums(r, 0);
+    vec4 recurrent = SPLIT > 1 ? sum_of(place, SPLIT, SHARE) : sum_of(place, COLUMN_GROUPS, 1);
+    [[unroll]] for (uint gate = first; gate < end; ++gate)
+        if (((SPLIT_BIAS >> gate) & 1) != 0) recurrent[gate] += recurrent_bias[gate];
+    return recurrent;
+}
+
+// The input's part of the gates, as gpu/projection.comp left it: [step][direction][row][unit], a vec4 with a component a gate
+layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
+
+vec4 input_part(uint step, uint row)
+{
+    uint start = ((step - dispatch.gates_step) * DIRECTIONS + direction) * dispatch.batch;
+    return uintBitsToFloat(gates[(start + min(row, dispatch.batch - 1)) * UNITS + packed_unit()]);
 }

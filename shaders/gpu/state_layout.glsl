@@ -14,7 +14,7 @@ uint h_slot(uint step) { return IN_FLOW != 0 ? step - dispatch.first_step : step
 uint reset_h_slot(uint step) { return IN_FLOW != 0 ? steps_of_dispatch() + 1 + step - dispatch.first_step : 2; }
 uint slot_count() { return IN_FLOW != 0 ? 1 + PHASES * steps_of_dispatch() : 1 + PHASES; }
 
-// In vec4s
+// Where a vector starts, counted in vec4s
 uint vector_start(uint vector, uint of_direction, uint row)
 {
     return ((vector * DIRECTIONS + of_direction) * dispatch.batch + row) * HIDDEN_VECS;

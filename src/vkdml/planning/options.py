@@ -63,7 +63,7 @@ class Options:
 
 
 class Option(NamedTuple):
-    """values: all that it may be, beside None. of_tiling: what a tiling has of it; None: it is a bound that all tilings keep."""
+    """values: all that it may be, beside None. of_tiling: what a tiling has of it; None: a bound that all tilings keep."""
 
     values: Collection[Any]
     of_tiling: Callable[[Any], Any] | None = None
