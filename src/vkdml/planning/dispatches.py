@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -35,23 +35,6 @@ class Dispatch:
     groups: tuple[int, int, int]
     push: dict[str, int] = field(default_factory=dict)
     starts_submission: bool = False
-
-
-class Submissions:
-    """How much work is in the one that dispatches are added to, in the model's seconds.
-
-    step_seconds: of a time step; projection_seconds: of so many of them.
-    """
-
-    def __init__(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> None:
-        self.step_seconds, self.projection_seconds = step_seconds, projection_seconds
-        self._seconds = 0.0
-
-    def start(self, seconds: float) -> bool:
-        """Whether a dispatch of so many seconds has to start another."""
-        starts = self._seconds > 0 and self._seconds + seconds > SUBMISSION_SECONDS
-        self._seconds = seconds if starts else self._seconds + seconds
-        return starts
 
 
 def float_bits(value: float) -> int:

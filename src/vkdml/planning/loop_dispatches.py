@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .costs import Costs
 from .device_info import DeviceInfo
-from .dispatches import Dispatch, Submissions, activation_constants, given, in_room
+from .dispatches import SUBMISSION_SECONDS, Dispatch, activation_constants, given, in_room
 from .options import STEPPED
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout, Tiling
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout, Tiling, TimedDispatches
 
 _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
 # Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
@@ -49,32 +50,39 @@ def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Lay
 
 
 def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
-    """All dispatches of an execution, in order."""
-    return tiling.dispatches(Submissions(costs.step_seconds(tiling), partial(costs.projection_seconds, tiling)))
+    """All dispatches of an execution, in order. One starts a submission where it would make the one before too long."""
+    found, total = [], 0.0  # seconds of the submission that dispatches are added to
+    for dispatch, seconds in tiling.dispatches(costs.step_seconds(tiling), partial(costs.projection_seconds, tiling)):
+        if seconds is not None:
+            starts = total > 0 and total + seconds > SUBMISSION_SECONDS
+            total = seconds if starts else total + seconds
+            dispatch = replace(dispatch, starts_submission=True) if starts else dispatch
+        found.append(dispatch)
+    return tuple(found)
 
 
-def in_order(tiling: Tiling, submissions: Submissions) -> tuple[Dispatch, ...]:
+def in_order(tiling: Tiling, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
     """All dispatches of an execution whose time loop keeps its state between them: by chunks, or stepped by phases."""
     loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
     step, project = _step(tiling, push), projected(tiling, push) if projection else None
     phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
-    of_step = submissions.step_seconds / phases
-    dispatches = [step(0, 0, 0, 0, False)] if loop.schedule == STEPPED else []  # the state before the first step
+    of_step = step_seconds / phases
+    if loop.schedule == STEPPED:  # the state before the first step
+        yield step(0, 0, 0, 0), 0.0
     for first, last in chunks(0, steps, projection.chunk_steps if projection else steps):
         if project:
-            dispatches.append(project(first, last, submissions.start(submissions.projection_seconds(last - first))))
+            yield project(first, last), projection_seconds(last - first)
         for start, end in chunks(first, last, loop.chunk_steps):
-            seconds = (end - start) * of_step
-            dispatches += [step(start, end, phase, first, submissions.start(seconds)) for phase in range(phases)]
-    return tuple(dispatches)
+            for phase in range(phases):
+                yield step(start, end, phase, first), (end - start) * of_step
 
 
 def chunks(first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + most, last)) for start in range(first, last, most))
 
 
-def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bool], Dispatch]:
-    """A dispatch of the projection for the first and last step, and whether it starts a submission."""
+def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int], Dispatch]:
+    """A dispatch of the projection for the first and last step."""
     projection = tiling.projection
     assert projection
     constants = {
@@ -82,16 +90,14 @@ def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bool
         "PART_UNITS": projection.group_units, "COUNTED": int(projection.skips_padding), **projection.constants,
     }
     buffers = {"InputWeights": PACKED_INPUT, "Gates": GATES, **given(tiling.problem, "InputTensor", "SequenceLengthsTensor")}
-    return lambda first, last, starts: Dispatch(
+    return lambda first, last: Dispatch(
         projection.kernel, constants, buffers, (GATES,),
         (projection.groups_of_units, projection.dispatched_tiles(last - first), tiling.problem.directions),
-        sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first}, starts)
+        sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first})
 
 
-def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int, bool], Dispatch]:
-    """A dispatch of the time loop for the first and last step, the phase, the step that the projection starts with, and whether
-    it starts a submission.
-    """
+def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int], Dispatch]:
+    """A dispatch of the time loop for the first and last step, the phase, and the step that the projection starts with."""
     loop, problem, constants = tiling.loop, tiling.problem, loop_constants(tiling)
     of_input = {"Gates": GATES} if tiling.projection else {"InputWeights": PACKED_INPUT, **given(problem, "InputTensor")}
     outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
@@ -99,9 +105,9 @@ def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
     writes = (STATE, *outputs.values())
     buffers = {"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs}
     groups = (loop.tiles, problem.directions, loop.parts)
-    return lambda first, last, phase, gates_step, starts: Dispatch(
+    return lambda first, last, phase, gates_step: Dispatch(
         loop.kernel, constants, buffers, writes, groups,
-        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step}, starts)
+        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step})
 
 
 def loop_constants(tiling: Tiling) -> dict[str, int]:

@@ -59,7 +59,7 @@ def _of_tensors(problem: CheckedOperator) -> dict[str, int]:
 
 
 def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Where each of so many bytes begins in one resource of a caller's, by name, and the bytes of all of it."""
+    """The places where each of so many bytes begins in one resource of a caller's, by name, and the bytes of all of it."""
     places, end = {}, 0
     for name, size in sizes.items():
         places[name] = end

@@ -5,7 +5,7 @@ to say of it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,13 +13,15 @@ from ..operators.element_types import ElementType
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import SUBMISSION_SECONDS, Dispatch, Submissions
+from .dispatches import SUBMISSION_SECONDS, Dispatch
 from .gpus import GpuRates
 from .options import PERSISTENT, Options
 from .profiles import gpu_rates, profile
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
 MEETING = "meeting"
+
+TimedDispatches = Iterator[tuple[Dispatch, float | None]]  # with seconds, or None for one that starts no submission
 
 MOST_COUNTED_ROWS = 128  # so that finding the steps of all rows takes little
 
@@ -333,5 +335,5 @@ class Tiling(ABC):
     # What runs
 
     @abstractmethod
-    def dispatches(self, submissions: Submissions) -> tuple[Dispatch, ...]:
-        """All dispatches of an execution, in order."""
+    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
+        """All dispatches of an execution, in order. step_seconds: of a time step; projection_seconds: of so many of them."""

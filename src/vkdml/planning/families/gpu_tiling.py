@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ...operators.whole_numbers import ceil_div
-from ..dispatches import SUBMISSION_SECONDS, WORKGROUPS_EVERYWHERE, Dispatch, Submissions, given
+from ..dispatches import SUBMISSION_SECONDS, WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
 from ..options import FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
@@ -24,6 +24,7 @@ from ..tiling import (
     Machine,
     Target,
     Tiling,
+    TimedDispatches,
     loops,
     loops_of_phases,
 )
@@ -117,10 +118,9 @@ class GpuTiling(Tiling):
         find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else NONE
         return find + loops(self.projection.blocks)
 
-    def dispatches(self, submissions: Submissions) -> tuple[Dispatch, ...]:
-        if self.loop.schedule == SEQUENCE:
-            return in_order(self, submissions)
-        return _exchanging(self, submissions)
+    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
+        in_sequence = self.loop.schedule == SEQUENCE
+        return (in_order if in_sequence else _exchanging)(self, step_seconds, projection_seconds)
 
 
 # The model of costs
@@ -220,27 +220,27 @@ class _Piece:
         return "Gates" in self.blocks
 
 
-def _exchanging(tiling: GpuTiling, submissions: Submissions) -> tuple[Dispatch, ...]:
+def _exchanging(tiling: GpuTiling, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
     """All dispatches of an execution whose parts exchange h: steps, or chunks of steps, between the beginning of the state and
     its end.
     """
     loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
     project, run = projected(tiling, push), _dispatches(tiling, push)
-    of_step = submissions.step_seconds / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
+    of_step = step_seconds / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
     last_slot = 0
-    dispatches = [run(_begin(loop, 0, min(loop.chunk_steps, projection.chunk_steps, steps), 0), 0, False)]
+    yield run(_begin(loop, 0, min(loop.chunk_steps, projection.chunk_steps, steps), 0), 0), None
     for first, last in chunks(0, steps, projection.chunk_steps):
-        dispatches.append(project(first, last, submissions.start(submissions.projection_seconds(last - first))))
+        yield project(first, last), projection_seconds(last - first)
         for piece in _of_steps(loop, first, last, last_slot):
-            seconds = (piece.last_step - piece.first_step) * of_step if piece.in_loop else 0
-            dispatches.append(run(piece, first, submissions.start(seconds)))
+            yield run(piece, first), (piece.last_step - piece.first_step) * of_step if piece.in_loop else 0.0
         last_slot = piece.last_step - piece.first_step
-    end = run(_end(loop, piece.first_step, piece.last_step), 0, False)
-    return (*dispatches, end) if end.writes else tuple(dispatches)
+    end = run(_end(loop, piece.first_step, piece.last_step), 0)
+    if end.writes:
+        yield end, None
 
 
-def _dispatches(tiling: GpuTiling, sizes: dict[str, int]) -> Callable[[_Piece, int, bool], Dispatch]:
-    """A dispatch of a piece, for the step that the projection starts with, and whether it starts a submission."""
+def _dispatches(tiling: GpuTiling, sizes: dict[str, int]) -> Callable[[_Piece, int], Dispatch]:
+    """A dispatch of a piece, for the step that the projection starts with."""
     problem = tiling.problem
     constants = loop_constants(tiling)
     # What comes before and after the loop is the same for all of its tiles, and compiled once
@@ -249,13 +249,13 @@ def _dispatches(tiling: GpuTiling, sizes: dict[str, int]) -> Callable[[_Piece, i
     buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN, **outputs,
                **given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
 
-    def run(piece: _Piece, gates_step: int, starts: bool) -> Dispatch:
+    def run(piece: _Piece, gates_step: int) -> Dispatch:
         push = sizes | {"first_step": piece.first_step, "last_step": piece.last_step, "phase": piece.phase,
                         "last_slot": piece.last_slot, "gates_step": gates_step}
         written = [outputs[block] for block in piece.outputs if block in outputs]
         return Dispatch(piece.kernel, constants if piece.in_loop else beside,
                         {block: buffers[block] for block in piece.blocks if block in buffers},
-                        (*piece.written, *written), piece.groups, push, starts)
+                        (*piece.written, *written), piece.groups, push)
 
     return run
 

@@ -8,11 +8,12 @@ workers.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...operators.whole_numbers import ceil_div, power_of_two
-from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, Submissions
+from ..dispatches import WORKGROUPS_EVERYWHERE
 from ..loop_dispatches import in_order
 from ..options import SEQUENCE, STEPPED
 from ..profiles import Rates
@@ -27,6 +28,7 @@ from ..tiling import (
     ProjectionTiling,
     Target,
     Tiling,
+    TimedDispatches,
     gates_of_phases,
     loops,
     loops_of_phases,
@@ -82,7 +84,7 @@ class PartsProjection(ProjectionTiling):
     """One way to run the projection."""
 
     def dispatched_tiles(self, steps: int) -> int:
-        """Where lengths may leave the last tiles nothing to do, a number that can be spread (`spread` in shaders/cpu/)."""
+        """A number that can be spread (`spread` in shaders/cpu/), where lengths may leave the last tiles nothing to do."""
         tiles = self.tiles(steps)
         spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
         return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
@@ -152,8 +154,8 @@ class PartsTiling(Tiling):
         products = self.product_loops(projection, projection.input, len(self.problem.cell.gates))
         return find + products + loops(projection.rows * projection.units_at_once)
 
-    def dispatches(self, submissions: Submissions) -> tuple[Dispatch, ...]:
-        return in_order(self, submissions)
+    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
+        return in_order(self, step_seconds, projection_seconds)
 
 
 def spread(tiling: KernelTiling, workgroups: int, of_subgroup: float, machine: Machine) -> float:
