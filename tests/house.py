@@ -124,6 +124,18 @@ def in_circles(graph: dict[str, set[str]]) -> set[str]:
         left = inner
 
 
+def names_twice(root: Path) -> Iterator[str]:
+    """Not those of PUBLIC, which are named as the face that they bring up."""
+    first: dict[str, str] = {}
+    for name, path in modules(root).items():
+        own = name.split(".")[-1]
+        if name in PUBLIC or own == "__init__":
+            continue
+        if own in first:
+            yield f"{place(root, path, 1)} is named as {first[own]} is: name it after what it alone has"
+        first.setdefault(own, name)
+
+
 # 2. kp
 
 def kp_imports(root: Path) -> Iterator[str]:

@@ -10,8 +10,9 @@ import pytest
 from tests import house
 
 ROOT = Path(__file__).parents[1]
-RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
-         house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
+RULES = [house.layers, house.names_twice, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names,
+         house.conditionals, house.foreign_macros, house.includes, house.variants, house.numbers_on_both_sides,
+         house.gpu_figures, house.places_by_number, house.missing_paths]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -38,6 +39,7 @@ SOUND = {
     "src/vkdml/planning/gpus.py": "class GpuRates:\n    clock: float\nAMD = GpuRates(clock=1e9)\n",
     "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
     "src/vkdml/engine/vulkan/gpu.py": "import kp\nfrom ...planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n",
+    "src/vkdml/operators/__init__.py": "",
     "src/vkdml/operators/cells.py": "from ..errors import VkdmlError\n_GATES = 3\nLANES: int = 8\n",
     "src/vkdml/spirv/cpu/gru_lanes.spv": "",
     "src/vkdml/spirv/float64/gru.spv": "",
@@ -68,6 +70,8 @@ BROKEN = [
     (house.layers, {"src/vkdml/onnx.py": "from . import cli\n"}, "onnx.py:1 imports cli, from above onnx"),
     (house.layers, {"src/vkdml/faces/functional.py": "from .onnx import nodes\n"}, "faces.functional, faces.onnx.nodes import each other in a circle"),
     (house.layers, {"src/vkdml/helpers.py": ""}, "src/vkdml/helpers.py:1 is in no layer: move it into operators, planning"),
+    (house.names_twice, {"src/vkdml/planning/cells.py": ""}, "src/vkdml/planning/cells.py:1 is named as operators.cells is: name it after"),
+    (house.names_twice, {"src/vkdml/planning/operators.py": ""}, "planning/operators.py:1 is named as operators is"),
     (house.kp_imports, {"bench/ceilings.py": "import kp\n"}, "bench/ceilings.py:1 imports kp: use what src/vkdml/engine/vulkan/gpu.py offers"),
     (house.kp_imports, {"src/vkdml/engine/execution.py": "def f():\n    from kp import Manager\n"}, "execution.py:2 imports kp"),
     (house.ways_inside, {"bench/a.py": "\nfrom vkdml.planning.profiles import SPINS\n"},

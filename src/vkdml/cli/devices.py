@@ -11,7 +11,7 @@ from ..engine.trust import choices, tuner
 from ..engine.vulkan.gpu import KP_VERSION, enumerate_devices, select_device
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from .arguments import add_json, print_json
+from .argument_types import add_json, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
            tuner.READ: "plans that were kept are used, and nothing is timed",

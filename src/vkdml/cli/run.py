@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..errors import OnnxRuntimeError
 from ..faces.directml.device import Device
-from .arguments import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
+from .argument_types import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
 from .comparison import compared
 from .values import add_inputs, feed, save
 

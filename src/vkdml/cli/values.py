@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine.vulkan.files import read, read_npy, read_npz
 from ..errors import InvalidArgumentError
-from .arguments import existing_file
+from .argument_types import existing_file
 
 _READERS: dict[str, Callable[[Path], Any]] = {
     ".npy": read_npy, ".npz": read_npz, ".json": lambda path: json.loads(read(path))}

@@ -11,9 +11,9 @@ import numpy as np
 from ..errors import InvalidArgumentError
 from . import element_types
 from .checks import check_index, check_output_strides, check_tensor
-from .copies import check_any_type
+from .copy_problem import check_any_type
 from .header.descs import DML_TENSOR_DATA_TYPE
-from .plain import OUTPUT, MovedProblem
+from .plain_problem import OUTPUT, MovedProblem
 
 INDICES = "IndicesTensor"
 _INDEX_TYPES = {data_type: element_types.ITEMSIZES[data_type] for data_type in (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..operators.copies import CopyProblem, Move
+from ..operators.copy_problem import CopyProblem, Move
 from ..operators.gather import INDICES, GatherProblem, index_sizes
-from ..operators.plain import MOST_DIMENSIONS, OUTPUT
+from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from .device_info import DeviceInfo
 from .dispatches import Dispatch
 from .elementwise import WORKGROUP, dimensions, groups_of

@@ -8,8 +8,8 @@ import math
 import operator as op
 
 from ..operators.arithmetic import ArithmeticProblem
-from ..operators.elementwise import ElementwiseProblem
-from ..operators.plain import MOST_DIMENSIONS, OUTPUT
+from ..operators.elementwise_problem import ElementwiseProblem
+from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import UNUSED, WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, given, in_room

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ..errors import InvalidArgumentError
-from ..operators.gemm import GemmProblem
-from ..operators.plain import OUTPUT
+from ..operators.gemm_problem import GemmProblem
+from ..operators.plain_problem import OUTPUT
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import UNUSED, Dispatch, activation_constants, float_bits, given

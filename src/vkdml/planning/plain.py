@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..operators.arithmetic import ArithmeticProblem
-from ..operators.copies import CopyProblem
-from ..operators.elementwise import ElementwiseProblem
+from ..operators.copy_problem import CopyProblem
+from ..operators.elementwise_problem import ElementwiseProblem
 from ..operators.gather import GatherProblem
-from ..operators.gemm import GemmProblem
-from ..operators.plain import PlainProblem
+from ..operators.gemm_problem import GemmProblem
+from ..operators.plain_problem import PlainProblem
 from .copies import of_copy, of_gather
 from .device_info import DeviceInfo
 from .dispatches import Dispatch

@@ -30,8 +30,8 @@ from .loaded import Loaded, ModelMetadata
 from .ort_sessions import PROVIDER, Arguments, expect_known, has_adapter
 from .ort_values import ort_value, write
 from .programs import Program
+from .session_streams import SessionStream
 from .steps import RecurrentStep, RunOptions
-from .streams import SessionStream
 
 # Members that are onnxruntime's; a version of it has more of them than another
 _ONNXRUNTIMES = ("create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",

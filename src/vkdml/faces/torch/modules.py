@@ -14,8 +14,8 @@ from ...engine.vulkan.driver import calls
 from ...errors import InvalidArgumentError
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
-from .operators import OPERATORS, Compiled, States, call_with, check_tensors
 from .stacks import Form, Shape, layers_of
+from .torch_operators import OPERATORS, Compiled, States, call_with, check_tensors
 
 
 class Twin(nn.Module):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError, MissingPackageError
-from .operators import OPERATORS
 from .stacks import KINDS, Form, Kind
+from .torch_operators import OPERATORS
 
 _ACTIVATIONS = {"RNN_TANH": "Tanh", "RNN_RELU": "Relu"}
 

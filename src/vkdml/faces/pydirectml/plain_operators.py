@@ -13,7 +13,7 @@ from typing import Any
 
 from ...operators import activations
 from ...operators.checks import check_index
-from ...operators.copies import window_of
+from ...operators.copy_problem import window_of
 from ...operators.gather import output_sizes
 from ...operators.header.descs import DML_OPERATOR_DESC, DML_OPERATOR_TYPE
 from ...operators.header.plain_descs import (
@@ -29,8 +29,8 @@ from ...operators.header.plain_descs import (
     DML_SCALE_BIAS,
     DML_SLICE1_OPERATOR_DESC,
 )
-from ...operators.plain import OUTPUT
-from .graphs import Expression, Value, check_list, check_type, value_of
+from ...operators.plain_problem import OUTPUT
+from .expression_graphs import Expression, Value, check_list, check_type, value_of
 from .tensors import TensorDesc
 
 OperatorType = DML_OPERATOR_TYPE

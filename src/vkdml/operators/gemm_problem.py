@@ -14,7 +14,7 @@ from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import check_output_strides, check_tensors, is_one_of
 from .header.plain_descs import DML_MATRIX_TRANSFORM
-from .plain import OUTPUT, ComputedProblem
+from .plain_problem import OUTPUT, ComputedProblem
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .. import explain
 from ..faces.directml.device import Device
 from ..operators.cells import Cell
 from ..operators.problem import Problem
-from .arguments import add_allow_outside, add_device, add_json, count, existing_file, print_json
+from .argument_types import add_allow_outside, add_device, add_json, count, existing_file, print_json
 from .values import add_inputs, feed
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...engine.weights import Contents, Snapshot
 from ...operators import table
 from ...operators.header.descs import DML_EXECUTION_FLAGS
-from ...operators.plain import PlainProblem
+from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
 from ..directml.compiled_operator import Operator
 from ..directml.device import Device

@@ -17,7 +17,7 @@ import numpy as np
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import Tensor, least_size, packed_strides
-from .plain import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
+from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
 from .problem import MAX_FLOAT32, Problem
 from .reference import STEPS, direction_weights, initial_states, view
 

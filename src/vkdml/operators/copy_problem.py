@@ -11,8 +11,8 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from . import element_types
 from .checks import Tensor, check_index, check_output_strides, check_tensor, integers, is_count
-from .elementwise import ElementwiseProblem, check_same_sizes, scaled
-from .plain import MOST_DIMENSIONS, OUTPUT, MovedProblem
+from .elementwise_problem import ElementwiseProblem, check_same_sizes, scaled
+from .plain_problem import MOST_DIMENSIONS, OUTPUT, MovedProblem
 
 _DIMENSIONS = range(1, MOST_DIMENSIONS + 1)
 

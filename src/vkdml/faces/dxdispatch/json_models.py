@@ -25,9 +25,9 @@ from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
 from ...operators.whole_numbers import round_up
 from ..directml.device import Device
-from .operators import OperatorDispatchable, ReadyOperator, dispatchable
+from .dispatchables import OperatorDispatchable, ReadyOperator, dispatchable
+from .model_resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
-from .resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
 
 MAX_BYTES = 2**30  # of a model's resources and tensors, if its reader does not say
 
