@@ -24,6 +24,11 @@ RANKS = {"errors": 0, "operators": 1, "planning": 2, "engine": 3, "faces": 4,
 PUBLIC = {"dxdispatch", "errors", "onnx", "pydirectml", "reference", "torch"}
 LABORATORY = "laboratory"
 
+# The lines that a room's Python and GLSL may have, so that a tree which grows is seen to. A change may raise its room's bound, and
+# says in its message what the lines are for; one that takes lines away lowers it. "." stands for files of the folder itself.
+LINES = {"src/vkdml/.": 550, "src/vkdml/operators": 3500, "src/vkdml/planning": 3100, "src/vkdml/engine": 4350, "src/vkdml/faces": 7450,
+         "src/vkdml/cli": 1400, "shaders": 3400, "tools": 4150, "bench": 2900}
+
 KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
 
 DRIVERS = re.compile(r"(?<![a-z])(llvmpipe|lavapipe|swiftshader|mesa|radv|amdvlk|amd|nvidia|nvk|nouveau|intel|anv|turnip|adreno|"
@@ -134,6 +139,23 @@ def names_twice(root: Path) -> Iterator[str]:
         if own in first:
             yield f"{place(root, path, 1)} is named as {first[own]} is: name it after what it alone has"
         first.setdefault(own, name)
+
+
+# 1a. Their sizes
+
+def lines(root: Path, room: str) -> int:
+    kinds = ("*.py", "*.comp", "*.glsl") if room.endswith("/.") else ("**/*.py", "**/*.comp", "**/*.glsl")
+    return sum(path.read_text().count("\n") for path in files(root / room, *kinds))
+
+
+def too_many_lines(root: Path) -> Iterator[str]:
+    for room, most in LINES.items():
+        if lines(root, room) > most:
+            yield f"{room} has {lines(root, room):,} lines, and LINES allows {most:,}: take some away, or raise the bound and say what for"
+
+
+def told_lines(root: Path) -> str:
+    return "lines: " + ", ".join(f"{room} {lines(root, room):,} of {most:,}" for room, most in LINES.items())
 
 
 # 2. kp
