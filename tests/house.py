@@ -130,10 +130,10 @@ def in_circles(graph: dict[str, set[str]]) -> set[str]:
 
 
 def names_twice(root: Path) -> Iterator[str]:
-    """Not those of PUBLIC, which are named as the face that they bring up."""
+    """Not those of PUBLIC, which are named as the face that they bring up, nor packages."""
     first: dict[str, str] = {}
     for name, path in modules(root).items():
-        own = name.split(".")[-1]
+        own = path.stem
         if name in PUBLIC or own == "__init__":
             continue
         if own in first:

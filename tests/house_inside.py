@@ -25,6 +25,10 @@ DECORATORS = {"cache", "lru_cache", "OnceForEachGpu"}
 MAPPINGS = {"Recent", "WeakKeyDictionary", "WeakValueDictionary", "WeakTensorKeyDictionary"}
 RECENT = "src/vkdml/engine/recent.py"  # what caches are made of
 
+PLANNING = "src/vkdml/planning"
+FAMILIES = ("gpu", "cpu", "float64")  # a folder each
+TABLE_OF_FAMILIES = f"{PLANNING}/families.py"
+
 
 def last_name(node: ast.AST) -> str:
     """The c of a.b.c, a.b.c(...) and a.b.c[...]."""
@@ -184,3 +188,37 @@ def unlisted_caches(root: Path) -> Iterator[str]:
     for (module, name), line in listed.items():
         if (module, name) not in found:
             yield f"{CACHES}:{line} lists {name} in {module}, which is no cache: take it out"
+
+
+# Families of kernels
+
+def tilings(root: Path) -> set[str]:
+    """The classes that families define, and all that are called a tiling."""
+    return {node.name for path in files(root, f"{PLANNING}/**/*.py") for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ClassDef) and (is_of_family(root, path) or node.name.endswith("Tiling"))}
+
+
+def is_of_family(root: Path, path: Path) -> bool:
+    return path.relative_to(root).as_posix().startswith(tuple(f"{PLANNING}/{family}/" for family in FAMILIES))
+
+
+def family_by_family(root: Path) -> Iterator[str]:
+    """A choice by a kernel's name or a tiling's class outside of the families, and a family imported but by their table."""
+    classes, known = tilings(root), modules(root)
+    for name, path in known.items():
+        if is_of_family(root, path):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                found = {last_name(side) for side in (node.left, *node.comparators)} & {"kernel"}
+            elif isinstance(node, ast.Call) and last_name(node.func) in ("isinstance", "issubclass"):
+                found = {last_name(part) for part in ast.walk(node.args[1])} & classes
+            elif isinstance(node, ast.MatchClass):
+                found = {last_name(node.cls)} & classes
+            else:
+                continue
+            for one in sorted(found):
+                yield f"{place(root, path, node.lineno)} chooses by {one}: make it a member of Tiling that each family has its own of"
+        for target, line in imports(name, path, known) if path != root / TABLE_OF_FAMILIES else ():
+            if target in known and is_of_family(root, known[target]):
+                yield f"{place(root, path, line)} imports {target}, of a family: take it from {TABLE_OF_FAMILIES}, or do without"
