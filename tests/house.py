@@ -26,8 +26,8 @@ LABORATORY = "laboratory"
 
 # The lines that a room's Python and GLSL may have, so that a tree which grows is seen to. A change may raise its room's bound, and
 # says in its message what the lines are for; one that takes lines away lowers it. "." stands for files of the folder itself.
-LINES = {"src/vkdml/.": 550, "src/vkdml/operators": 3500, "src/vkdml/planning": 3100, "src/vkdml/engine": 4350, "src/vkdml/faces": 7450,
-         "src/vkdml/cli": 1400, "shaders": 3400, "tools": 4150, "bench": 2900}
+LINES = {"src/vkdml/.": 550, "src/vkdml/operators": 3500, "src/vkdml/planning": 3350, "src/vkdml/engine": 4350, "src/vkdml/faces": 7450,
+         "src/vkdml/cli": 1400, "shaders": 3150, "tools": 4150, "bench": 2900}
 
 KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
 

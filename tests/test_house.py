@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 RULES = [house.layers, house.names_twice, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names,
          house.conditionals, house.foreign_macros, house.includes, house.variants, house.numbers_on_both_sides,
          house.gpu_figures, house.places_by_number, house.missing_paths, house.too_many_lines,
-         house_inside.engine_floors, house_inside.buffers_of_compiled, house_inside.other_detectors, house_inside.unlisted_caches]
+         house_inside.engine_floors, house_inside.buffers_of_compiled, house_inside.other_detectors, house_inside.unlisted_caches,
+         house_inside.family_by_family]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
