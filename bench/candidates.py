@@ -22,7 +22,7 @@ from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, as_json, from
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
-LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop
+LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop; not all families have all
 FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ def measure(gpu: Gpu, problem: Problem, planner: Planner, tilings: Sequence[Tili
 def described(tiling: Tiling) -> Row:
     """How the time loop runs."""
     way = ", ".join(filter(None, [tiling.loop.schedule, tiling.loop.meeting]))
-    return {"way": way, **{name.replace("_", " "): getattr(tiling.loop, name) for name in LOOP}}
+    return {"way": way, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
 
 
 def measured(taken: float | str, best: float | None) -> Row:

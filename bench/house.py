@@ -19,7 +19,7 @@ from vkdml.laboratory import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/vkdml"
-GRU_ON_A_GPU = ROOT / "shaders/gpu/gru.comp"
+GRU_ON_A_GPU = ROOT / "shaders/gpu/CELL.comp"
 CALL_AIMS = {"first": ["30", "30", "-", "26"], "warm": ["9", "11", "40", "-"]}
 UNCOUNTED = r"CHANGELOG\.md|docs/notebook\.md|docs/bench/.*"
 
@@ -47,8 +47,8 @@ def passed_through(call: Callable[[], object]) -> list[int]:
 
 
 def included(shader: Path) -> set[Path]:
-    """A shader with all that it includes."""
-    names = re.findall(r'^#include "(.+)"', shader.read_text(), re.MULTILINE)
+    """A shader of a GRU, with all that it includes."""
+    names = re.findall(r'^#include "(.+)"', shader.read_text().replace("CELL", "gru"), re.MULTILINE)
     return {shader}.union(*(included((shader.parent / name).resolve()) for name in names))
 
 

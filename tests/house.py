@@ -7,13 +7,14 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import tokenize
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
+
+from tools import compile_shaders
 
 # Who may import whom: only what is of one's own rank or a lower one
 RANKS = {"errors": 0, "operators": 1, "planning": 2, "engine": 3, "faces": 4,
@@ -264,12 +265,21 @@ def includes(root: Path) -> Iterator[str]:
             continue
         for found in re.finditer(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', text, re.MULTILINE):
             where = place(root, path, line_of(text, found.start()))
-            target = next((folder / found[1] for folder in (path.parent, root / "shaders") if (folder / found[1]).exists()), None)
-            if target is None:
-                yield f"{where} includes {found[1]}, which is not there: write its path within shaders/"
-            elif room_of(root, Path(os.path.normpath(target))) not in INCLUDES[room]:
-                yield (f"{where} includes {found[1]}: from here only {', '.join(sorted(INCLUDES[room]))} may be included; move what "
-                       "both need into common/")
+            for name in {found[1].replace(compile_shaders.HOLE, cell) for cell in compile_shaders.cells()}:
+                target = next((folder / name for folder in (path.parent, root / "shaders") if (folder / name).exists()), None)
+                if target is None:
+                    yield f"{where} includes {name}, which is not there: write its path within shaders/"
+                elif room_of(root, Path(os.path.normpath(target))) not in INCLUDES[room]:
+                    yield (f"{where} includes {name}: from here only {', '.join(sorted(INCLUDES[room]))} may be included; move what "
+                           "both need into common/")
+
+
+def named_cells(root: Path) -> Iterator[str]:
+    for path in files(root, "shaders/**/*.comp"):
+        for found in re.finditer(rf"(?<![^\W_])({'|'.join(compile_shaders.cells())})(?![^\W_])", f"{path.stem}\n{path.read_text()}",
+                                 re.IGNORECASE):
+            line = max(1, line_of(f"{path.stem}\n{path.read_text()}", found.start()) - 1)
+            yield f"{place(root, path, line)} names a cell, {found[1]}: a kernel is for all of them, with {compile_shaders.HOLE} in its name"
 
 
 # 5. A variant is a file
@@ -280,15 +290,14 @@ def variants(root: Path) -> Iterator[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"-D|--define|-U", node.value):
             yield (f"{place(root, compiler, node.lineno)} passes macros to the compiler: make each variant a .comp that includes "
                    "what it needs")
-    kernels = {path.relative_to(root / "shaders").with_suffix(""): path for path in files(root, "shaders/**/*.comp")}
-    for path in kernels.values():
-        command = ["glslangValidator", "-V", "--quiet", "--target-env", "vulkan1.1", f"-I{root / 'shaders'}", "-o", "/dev/null"]
-        compiled = subprocess.run([*command, str(path)], capture_output=True, text=True)
-        if compiled.returncode:
-            error = next((line for line in compiled.stdout.splitlines() if "ERROR" in line), compiled.stderr.strip())
+    kernels = compile_shaders.sources(root / "shaders")
+    for path, cell in kernels.values():
+        error = compile_shaders.refusal(path, Path(os.devnull), cell, (root / "shaders",))
+        if error:
+            error = next((line for line in error.splitlines() if "ERROR" in line), error)
             yield f"{place(root, path, 1)} does not compile by itself ({error}): it must need no macro from outside"
     spirv = root / "src/vkdml/spirv"
-    shipped = {path.relative_to(spirv).with_suffix("") for path in files(spirv, "**/*.spv")}
+    shipped = {path.relative_to(spirv).with_suffix("").as_posix() for path in files(spirv, "**/*.spv")}
     for name in sorted(shipped - set(kernels)):
         yield f"src/vkdml/spirv/{name}.spv is shipped without a source shaders/{name}.comp: run pip install -e ."
     for name in sorted(set(kernels) - shipped):

@@ -77,7 +77,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
         chosen = replace(_of_plain(chosen), lanes=False)
     if chosen.lanes is False:  # these have the input projected, and their state where there is room for it
         return replace(chosen, fused=None, shared_state=None, parts=None, rows=min(chosen.rows or 0, 8) or None)
-    if profiles.RESIDENT not in profile.kernels:
+    if profile.rates.resident is None:
         chosen = replace(chosen, resident=None)
     return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
 

@@ -2,24 +2,44 @@
 
     python tools/compile_shaders.py DIRECTORY
 
-Every shaders/PATH.comp becomes DIRECTORY/PATH.spv, and DIRECTORY/checksums.txt says what is in each, as sha256sum does. The
-package's build calls this; the tests compare its result with what is installed.
+Every shaders/PATH.comp becomes DIRECTORY/PATH.spv. One with CELL in its name is a template: it becomes a kernel for each row of
+the table of cells (src/vkdml/operators/cells.py), whose name takes the place of CELL in its path and in its text.
+DIRECTORY/checksums.txt says what is in each, as sha256sum does. The package's build calls this; the tests compare its result
+with what is installed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-SHADERS = Path(__file__).resolve().parent.parent / "shaders"
+ROOT = Path(__file__).resolve().parent.parent
+SHADERS = ROOT / "shaders"
+HOLE = "CELL"
+
+
+def cells() -> list[str]:
+    """The names in the table, which a build reads without importing the package."""
+    table = (ROOT / "src/vkdml/operators/cells.py").read_text()
+    return [name.lower() for name in re.findall(r'^\w+ = Cell\(\s*name="(\w+)"', table, re.MULTILINE)]
+
+
+def sources(shaders: Path) -> dict[str, tuple[Path, str]]:
+    """The source of each kernel by its path without suffix, its name, and the cell that fills the hole; none has no hole."""
+    found: dict[str, tuple[Path, str]] = {}
+    for source in sorted(shaders.rglob("*.comp")):
+        name = str(source.relative_to(shaders).with_suffix(""))
+        found |= {name.replace(HOLE, cell): (source, cell) for cell in (cells() if HOLE in name else [""])}
+    return dict(sorted(found.items()))
 
 
 def kernels() -> list[str]:
-    """The paths of all kernels in shaders/, without suffix: their names."""
-    return sorted(str(source.relative_to(SHADERS).with_suffix("")) for source in SHADERS.rglob("*.comp"))
+    """The names of all kernels in shaders/."""
+    return list(sources(SHADERS))
 
 
 def compile_shaders(directory: Path) -> None:
@@ -31,20 +51,29 @@ def compile_shaders(directory: Path) -> None:
     for stale in directory.rglob("*.spv"):
         stale.unlink()
     checksums = []
-    for kernel in kernels():
+    for kernel, (source, cell) in sources(SHADERS).items():
         target = directory / f"{kernel}.spv"
         target.parent.mkdir(parents=True, exist_ok=True)
-        compile_source(SHADERS / f"{kernel}.comp", target)
+        compile_source(source, target, cell)
         checksums.append(f"{hashlib.sha256(target.read_bytes()).hexdigest()}  {kernel}.spv\n")
     (directory / "checksums.txt").write_text("".join(checksums))
 
 
-def compile_source(source: Path, target: Path) -> None:
+def compile_source(source: Path, target: Path, cell: str = "") -> None:
     """Compile one shader. Raises SystemExit with one line when glslangValidator is missing or refuses it."""
-    command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", str(source), "-o", str(target)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise SystemExit(f"{source} does not compile: {result.stdout.strip() or result.stderr.strip()}")
+    error = refusal(source, target, cell)
+    if error:
+        raise SystemExit(f"{source}{f' with {cell}' if cell else ''} does not compile: {error}")
+
+
+def refusal(source: Path, target: Path, cell: str = "", folders: tuple[Path, ...] = ()) -> str:
+    """What glslangValidator says against a shader; nothing if it has compiled it. folders: of includes, beside its own."""
+    command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", *(f"-I{folder}" for folder in folders),
+               "--stdin", "-S", "comp", "-o", str(target.resolve())]
+    text = source.read_text()
+    result = subprocess.run(command, input=text.replace(HOLE, cell) if cell else text, cwd=source.parent, capture_output=True,
+                            text=True)
+    return (result.stdout.strip() or result.stderr.strip()) if result.returncode else ""
 
 
 def _compiler() -> str:

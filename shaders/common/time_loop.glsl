@@ -9,7 +9,7 @@ uint first_row;              // of this workgroup's tile
 uint first_unit, end_unit;   // of this workgroup
 uint source;                 // the slot that R multiplies in this phase
 
-// rows.glsl or another file defines: which row of the batch is row r of the tile, and its number of steps; before the loop, the
+// A kernel defines: which row of the batch is row r of the tile, and its number of steps; before the loop, the
 // steps of the longest row, and of the shortest that is in the batch
 uint row_of(uint r);
 uint length_of(uint r);
@@ -19,7 +19,7 @@ bool in_shared(uint slot);  // shared memory is undefined when a dispatch begins
 void fetch_state(uint slot, uint r, uint unit);
 void keep_state(uint slot, uint r, uint unit);
 void run_step(uint step);               // all phases that has_phase, by finish_phase for each unit of each row
-// gpu/sequence.glsl or parts.glsl defines main, and: what a phase stored is seen by all who read it in the next; whether this
+// gpu/CELL.comp or parts.glsl defines main, and: what a phase stored is seen by all who read it in the next; whether this
 // dispatch runs a phase; whether it stores last states
 void phase_barrier();
 bool has_phase(uint phase);

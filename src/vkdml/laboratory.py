@@ -43,8 +43,9 @@ from .operators.plain_problem import PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.whole_numbers import ceil_div
 from .planning.candidates import Planner, best_of_each_way
-from .planning.dispatches import Dispatch, time_loop
+from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
+from .planning.loop_dispatches import time_loop
 from .planning.measured import described
 from .planning.options import SCHEDULES
 from .planning.plain import plan as plan_plain

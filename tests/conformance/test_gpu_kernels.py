@@ -28,13 +28,14 @@ from tests.support import (
     read_output,
     run_on_device,
 )
-from vkdml.faces.directml.compiled_operator import Operator
+from vkdml.faces.directml.device import Operator
 from vkdml.operators import cells, element_types, reference
 from vkdml.operators.header import descs
 from vkdml.operators.whole_numbers import ceil_div, round_up
-from vkdml.planning import candidates, gpu_loop, profiles
+from vkdml.planning import candidates, profiles
 from vkdml.planning.candidates import Planner
-from vkdml.planning.gpu_loop import GpuLoop, column_groups
+from vkdml.planning.gpu import gpu_loop
+from vkdml.planning.gpu.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,7 +234,7 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
 def with_room(device, monkeypatch):
     """Plans as for a device that runs so many workgroups side by side."""
     def make(count):
-        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, info: count)
+        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, machine: count)
         candidates._ranked.cache_clear()
     yield make
     candidates._ranked.cache_clear()

@@ -8,7 +8,8 @@ import pytest
 from tests.support import Case, check, make_desc, random_arrays, random_strides, run_on_device
 from vkdml.operators import cells, element_types
 from vkdml.operators.header import descs
-from vkdml.planning import candidates, gpu_projection
+from vkdml.planning import candidates
+from vkdml.planning.gpu import gpu_projection
 from vkdml.planning.options import Options
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)

@@ -11,7 +11,7 @@ import vkdml
 from tests.conformance import test_plain
 from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device, tensor
 from vkdml.operators import cells, element_types
-from vkdml.planning import iterations, profiles
+from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 
@@ -77,7 +77,7 @@ def run(device, name, cell, shape, options, lengths):
 @pytest.mark.parametrize("name", LOOPS | FLOAT64_LOOPS)
 def test_time_loop(without_margin, name, cell, lengths):
     tiling = run(without_margin, name, cell, *(LOOPS | FLOAT64_LOOPS)[name], lengths)
-    assert 0.5 * LIMIT < iterations.of_loop(tiling, tiling.loop.chunk_steps) <= LIMIT
+    assert 0.5 * LIMIT < tiling.iterations(tiling.loop.chunk_steps) <= LIMIT
 
 
 @pytest.mark.family("each kernel's projection")
@@ -85,7 +85,7 @@ def test_time_loop(without_margin, name, cell, lengths):
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_projection(without_margin, name, lengths):
     tiling = run(without_margin, name, cells.GRU, *PROJECTIONS[name], lengths)
-    assert 0.9 * LIMIT < iterations.of_projection(tiling.projection) <= LIMIT
+    assert 0.9 * LIMIT < tiling.loops_of_projection().run <= LIMIT
 
 
 def test_gemm_near_the_limit(without_margin):

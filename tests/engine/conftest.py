@@ -19,7 +19,7 @@ def tuned(device, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("VKDML_TUNING", raising=False)
     name, row = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
-    made_up = replace(row, tuned=True, prefers_shuffles=False, kernels=frozenset({profiles.GPU, profiles.FLOAT64}),
+    made_up = replace(row, tuned=True, prefers_shuffles=False,
                       gpu=replace(GPUS["unknown"], units=COMPUTE_UNITS), integrated_units=COMPUTE_UNITS)
     monkeypatch.setitem(profiles.PROFILES, name, made_up)
     monkeypatch.setattr(Costs, "seconds", lambda costs, tiling: (1 + SCHEDULES.index(tiling.loop.schedule)) * 1e-3

@@ -78,7 +78,7 @@ def test_a_driver_that_fails_fails(small, without_waiting, monkeypatch):
 def test_as_many_workgroups_as_may_be_chosen():
     gpu, problem = SimpleNamespace(info=GPU), grid_sync._gru(12, 128)
     planner = Planner(problem, GPU, Options(schedule="persistent"))
-    counts = {tiling.loop.workgroups for tiling in planner.tilings() if planner.fits_side_by_side(tiling.loop)}
+    counts = {tiling.loop.workgroups for tiling in planner.tilings() if tiling.fits_side_by_side(planner.machine)}
     planned = grid_sync._most_workgroups(gpu, problem, "barrier")
     assert planned.fallback
     assert max(prod(dispatch.groups) for dispatch in planned.execute if "gru" in dispatch.kernel) == max(counts) > min(counts)

@@ -18,7 +18,7 @@ from vkdml.engine.vulkan.gpu import Buffer
 from vkdml.engine.vulkan.memory import Memory
 from vkdml.engine.vulkan.store import Lease, Store
 from vkdml.operators.problem import from_desc
-from vkdml.planning.tiling import GATES
+from vkdml.planning.cuts import GATES
 
 MIB = 2**20
 

@@ -10,8 +10,9 @@ from tests.support import CELLS, SCHEDULES, options_on, tensor
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
-from vkdml.planning.costs import SUBMISSION_SECONDS, Costs
-from vkdml.planning.dispatches import pack, time_loop
+from vkdml.planning.costs import Costs
+from vkdml.planning.dispatches import SUBMISSION_SECONDS
+from vkdml.planning.loop_dispatches import pack, time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
 
@@ -163,7 +164,7 @@ def test_a_submission_ends_before_drivers_would_end_it(options, sizes, phases):
     for dispatch in time_loop(tiling, planner.costs):
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
         is_projection, is_step = "projection" in dispatch.kernel, "gru" in dispatch.kernel
-        of_dispatch = (planner.costs.projection_seconds(tiling.projection, steps) if is_projection
+        of_dispatch = (planner.costs.projection_seconds(tiling, steps) if is_projection
                        else steps * planner.costs.step_seconds(tiling) / phases if is_step else 0)
         if dispatch.starts_submission:
             assert sum(seconds) + of_dispatch > SUBMISSION_SECONDS

@@ -29,7 +29,7 @@ def found_in(plan):
     """What was forced, as the dispatches have it."""
     loop = next(dispatch for dispatch in reversed(plan.execute) if dispatch.kernel != "gpu/end")
     kernels, constants = {dispatch.kernel for dispatch in plan.execute}, loop.constants
-    schedule = "persistent" if constants["SPINS"] else "sequence" if constants["PARTS"] == 1 else "stepped"
+    schedule = "persistent" if constants.get("SPINS") else "sequence" if constants["PARTS"] == 1 else "stepped"
     meeting = loop.kernel.rpartition("_")[2]
     return {
         "schedule": "stepped" if meeting == "stepped" else schedule, "meeting": meeting if meeting in MEETINGS else None,

@@ -8,13 +8,13 @@ import pytest
 from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from tests.support import CELLS
 from vkdml.operators import cells, element_types
-from vkdml.planning import iterations
 from vkdml.planning.candidates import Planner
-from vkdml.planning.dispatches import time_loop
-from vkdml.planning.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
+from vkdml.planning.cuts import MEETING
+from vkdml.planning.gpu.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
+from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
-from vkdml.planning.profiles import GPU as GPU_KERNEL
 from vkdml.planning.profiles import gpu_rates
+from vkdml.planning.target import Machine, Target
 
 ALL_DEVICES = {"smallest": SMALLEST, "gpu": GPU, **GPUS}
 SIZES = (1, 7, 64, 100, 260, 512, 1024, 3000)
@@ -26,7 +26,7 @@ KINDS = ((cells.GRU, element_types.FLOAT32), (cells.LSTM, element_types.FLOAT16)
 def all_loops(problem, info, options=Options()):
     """Of one time step's dispatches, with every schedule, each asked for."""
     return [loop for schedule in SCHEDULES
-            for loop in GpuLoops(problem, info, replace(options, schedule=schedule)).loops(schedule)]
+            for loop in GpuLoops(Target(problem, Machine(info), replace(options, schedule=schedule))).loops(schedule)]
 
 
 def of_sizes(hiddens, batches):
@@ -113,7 +113,7 @@ def test_every_device_can_step_any_h(name, cell):
     """With vectors in the buffer where shared memory has no room for them."""
     for hidden, element in product((1, 1000, 5000, 10_000), ELEMENTS):
         problem, info = make_problem(2, 3, 10, hidden, cell=cell, element=element), ALL_DEVICES[name]
-        loops = list(GpuLoops(problem, info, Options(schedule="stepped")).loops("stepped"))
+        loops = list(GpuLoops(Target(problem, Machine(info), Options(schedule="stepped"))).loops("stepped"))
         assert loops
         assert all(loop.rows == 1 for loop in loops if not loop.shared_state)
         assert Planner(problem, info, Options(schedule="stepped")).best()
@@ -155,7 +155,7 @@ def test_parts_that_wait_and_were_not_asked_for_run_side_by_side(name):
         for tiling in Planner(make_problem(*sizes, cell=cell), info).tilings():
             if tiling.loop.schedule == "persistent":
                 waits += 1
-                assert tiling.loop.workgroups <= resident_workgroups(tiling.loop, info)
+                assert tiling.loop.workgroups <= resident_workgroups(tiling.loop, Machine(info))
                 assert tiling.loop.parts > 1
     assert waits
 
@@ -163,7 +163,7 @@ def test_parts_that_wait_and_were_not_asked_for_run_side_by_side(name):
 def test_a_cpu_driver_runs_as_many_parts_as_it_has_cores():
     info = replace(DEVICES["llvmpipe"], cores=3)
     loop = Planner(make_problem(9, 4, 8, 64), info, Options(lanes=False, schedule="persistent")).best().loop
-    assert resident_workgroups(loop, info) == 3
+    assert resident_workgroups(loop, Machine(info)) == 3
 
 
 # Options
@@ -174,7 +174,7 @@ def test_a_cpu_driver_runs_as_many_parts_as_it_has_cores():
     {"schedule": "stepped", "register_loads": 0}], ids=str)
 def test_a_forced_option_runs(forced):
     loop = Planner(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced)).best().loop
-    assert (loop.kernel, {name: getattr(loop, name) for name in forced}) == (GPU_KERNEL, forced)
+    assert (loop.kernel, {name: getattr(loop, name) for name in forced}) == ("gpu/gru", forced)
 
 
 @pytest.mark.parametrize(("forced", "said"), [
@@ -265,7 +265,7 @@ def test_states_have_room_for_the_slots_of_the_longest_chunk():
         phases, own = loop.problem.loop.phases, loop.problem.loop.slots - 2
         vectors = own + 1 + phases * (5 if meeting == "flow" else 1)
         assert loop.states_bytes == vectors * 9 * loop.vector_bytes
-        assert loop.meeting_bytes >= (1 + loop.tiles) * 4
+        assert loop.buffers[MEETING] >= (1 + loop.tiles) * 4
 
 
 def test_beginnings_are_within_llvmpipes_limit():
@@ -277,7 +277,7 @@ def test_beginnings_are_within_llvmpipes_limit():
     steps = begin.push["last_step"] - begin.push["first_step"]
     slots = -(-tiling.problem.loop.phases * steps // begin.groups[1])
     assert steps > 100
-    assert slots + 8 <= iterations.of_loop(tiling, steps) <= planner.profile.most_iterations
+    assert slots + 8 <= tiling.iterations(steps) <= planner.profile.most_iterations
 
 
 def test_none_of_these_is_another_kernels():

@@ -7,10 +7,11 @@ import pytest
 from tests.planning.devices import DEVICES, GPU, SMALLEST, make_problem
 from tests.support import CELLS
 from vkdml.operators import cells, element_types
-from vkdml.planning import gpu_projection, iterations, profiles
+from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
-from vkdml.planning.costs import Costs
+from vkdml.planning.gpu.gpu_projection import projections
 from vkdml.planning.options import Options
+from vkdml.planning.target import Machine
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 INTEL, NVIDIA = 0x8086, 0x10DE
@@ -22,7 +23,7 @@ def chosen(problem, info):
 
 
 def all_tilings(problem, info):
-    return gpu_projection.tilings(problem, info, profiles.profile(info), gpu_projection.layout(problem), 1024)
+    return projections(problem, Machine(info))
 
 
 @pytest.mark.parametrize("info", DEVICES.values(), ids=DEVICES)
@@ -32,7 +33,7 @@ def test_every_device_has_a_tile_within_its_limits(info, element, cell):
     found = all_tilings(make_problem(10, 10, 33, 70, cell=cell, element=element), info)
     assert found
     assert all(tiling.workgroup <= info.max_workgroup_invocations for tiling in found)
-    assert all(gpu_projection.shared_bytes(tiling) <= info.max_shared_memory for tiling in found)
+    assert all(tiling.shared_bytes <= info.max_shared_memory for tiling in found)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
@@ -51,7 +52,7 @@ def test_many_samples_get_large_tiles_and_few_get_workgroups_for_all_cores():
 def test_few_registers_get_few_sums():
     """Of a GPU with 128 of them: sums, and a tile's next block, must not spill."""
     problem = make_problem(64, 64, 1024, 1024, cell=cells.LSTM)
-    sums = [gpu_projection.samples_at_once(tiling) * tiling.units_at_once * len(problem.cell.gates)
+    sums = [tiling.samples_at_once * tiling.units_at_once * len(problem.cell.gates)
             for tiling in (chosen(problem, replace(LARGE, vendor=INTEL, compute_units=32)), chosen(problem, LARGE))]
     assert sums == [32, 64]
 
@@ -71,20 +72,21 @@ def test_seconds_are_bounded_by_the_multiply_adds(units):
     """At 4096 samples, 3 gates of 1024 units and 1024 columns: half of the peak at least, and never more than it."""
     info = replace(LARGE, compute_units=units)
     problem, rates = make_problem(64, 64, 1024, 1024, SequenceLengthsTensor=None), profiles.gpu_rates(info)
-    seconds = Costs(info).projection_seconds(chosen(problem, info), 64)
+    seconds = chosen(problem, info).seconds(64, rates)
     at_peak = 4096 * 3072 * 1024 / (rates.units * rates.lanes * rates.clock)
     assert at_peak < seconds < 2 * at_peak
 
 
 def test_more_samples_take_longer():
-    costs, tiling = Costs(LARGE), chosen(make_problem(250, 1, 256, 256), LARGE)
-    seconds = [costs.projection_seconds(tiling, steps) for steps in (1, 100, 1000, 10_000)]
+    tiling, rates = chosen(make_problem(250, 1, 256, 256), LARGE), profiles.gpu_rates(LARGE)
+    seconds = [tiling.seconds(steps, rates) for steps in (1, 100, 1000, 10_000)]
     assert seconds == sorted(seconds)
     assert seconds[-1] > 5 * seconds[-2]
 
 
 def test_iterations_are_those_of_blocks_and_of_the_search_for_samples():
-    with_lengths = chosen(make_problem(10, 100, 1024, 64), GPU)
-    without = replace(with_lengths, problem=make_problem(10, 100, 1024, 64, SequenceLengthsTensor=None))
-    assert iterations.of_projection(without) >= gpu_projection.blocks(without) > 16
-    assert iterations.of_projection(with_lengths) > iterations.of_projection(without) + 100
+    with_lengths = Planner(make_problem(10, 100, 1024, 64), GPU, PROJECTED).best()
+    unsearched = replace(with_lengths.projection, problem=make_problem(10, 100, 1024, 64, SequenceLengthsTensor=None))
+    without = replace(with_lengths, projection=unsearched)
+    assert without.loops_of_projection().run >= unsearched.blocks > 16
+    assert with_lengths.loops_of_projection().run > without.loops_of_projection().run + 100

@@ -13,9 +13,8 @@ import vkdml
 from tests.planning.devices import CPU, DEVICES, GPU, make_problem, problems
 from tests.support import CELLS, SCHEDULES, options_on
 from vkdml.operators import element_types
-from vkdml.planning import iterations
 from vkdml.planning.candidates import Planner
-from vkdml.planning.dispatches import time_loop
+from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import Options
 
 LIMIT = 65_535  # of llvmpipe
@@ -30,7 +29,7 @@ def bounds(tiling, costs):
             continue
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
         is_projection = "projection" in dispatch.kernel
-        found.append(iterations.of_projection(tiling.projection) if is_projection else iterations.of_loop(tiling, steps))
+        found.append(tiling.loops_of_projection().run if is_projection else tiling.iterations(steps))
     return found
 
 
@@ -52,14 +51,14 @@ def test_long_sequences_are_few_dispatches(cell, options):
     planner = Planner(make_problem(50_000, 1, 64, 128, cell=cell), CPU, replace(options, schedule="sequence"))
     tiling = planner.best()
     steps = tiling.loop.chunk_steps
-    assert iterations.of_loop(tiling, steps) > 0.9 * planner.profile.most_iterations or steps * planner.costs.step_seconds(tiling) > 0.4
+    assert tiling.iterations(steps) > 0.9 * planner.profile.most_iterations or steps * planner.costs.step_seconds(tiling) > 0.4
 
 
 def test_steps_are_as_many_as_fit():
     tiling = Planner(make_problem(100, 4, 64, 128), CPU).best()
     for limit in (5_000, 60_000):
-        steps = iterations.most_steps(tiling, limit)
-        assert iterations.of_loop(tiling, steps) <= limit < iterations.of_loop(tiling, steps + 1)
+        steps = tiling.steps_within(limit)
+        assert tiling.iterations(steps) <= limit < tiling.iterations(steps + 1)
 
 
 def test_others_have_no_limit():

@@ -50,14 +50,14 @@ def test_a_submission_takes_no_seconds_by_what_was_measured():
     planner, tiling = planner_with(0, 0.1, *SIZES, schedule="sequence")
     assert tiling.projection
     best, costs = planner.best(), planner.costs
-    assert (SIZES[0] * costs.step_seconds(best) + costs.projection_seconds(best.projection, SIZES[0])
+    assert (SIZES[0] * costs.step_seconds(best) + costs.projection_seconds(best, SIZES[0])
             == pytest.approx(SIZES[0] * 0.1, rel=1e-6))
     submissions = [0.0]
     for dispatch in plan_of(planner, best).execute:
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
         if dispatch.starts_submission:
             submissions.append(0.0)
-        submissions[-1] += (costs.projection_seconds(best.projection, steps) if "projection" in dispatch.kernel
+        submissions[-1] += (costs.projection_seconds(best, steps) if "projection" in dispatch.kernel
                             else steps * costs.step_seconds(best))
     assert max(submissions) <= 0.5
     assert sum(submissions) == pytest.approx(SIZES[0] * 0.1, rel=0.1)
@@ -83,9 +83,9 @@ def test_waiting_is_chosen_where_there_is_room_for_all_workgroups():
     for problem in (make_problem(*SIZES), make_problem(50, 200, 64, 512)):
         for info in (GPU, few):
             planner, forced = Planner(problem, info), Planner(problem, info, Options(schedule="persistent"))
-            waits = [t.loop for t in planner.tilings() if t.loop.schedule == "persistent"]
-            assert all(map(planner.fits_side_by_side, waits))
-            assert not all(forced.fits_side_by_side(t.loop) for t in forced.tilings()) or info is GPU
+            waits = [t for t in planner.tilings() if t.loop.schedule == "persistent"]
+            assert all(t.fits_side_by_side(planner.machine) for t in waits)
+            assert not all(t.fits_side_by_side(forced.machine) for t in forced.tilings()) or info is GPU
     assert [t for t in Planner(make_problem(*SIZES), GPU).tilings() if t.loop.schedule == "persistent"]
 
 

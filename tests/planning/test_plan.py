@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import vkdml
 from tests.planning.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
 from tests.support import SCHEDULES, options_on
-from vkdml.planning import tiling
+from vkdml.planning import cuts
 from vkdml.planning.options import WORKSPACES, Options
 from vkdml.planning.plan import plan
 
@@ -34,7 +34,7 @@ def test_plan(problem, info, name):
         if "projection" not in dispatch.kernel and "pack" not in dispatch.kernel:
             check_loop(problem, info, planned, dispatch)
     assert all(size <= info.max_storage_buffer_range for size in planned.internal.values())
-    assert planned.internal.get(tiling.GATES, 0) <= options.workspace_bytes
+    assert planned.internal.get(cuts.GATES, 0) <= options.workspace_bytes
     waits = any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
     assert (planned.timed_out is not None) == bool(planned.fallback) == waits
     assert waits >= (options.schedule == "persistent")
@@ -53,10 +53,10 @@ def test_less_workspace_changes_chunks_only(problem, info, workspace, is_persist
     if less.fallback:
         check_chunks(problem, less.fallback)
     assert (less.initialize, less.packed, less.timed_out) == (whole.initialize, whole.packed, whole.timed_out)
-    assert less.scratch | {tiling.GATES: 0} == whole.scratch | {tiling.GATES: 0}
-    if tiling.GATES in whole.internal:
+    assert less.scratch | {cuts.GATES: 0} == whole.scratch | {cuts.GATES: 0}
+    if cuts.GATES in whole.internal:
         of_step = whole.tiling.projection.step_bytes
-        assert less.internal[tiling.GATES] == min(whole.internal[tiling.GATES], max(of_step, workspace // of_step * of_step))
+        assert less.internal[cuts.GATES] == min(whole.internal[cuts.GATES], max(of_step, workspace // of_step * of_step))
     for few, all_at_once in ((less.execute, whole.execute), (less.fallback, whole.fallback)):
         assert pipelines(few) == pipelines(all_at_once)
 
@@ -99,7 +99,7 @@ def check_gpu_states(problem, planned, dispatch):
     else:
         steps = push["last_step"] - push["first_step"] if constants["IN_FLOW"] else 1
         vectors = (constants["SLOTS"] - 2 + 1 + phases * steps) * problem.batch
-    assert planned.internal[tiling.STATE] >= vectors * problem.directions * vector
+    assert planned.internal[cuts.STATE] >= vectors * problem.directions * vector
 
 
 def check_dispatch(problem, info, dispatch):
@@ -134,7 +134,7 @@ def check_loop(problem, info, planned, dispatch):
     constants = dispatch.constants
     tile = constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * problem.element.real4_bytes
     states = dispatch.groups[0] * dispatch.groups[1]
-    assert planned.internal[tiling.STATE] >= states * constants["SLOTS"] * tile
+    assert planned.internal[cuts.STATE] >= states * constants["SLOTS"] * tile
     assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
     assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
     if dispatch.kernel.endswith("_resident"):
@@ -142,7 +142,7 @@ def check_loop(problem, info, planned, dispatch):
         assert constants["HIDDEN_LOADS"] * problem.element.columns_per_load in range(32, 16 * 32 + 1, 32)
     if constants["SHARED_STATE"]:
         assert constants["PARTS"] == 1
-        assert constants["SHARED_SLOTS"] * tile <= info.max_shared_memory
+        assert constants.get("SHARED_SLOTS", constants["SLOTS"]) * tile <= info.max_shared_memory
 
 
 def check_chunks(problem, dispatches):
@@ -171,7 +171,7 @@ def check_chunks(problem, dispatches):
         if dispatch.kernel.endswith("_stepped"):
             assert (last - first, push["phase"]) == (1, phase)
             phase = (phase + 1) % problem.loop.phases
-        elif constants["PARTS"] > 1 and not constants["SPINS"]:
+        elif constants["PARTS"] > 1 and not constants.get("SPINS"):
             assert dispatches[0].push["last_step"] == 0
             if last == 0:
                 assert dispatch is dispatches[0]
@@ -206,6 +206,6 @@ def test_what_a_device_cannot_hold_is_refused(batch, changes, what):
 def test_a_time_step_may_have_more_than_the_workspace_unless_that_is_forced():
     problem, info = make_problem(2, 8200, 8, 2048), replace(SMALLEST, max_storage_buffer_range=2**32 - 4)
     planned = plan(problem, info)
-    assert 2**28 < planned.internal[tiling.GATES] == 8200 * 2048 * 16
+    assert 2**28 < planned.internal[cuts.GATES] == 8200 * 2048 * 16
     with pytest.raises(vkdml.InvalidArgumentError, match="options.workspace_bytes: found 1000; expected at least 268697600, the projection"):
         plan(problem, info, Options(workspace_bytes=1000))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.planning.devices import CPU, DEVICES, GPU, GPUS
 from vkdml.planning import profiles
-from vkdml.planning.profiles import PROFILES, RESIDENT, compute_units, gpu_rates, profile
+from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates, profile
 
 
 @pytest.mark.parametrize(("info", "name"), [
@@ -111,12 +111,6 @@ def test_a_cpu_driver_runs_a_gpus_kernels_as_one_that_nobody_knows():
 
 def test_every_row_is_some_device():
     assert {id(profile(info)) for info in (*DEVICES.values(), *GPUS.values())} == set(map(id, PROFILES.values()))
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_kernels_have_rates(name):
-    row = PROFILES[name]
-    assert (RESIDENT in row.kernels) == (row.rates.resident is not None)
 
 
 def test_only_llvmpipe_ends_loops():

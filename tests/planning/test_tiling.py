@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from tests.planning.devices import CPU, GPUS, devices, make_problem, problems
 from vkdml.operators import element_types
-from vkdml.planning import tiling as sizes
+from vkdml.planning import cuts as sizes
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 
@@ -15,11 +15,11 @@ from vkdml.planning.options import Options
 def test_every_row_unit_and_column_has_its_place(problem, info):
     for tiling in Planner(problem, info).tilings():
         loop, projection = tiling.loop, tiling.projection
-        tiles_of_group = loop.tiles_of_group if loop.kernel == "gpu" else 1
+        tiles_of_group = loop.tiles_of_group if loop.kernel.startswith("gpu/") else 1
         assert loop.tiles * tiles_of_group * loop.rows >= problem.batch
         assert loop.parts * loop.part_units >= problem.hidden
         assert loop.units >= problem.hidden
-        if loop.kernel != "gpu":  # whose units past H have the weights of the last
+        if not loop.kernel.startswith("gpu/"):  # whose units past H have the weights of the last
             assert loop.parts * loop.part_units >= loop.units
         assert loop.hidden.columns >= problem.hidden
         assert tiling.input.columns >= problem.input_size

@@ -68,7 +68,7 @@ def timed(gpu: Gpu, case: Case, options: Options, samples: int) -> Row:
         return beside({}, None, None) | {"no time because": ", ".join(reasons)}
     costs = planner.costs
     assert tiling.projection
-    projected = costs.projection_seconds(tiling.projection, problem.steps) + costs.rates.submission + costs.rates.dispatch
+    projected = costs.projection_seconds(tiling, problem.steps) + costs.rates.submission + costs.rates.dispatch
     return (beside({}, costs.step_seconds(tiling) * 1e6, (times[0] - times[1]) / problem.steps * 1e6)
             | {"projection: " + name: value for name, value in beside({}, projected * 1e6, times[1] * 1e6).items()}
             | {"no time because": ""})

@@ -13,16 +13,17 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from ..operators.problem import Problem
-from . import iterations, profiles
-from .costs import SUBMISSION_SECONDS, Costs
+from .costs import Costs
+from .cuts import GATES
 from .device_info import DeviceInfo
+from .dispatches import SUBMISSION_SECONDS
+from .families import families_of
 from .forced import allowed, forced, has_all
-from .gpu_loop import GpuLoop, resident_workgroups
 from .measured import Measured, described, measured_costs
 from .options import PERSISTENT, STEPPED, Options, check_options
-from .shapes import Shapes
 from .size_classes import representative
-from .tiling import GATES, LoopTiling, ProjectionTiling, Tiling
+from .target import Machine, Target
+from .tiling import Tiling
 
 _MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a dispatch, which takes some of the host's memory
 _CLASSES_KEPT = 1024
@@ -41,7 +42,8 @@ class Planner:
         check_options(options)
         self._workspace_bytes = workspace_bytes
         self.problem, self.info, self.options = problem, info, options
-        self.profile = profiles.profile(info)
+        self.machine = Machine(info)
+        self.profile = self.machine.profile
         self._measured, self._without = measured, without
 
     @cached_property
@@ -70,21 +72,18 @@ class Planner:
 
     def fallbacks(self, tiling: Tiling) -> list[Tiling]:
         """What can run instead of a persistent tiling with the same packed weights and projection, the fastest first."""
-        loop = tiling.loop
-        alone = [other for other in self._shapes.in_one_part(tiling) if other.states_bytes <= loop.states_bytes]
-        if self._can_be_stepped:
-            alone.append(replace(loop, schedule=STEPPED, spins=0, meeting=None))
-        others = filter(self._has_iterations, (replace(tiling, loop=other) for other in alone))
+        found = tiling.fallbacks(self.options, self.machine)
+        others = [other for other in found if self._has_iterations(other)
+                  and (other.loop.schedule != STEPPED or self._can_be_stepped)]
         return sorted(map(self._in_chunks, others), key=self.costs.seconds)
 
     def ranked(self) -> tuple[Tiling, ...]:
         """Of the representative: those that the options allow, the fastest first."""
-        found = [self._in_chunks(tiling) for tiling in self._shapes.tilings() if has_all(tiling, self.options)]
+        target = Target(self.problem, self.machine, self.options)
+        found = [tiling for family in families_of(target) for tiling in family.tilings(target)]
+        found = [self._in_chunks(tiling) for tiling in found
+                 if tiling.has_iterations(self.profile.most_iterations) and has_all(tiling, self.options)]
         return tuple(sorted(found, key=self.costs.seconds))
-
-    @property
-    def _shapes(self) -> Shapes:
-        return Shapes(_representative(self.problem), self.info, self.options)
 
     @property
     def _can_be_stepped(self) -> bool:
@@ -110,15 +109,12 @@ class Planner:
             return None
         return next((tiling for tiling in _ranked(_SizeClass.of(self)) if described(tiling) == self._measured.tiling), None)
 
-    def _may_wait(self, loop: LoopTiling) -> bool:
-        """Whether a time loop may be chosen even if its workgroups wait for each other."""
-        if loop.meeting is None or self.options.schedule == PERSISTENT:
+    def _may_wait(self, tiling: Tiling) -> bool:
+        """Whether a tiling may be chosen even if its workgroups wait for each other."""
+        waits_by = tiling.loop.meeting
+        if waits_by is None or self.options.schedule == PERSISTENT:
             return True
-        return self.profile.tuned and loop.meeting not in self._without and self.fits_side_by_side(loop)
-
-    def fits_side_by_side(self, loop: LoopTiling) -> bool:
-        """Whether all workgroups surely run at once."""
-        return isinstance(loop, GpuLoop) and loop.workgroups <= resident_workgroups(loop, self.info)
+        return self.profile.tuned and waits_by not in self._without and tiling.fits_side_by_side(self.machine)
 
     def _fit(self, tiling: Tiling, in_any_number: bool = False) -> Tiling | None:
         """A tiling of the size class, for the problem's own T and B, or None where it cannot run that.
@@ -128,24 +124,23 @@ class Planner:
         loop, projection = replace(tiling.loop, problem=self.problem), tiling.projection
         if loop.schedule == STEPPED and not (self._can_be_stepped or in_any_number or self.options.schedule == STEPPED):
             return None
-        if not self._may_wait(loop):
-            return None
         if projection:
             projection = replace(projection, problem=self.problem)
             if projection.step_bytes > self._most_step_bytes:
                 return None
         tiling = replace(tiling, loop=loop, projection=projection)
-        return self._in_chunks(tiling) if self._has_iterations(tiling) else None
+        return self._in_chunks(tiling) if self._may_wait(tiling) and self._has_iterations(tiling) else None
 
     def _has_iterations(self, tiling: Tiling) -> bool:
         """For a dispatch of one step. Parts with several tiles need more for more rows than the representative has."""
-        return iterations.most_steps(tiling, self.profile.most_iterations) >= 1
+        return tiling.steps_within(self.profile.most_iterations) >= 1
 
     def _check_workgroup(self) -> None:
         workgroup, most = self.options.workgroup, self.info.max_workgroup_invocations
         if workgroup is None:
             return
-        whole = self._shapes.whole_units
+        target = Target(self.problem, self.machine, self.options)
+        whole = min(family.whole_units(target) for family in families_of(target))
         if workgroup % whole or workgroup > most:
             raise InvalidArgumentError(self.problem.operator, "options.workgroup", workgroup,
                                        f"a multiple of {whole}, at most {most}")
@@ -191,29 +186,17 @@ class Planner:
 
     def _in_chunks(self, tiling: Tiling) -> Tiling:
         """With the most time steps that a dispatch of the time loop, and one of the projection, may run."""
-        loop, steps = tiling.loop, self.problem.steps
-        in_time = int(self._most_seconds(loop) / self.costs.step_seconds(tiling))
-        by_iterations = iterations.most_steps(tiling, self.profile.most_iterations)
-        most = min(steps, self.options.chunk_steps or steps, by_iterations, in_time, loop.most_flow_steps)
+        loop, projection, steps = tiling.loop, tiling.projection, self.problem.steps
+        in_time = tiling.most_steps(self.machine, self.costs.step_seconds(tiling))
+        by_iterations = tiling.steps_within(self.profile.most_iterations)
+        most = min(steps, self.options.chunk_steps or steps, by_iterations, in_time)
         loop = replace(loop, chunk_steps=1 if loop.schedule == STEPPED else max(1, most))
-        return replace(tiling, loop=loop, projection=self._projection_in_chunks(tiling.projection))
-
-    def _most_seconds(self, loop: LoopTiling) -> float:
-        """Of a dispatch of the time loop. What workgroups wait in all of its steps counts together, and is bounded: the bound
-        must be for twice as long. A look at a word in memory takes as long as a load, or longer.
-        """
-        rates = self.profile.gpu
-        if loop.schedule != PERSISTENT or rates is None:
-            return SUBMISSION_SECONDS
-        return min(SUBMISSION_SECONDS, loop.spins * rates.latency / 2)
-
-    def _projection_in_chunks(self, projection: ProjectionTiling | None) -> ProjectionTiling | None:
-        if projection is None:
-            return None
-        in_time = int(SUBMISSION_SECONDS / self.costs.projection_seconds(projection, 1))
-        most = min(self.problem.steps, self._most_gates_bytes // projection.step_bytes,
-                   self.info.max_workgroup_count // projection.tiles(1), in_time)
-        return replace(projection, chunk_steps=max(1, most))
+        if projection:
+            in_time = int(SUBMISSION_SECONDS / self.costs.projection_seconds(tiling, 1))
+            most = min(steps, self._most_gates_bytes // projection.step_bytes,
+                       self.info.max_workgroup_count // projection.tiles(1), in_time)
+            projection = replace(projection, chunk_steps=max(1, most))
+        return replace(tiling, loop=loop, projection=projection)
 
 
 def _representative(problem: Problem) -> Problem:

@@ -7,23 +7,22 @@ from dataclasses import fields
 from typing import Any
 
 from .options import Options
-from .profiles import RESIDENT
 from .tiling import Tiling
 
-# The options that are bounds are not here: every tiling is within them
+# The options that are bounds are not here: every tiling is within them. Families that know no such thing have what stands last
 _PROPERTIES: dict[str, Callable[[Tiling], Any]] = {
     "schedule": lambda tiling: tiling.loop.schedule,
     "parts": lambda tiling: tiling.loop.parts,
     "fused": lambda tiling: tiling.projection is None,
-    "lanes": lambda tiling: tiling.loop.lanes > 1,
-    "resident": lambda tiling: tiling.loop.kernel == RESIDENT,
+    "lanes": lambda tiling: tiling.loop.properties.get("lanes", False),
+    "resident": lambda tiling: tiling.loop.properties.get("resident", False),
     "rows": lambda tiling: tiling.loop.rows,
     "units_at_once": lambda tiling: tiling.loop.units_at_once,
     "workgroup": lambda tiling: tiling.loop.workgroup,
     "shared_state": lambda tiling: tiling.loop.shared_state,
     "meeting": lambda tiling: tiling.loop.meeting,
-    "register_loads": lambda tiling: tiling.loop.register_loads,
-    "shared_loads": lambda tiling: tiling.loop.shared_loads,
+    "register_loads": lambda tiling: tiling.loop.properties.get("register_loads", 0),
+    "shared_loads": lambda tiling: tiling.loop.properties.get("shared_loads", 0),
 }
 
 

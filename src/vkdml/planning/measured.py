@@ -10,7 +10,7 @@ from ..operators.element_types import ElementType
 from ..operators.problem import Problem
 from .costs import Costs
 from .device_info import DeviceInfo
-from .tiling import ProjectionTiling, Tiling
+from .tiling import Tiling
 
 _OF_THE_PROBLEM = (Problem, ElementType)
 _FITTED = "chunk_steps"  # to the problem's own T and B
@@ -36,8 +36,8 @@ class MeasuredCosts(Costs):
     def step_seconds(self, tiling: Tiling) -> float:
         return self._times * super().step_seconds(tiling)
 
-    def projection_seconds(self, projection: ProjectionTiling, steps: int) -> float:
-        return self._times * super().projection_seconds(projection, steps)
+    def projection_seconds(self, tiling: Tiling, steps: int) -> float:
+        return self._times * super().projection_seconds(tiling, steps)
 
 
 def measured_costs(info: DeviceInfo, tiling: Tiling, step_seconds: float) -> Costs:
@@ -45,7 +45,7 @@ def measured_costs(info: DeviceInfo, tiling: Tiling, step_seconds: float) -> Cos
     model, steps = Costs(info), tiling.problem.steps
     expected = model.step_seconds(tiling)
     if tiling.projection:
-        expected += model.projection_seconds(tiling.projection, steps) / steps
+        expected += model.projection_seconds(tiling, steps) / steps
     return MeasuredCosts(info, step_seconds / expected)
 
 

@@ -21,10 +21,12 @@ from ..errors import InvalidArgumentError
 from ..operators.checks import CheckedOperator
 from ..operators.problem import Problem
 from .candidates import Planner
+from .cuts import MEETING
 from .device_info import DeviceInfo
-from .dispatches import Dispatch, pack, time_loop
+from .dispatches import Dispatch
+from .loop_dispatches import pack, time_loop
 from .options import PERSISTENT, Options
-from .tiling import MEETING, Tiling
+from .tiling import Tiling
 
 
 @dataclass(frozen=True)

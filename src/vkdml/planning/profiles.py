@@ -1,4 +1,4 @@
-"""One table: a row for each family of drivers, with the kernels it may run, its limits and its rates.
+"""One table: a row for each family of drivers, with its limits and its rates.
 
 CPU drivers' rates are measured (docs/performance.md says how). A GPU's figures are those of a row of gpus.py.
 """
@@ -10,11 +10,6 @@ from dataclasses import dataclass, replace
 
 from .device_info import DeviceInfo
 from .gpus import GPUS, GpuRates, named_units
-
-# The kernels of the time loop, and of the projection (which has no resident one)
-GPU, LANES, RESIDENT, FLOAT64 = "gpu", "lanes", "resident", "float64"
-
-_PORTABLE = frozenset({GPU, LANES, FLOAT64})
 
 PRIVATE_ARRAYS = 16  # in the resident kernels, each indexed by constants alone
 
@@ -44,7 +39,7 @@ class Rates:
     dispatch: float            # of one that waits for the one before in the same submission
     second_worker: float = 0.0  # to wake one, for parts of a tile or for the projection, once a call
     late_worker: float = 0.0    # how much later it wakes in each dispatch after the first; other processes run too
-    resident: ResidentRates | None = None
+    resident: ResidentRates | None = None  # None: it does not run these kernels
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,6 @@ class DeviceProfile:
     since_mesa: int = 0            # the driver's major version of Mesa; 0: any
     is_known: bool = False         # it has passed the tests; others test themselves before they are first used
     # What it runs
-    kernels: frozenset[str] = _PORTABLE
     prefers_shuffles: bool = False  # the kernels that shuffle are chosen where the device has subgroup shuffles
     tuned: bool = False            # the model is a guess: what it thinks best is timed, persistent too
     # Limits
@@ -106,7 +100,6 @@ _LLVMPIPE = DeviceProfile(
     is_cpu=True,
     driver="llvmpipe",
     is_known=True,
-    kernels=_PORTABLE | {RESIDENT},
     prefers_shuffles=True,
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
     spins=12_000,

@@ -1,152 +1,25 @@
-"""How a problem is cut, and the sizes that follow. Pure; `candidates` makes tilings and chooses among them."""
+"""A way to run a problem, and all that a family of kernels has to say of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..operators.element_types import ElementType
 from ..operators.problem import Problem
-from ..operators.whole_numbers import ceil_div, round_up
-from .profiles import LANES, RESIDENT
-
-PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
-MEETING = "meeting"
-
-# Columns of one private array, by kernel; the others have none
-ARRAY_COLUMNS = {RESIDENT: 32}
-_RESIDENT_SHARED_SLOTS = 2  # the third is better used for more rows
-MOST_COUNTED_ROWS = 128  # so that finding the steps of all rows takes little
+from .cuts import GATES, PACKED_HIDDEN, PACKED_INPUT, Layout, LoopTiling, ProjectionTiling
+from .dispatches import SUBMISSION_SECONDS, Dispatch, Submissions
+from .iterations import NONE, Loops, loops, loops_of_state
+from .options import Options
+from .target import Machine, Target
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a matrix of weights is packed: W, or R. A load is 16 bytes of one gate of one unit."""
+class Tiling(ABC):
+    """A family of kernels is a class of these, in a folder and in families.FAMILIES.
 
-    element: ElementType
-    loads: int     # of a row of the matrix, padded to whole blocks or arrays
-    together: int  # units that lie together: what a subgroup reads one after the other
-
-    @property
-    def columns(self) -> int:
-        """Of a row, with its padding."""
-        return self.loads * self.element.columns_per_load
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelTiling:
-    """One way to run a kernel. A tile is so many rows, which share every weight that is loaded."""
-
-    problem: Problem
-    kernel: str         # one of those in `profiles`
-    lanes: int          # invocations of a subgroup, in the kernels that shuffle; 1 in the others
-    rows: int           # of a tile
-    units_at_once: int  # that an invocation computes together
-    workgroup: int      # invocations
-    block_loads: int    # loads of weights for a gate that belong together
-    unrolled: bool      # in the lanes kernels: those loads stand one after the other, not in a loop
-    units: int          # H, rounded up to whole turns of the time loop's workgroups
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopTiling(KernelTiling):
-    """Of the time loop. A tile's rows are batch rows."""
-
-    schedule: str
-    parts: int                  # workgroups that share a tile's units
-    hidden: Layout              # of the recurrent weights
-    spins: int = 0              # bound on the slow waiting of persistent parts
-    shared_state: bool = False  # the state is in shared memory, not in a buffer
-    chunk_steps: int = 1        # most time steps of a dispatch
-    # Of kernels for GPUs (gpu_loop.py)
-    meeting: str | None = None  # how persistent parts wait for each other
-    register_loads: int = 0     # of weights that stay in registers
-    shared_loads: int = 0       # and in shared memory
-
-    @property
-    def most_flow_steps(self) -> int:
-        """Of a dispatch, where it has words for each step."""
-        return 2**31
-
-    @property
-    def meeting_bytes(self) -> int:
-        """Of a buffer by which parts meet, where they have one of its own."""
-        return 0
-
-    @property
-    def tiles(self) -> int:
-        return ceil_div(self.problem.batch, self.rows)
-
-    @property
-    def turn_units(self) -> int:
-        """Units that a workgroup computes at once."""
-        return self.workgroup * self.units_at_once
-
-    @property
-    def part_units(self) -> int:
-        """Units of a part, whole turns."""
-        return ceil_div(self.units // self.turn_units, self.parts) * self.turn_units
-
-    @property
-    def workgroups(self) -> int:
-        return self.problem.directions * self.tiles * self.parts
-
-    @property
-    def resident_products(self) -> int:
-        """Of an invocation of the resident kernels, for a row."""
-        return self.hidden.columns * self.units_at_once * len(self.problem.cell.gates)
-
-    @property
-    def shared_slots(self) -> int:
-        """Vectors of the state that may be in shared memory."""
-        slots = self.problem.loop.slots
-        return min(slots, _RESIDENT_SHARED_SLOTS) if self.kernel == RESIDENT else slots
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.shared_slots * self._slot_bytes
-
-    @property
-    def _slot_bytes(self) -> int:
-        element = self.problem.element
-        return self.rows * self.hidden.loads * element.vecs_per_load * element.real4_bytes
-
-    @property
-    def states_bytes(self) -> int:
-        """Of the states of all tiles."""
-        return self.problem.loop.slots * self._slot_bytes * self.problem.directions * self.tiles
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProjectionTiling(KernelTiling):
-    """Of the projection: the input's part of all gates, before the time loop. A tile's rows are steps of batch rows."""
-
-    group_units: int      # units of a workgroup
-    input: Layout         # of the input weights
-    chunk_steps: int = 1  # most time steps of a dispatch
-
-    @property
-    def skips_padding(self) -> bool:
-        """Whether tiles hold only steps that rows have, which they look for in the lengths, row by row."""
-        return self.problem.has("SequenceLengthsTensor") and self.problem.batch <= MOST_COUNTED_ROWS
-
-    @property
-    def step_bytes(self) -> int:
-        """Of the result for one time step."""
-        return self.problem.directions * self.units * self.problem.batch * self.problem.element.real4_bytes
-
-    @property
-    def groups_of_units(self) -> int:
-        return ceil_div(self.units, self.group_units)
-
-    def tiles(self, steps: int) -> int:
-        """Of so many time steps."""
-        return ceil_div(steps * self.problem.batch, self.rows)
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """One way to run a problem. projection: None where the loop multiplies the input itself (fused)."""
+    projection: None where the loop multiplies the input itself (fused).
+    """
 
     loop: LoopTiling
     input: Layout
@@ -165,37 +38,94 @@ class Tiling:
         sizes = {
             PACKED_INPUT: units * (self.input.loads * gates + 1) * real4,
             PACKED_HIDDEN: units * (self.loop.hidden.loads * gates + 1 + has_peephole) * real4,
-            STATE: self.loop.states_bytes,
+            **self.loop.buffers,
         }
-        if self.loop.meeting_bytes:
-            sizes[MEETING] = self.loop.meeting_bytes
         if self.projection:
             sizes[GATES] = self.projection.chunk_steps * self.projection.step_bytes
         return sizes
 
+    # Which there are
 
-def even_rows(batch: int, most: Iterable[int]) -> list[int]:
-    """Rows of a tile that share the batch out evenly, for each number that a tile has at most."""
-    return sorted({ceil_div(batch, ceil_div(batch, rows)) for rows in most})
+    @staticmethod
+    @abstractmethod
+    def runs(target: Target) -> bool:
+        """Whether this family is a choice."""
 
+    @staticmethod
+    @abstractmethod
+    def whole_units(target: Target) -> int:
+        """Invocations that workgroups of the time loop have a multiple of."""
 
-def block_loads(element: ElementType, lanes: int) -> int:
-    """Loads of weights for a gate that belong together: those of a vec4 of each lane."""
-    return max(1, lanes // element.vecs_per_load)
+    @staticmethod
+    @abstractmethod
+    def tilings(target: Target) -> Iterator[Tiling]:
+        """All that its kernels allow, of dispatches of one time step. Some may have too many loop iterations."""
 
+    def fallbacks(self, options: Options, machine: Machine) -> list[Tiling]:
+        """What can run where parts do not meet, with the same packed weights and projection, and in the same memory."""
+        return []
 
-def hidden_layout(problem: Problem, kernel: str, lanes: int, of_block: int, units: int) -> Layout:
-    if kernel == RESIDENT:
-        loads = round_up(problem.hidden, ARRAY_COLUMNS[RESIDENT]) // problem.element.columns_per_load
-        return Layout(problem.element, loads, lanes)
-    return _layout(problem, problem.hidden, kernel, lanes, of_block, units)
+    def fits_side_by_side(self, machine: Machine) -> bool:
+        """Whether all workgroups surely run at once. Asked of those that wait for each other."""
+        return False
 
+    # What it takes. Seconds are the model's
 
-def input_layout(problem: Problem, kernel: str, lanes: int, of_block: int, units: int) -> Layout:
-    """kernel: the one that multiplies the input."""
-    return _layout(problem, problem.input_size, kernel, lanes, of_block, units)
+    @abstractmethod
+    def step_seconds(self, machine: Machine) -> float:
+        """Of one time step."""
 
+    def start_seconds(self, machine: Machine) -> float:
+        """Of a dispatch of the time loop, beside its steps."""
+        return 0.0
 
-def _layout(problem: Problem, columns: int, kernel: str, lanes: int, of_block: int, units: int) -> Layout:
-    loads = round_up(ceil_div(columns, problem.element.columns_per_load), of_block)
-    return Layout(problem.element, loads, lanes if kernel == LANES else units)
+    @abstractmethod
+    def projection_seconds(self, machine: Machine, steps: int) -> float:
+        """Of so many time steps."""
+
+    def compile_seconds(self, machine: Machine) -> float:
+        """The share of compiling that an execution is charged."""
+        return self.loop.rows * self.loop.units_at_once * machine.profile.compiling.row_of_unit
+
+    def most_steps(self, machine: Machine, step_seconds: float) -> int:
+        """Time steps of a dispatch, so that it takes no longer than it may."""
+        return int(SUBMISSION_SECONDS / step_seconds)
+
+    def loops_once(self) -> Loops:
+        """Iterations of a dispatch of the time loop that do not grow with its steps, beside those of all families."""
+        return NONE
+
+    @abstractmethod
+    def loops_of_step(self) -> Loops:
+        """Iterations of a time step, with those that clear outputs past rows' lengths."""
+
+    @abstractmethod
+    def loops_of_projection(self) -> Loops:
+        """Iterations of a dispatch of the projection: each of its workgroups has one tile."""
+
+    def iterations(self, steps: int) -> int:
+        """Loop iterations of a dispatch of the time loop that runs so many steps."""
+        return self._iterations_once + steps * self.loops_of_step().run
+
+    def steps_within(self, iterations: int) -> int:
+        """Time steps that a dispatch of so many loop iterations may run; below 1 where not even one is within them."""
+        return (iterations - self._iterations_once) // self.loops_of_step().run
+
+    def has_iterations(self, most: int) -> bool:
+        """Whether a time step, and a tile of the projection, is within so many."""
+        return self.steps_within(most) >= 1 and (self.projection is None or self.loops_of_projection().run <= most)
+
+    @property
+    def _iterations_once(self) -> int:
+        """What does not grow with the steps: the last checks of their loops too."""
+        loop = self.loop
+        padding = loop.hidden.columns - loop.problem.hidden
+        once = loops(loop.rows, loops(loop.rows)) + loops(loop.rows)  # the rows' order, and finished ones dropped
+        once += loops_of_state(loop, loop.part_units + padding) + loops_of_state(loop, loop.part_units)  # begin and end
+        return (once + self.loops_once()).run + self.loops_of_step().masked
+
+    # What runs
+
+    @abstractmethod
+    def dispatches(self, submissions: Submissions) -> tuple[Dispatch, ...]:
+        """All of an execution, in order."""

@@ -68,7 +68,7 @@ def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
         tilings = planner.tilings()
     except InvalidArgumentError:
         return None
-    found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and planner.fits_side_by_side(tiling.loop)]
+    found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and tiling.fits_side_by_side(planner.machine)]
     return plan_of(planner, max(found, key=_workgroups)) if found else None
 
 

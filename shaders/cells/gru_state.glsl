@@ -1,0 +1,1 @@
+// A GRU has no state beside h.

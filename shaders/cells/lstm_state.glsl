@@ -1,0 +1,2 @@
+// State beside h, where a kernel keeps its rows' whole state: c.
+#include "../common/cell_state.glsl"

@@ -1,0 +1,23 @@
+// On a CPU driver: invocations hold units, and state and input go round a subgroup.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "lanes.glsl"
+#include "../common/time_loop.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL_state.glsl"
+#include "../cells/CELL.glsl"
+#include "sorted_rows.glsl"
+#include "packed.glsl"
+#include "tile_of_units.glsl"
+#include "state_of_units.glsl"
+#include "barrier.glsl"
+#include "gates_of_units.glsl"
+#include "input.glsl"
+#include "multiply_input.glsl"
+#include "hidden_weights.glsl"
+#include "step_of_units.glsl"
+#include "output_of_units.glsl"
+#include "../common/parts.glsl"

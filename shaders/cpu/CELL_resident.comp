@@ -1,0 +1,21 @@
+// On a CPU driver, for small batches or H: recurrent weights stay in private memory.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "lanes.glsl"
+#include "../common/time_loop.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL_state.glsl"
+#include "../cells/CELL.glsl"
+#include "sorted_rows.glsl"
+#include "packed.glsl"
+#include "state_of_resident.glsl"
+#include "barrier.glsl"
+#include "gates_of_units.glsl"
+#include "hidden_weights.glsl"
+#include "resident_weights.glsl"
+#include "step_of_resident.glsl"
+#include "output_of_units.glsl"
+#include "../common/parts.glsl"

@@ -1,0 +1,1 @@
+"""The kernels for drivers that run shaders on a processor: shaders/cpu/."""

@@ -1,0 +1,1 @@
+"""The kernels for pairs of floats: shaders/float64/."""

@@ -1,0 +1,313 @@
+"""The time loop on a GPU: how its kernels (shaders/gpu/) cut a problem, and which cuts a device can run.
+
+A workgroup computes some units at once, each by `column_groups` invocations. That number depends on H alone, and sums have one
+order in all of these kernels: so for a problem all their tilings give the same bits, and share one packing of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...operators.problem import Problem
+from ...operators.whole_numbers import ceil_div, round_up
+from ..cuts import MEETING, STATE, Layout, LoopTiling, even_rows
+from ..device_info import DeviceInfo
+from ..gpus import GpuRates
+from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
+from ..target import Machine, Target
+
+TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
+_PACKED_UNITS = 64   # packed weights have a multiple of these
+_COLUMNS_FOR_A_GROUP, _MOST_GROUPS = 16, 32
+MEETING_WORDS = 16   # from one counter of arrivals to the next: a line of the cache each
+_WORKGROUPS = (64, 128, 256, 512)
+_ROWS = (1, 2, 4, 8)
+_UNDER_WAY = 8  # loads of streamed weights that are worth waiting for together
+_UNUSED_SHARED_BYTES = 48
+_REGISTERS_MARGIN = 1.15  # compilers take more where a workgroup has room for them
+_MOST_FLOW_BYTES = 64 * 2**20  # of the words of one chunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuLoop(LoopTiling):
+    """Of the time loop on a GPU. parts share the units of all rows; of the rows, each group of workgroups has its own.
+
+    column_groups: invocations that share a unit's columns. register_loads, shared_loads: of the loads of weights of an
+    invocation and gate, those that stay in registers and in shared memory for a whole dispatch. stream_loads: of the others,
+    those that it loads at once. most_groups: groups of rows, at most. in_place: sums take the place of what was multiplied, in
+    shared memory. spins: bound on the waiting of persistent parts.
+    """
+
+    column_groups: int
+    register_loads: int = 0
+    shared_loads: int = 0
+    stream_loads: int = 1
+    most_groups: int = 1
+    in_place: bool = False
+    spins: int = 0
+
+    @property
+    def tiles(self) -> int:
+        """Workgroups that share the rows: in sequence, each has one tile."""
+        tiles = ceil_div(self.problem.batch, self.rows)
+        return tiles if self.schedule == SEQUENCE else ceil_div(tiles, ceil_div(tiles, self.most_groups))
+
+    @property
+    def tiles_of_group(self) -> int:
+        """That a workgroup runs one after the other."""
+        return ceil_div(self.problem.batch, self.rows * self.tiles)
+
+    @property
+    def turn_units(self) -> int:
+        return self.workgroup // self.column_groups
+
+    @property
+    def turns(self) -> int:
+        """Of a phase."""
+        return ceil_div(self.problem.hidden, self.turn_units * self.parts)
+
+    @property
+    def part_units(self) -> int:
+        return self.turns * self.turn_units
+
+    @property
+    def group_loads(self) -> int:
+        """Of an invocation, for a gate."""
+        return self.hidden.loads // self.column_groups
+
+    @property
+    def streamed_loads(self) -> int:
+        return self.group_loads - self.register_loads - self.shared_loads
+
+    @property
+    def weight_registers(self) -> int:
+        """Of an invocation, for what stays."""
+        return self.register_loads * len(self.problem.cell.gates) * 4
+
+    @property
+    def sum_registers(self) -> int:
+        return self.rows * len(self.problem.cell.gates)
+
+    @property
+    def tile_bytes(self) -> int:
+        return self.rows * self.vector_bytes * (self.problem.loop.slots if self.schedule == SEQUENCE else 1)
+
+    @property
+    def vector_bytes(self) -> int:
+        """Of h of one row, with its padding."""
+        return self.hidden.loads * self.problem.element.vecs_per_load * 16
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a workgroup's shared memory."""
+        gates = len(self.problem.cell.gates)
+        sums = self.rows * self.workgroup * (16 if gates > 1 else 4)
+        weights = self.shared_loads * gates * self.workgroup * 16
+        lengths = 4 * self.rows if self.schedule == SEQUENCE else 0
+        tile = self.tile_bytes if self.shared_state else 0
+        return weights + lengths + (max(sums, tile) if self.in_place else sums + tile)
+
+    @property
+    def slots_in_buffer(self) -> int:
+        """Vectors of each row."""
+        loop = self.problem.loop
+        if self.schedule == SEQUENCE:
+            return loop.slots
+        own = loop.slots - 2
+        return own + 1 + loop.phases * (self.chunk_steps if self.meeting == FLOW else 1)
+
+    @property
+    def states_bytes(self) -> int:
+        rows = self.tiles * self.rows if self.schedule == SEQUENCE else self.problem.batch
+        return self.slots_in_buffer * self.problem.directions * rows * self.vector_bytes
+
+    @property
+    def buffers(self) -> dict[str, int]:
+        """For parts, one with the word that says that they did not meet, and the counters of their arrivals."""
+        if self.schedule == SEQUENCE:
+            return {STATE: self.states_bytes}
+        return {STATE: self.states_bytes, MEETING: (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4}
+
+    @property
+    def dispatches(self) -> int:
+        if self.schedule == SEQUENCE:
+            return self.chunks
+        if self.schedule == STEPPED:
+            return self.problem.steps * self.problem.loop.phases + 2
+        return 2 * self.chunks + 1  # each begins anew
+
+    @property
+    def most_flow_steps(self) -> int:
+        """Of a chunk in flow."""
+        of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
+        return max(1, _MOST_FLOW_BYTES // of_step)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return {"register_loads": self.register_loads, "shared_loads": self.shared_loads}
+
+    @property
+    def constants(self) -> dict[str, int]:
+        tile_vecs = self.tile_bytes // 16 if self.shared_state else 0
+        return {
+            "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
+            "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "IN_FLOW": int(self.meeting == FLOW),
+            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "TILE_VECS": tile_vecs,
+            "FIRST_SUM": 0 if self.in_place else tile_vecs,
+        }
+
+
+def packed_units(problem: Problem) -> int:
+    return round_up(problem.hidden, _PACKED_UNITS)
+
+
+def column_groups(problem: Problem, info: DeviceInfo) -> int:
+    """A power of two. Workgroups have room for as many invocations of each unit."""
+    most = min(_MOST_GROUPS, max(1, info.max_workgroup_invocations // TOGETHER))
+    groups = 1
+    while 2 * groups <= most and 2 * groups * _COLUMNS_FOR_A_GROUP <= problem.hidden:
+        groups *= 2
+    return groups
+
+
+def registers(loop: GpuLoop, rates: GpuRates) -> int:
+    """Of an invocation, about: a block of streamed weights that is under way while another is multiplied takes its own."""
+    of_load = 4 * len(loop.problem.cell.gates)
+    blocks = loop.streamed_loads // loop.stream_loads
+    streamed = (2 if blocks > 1 else 0 if rates.sinks_loads and loop.rows == 1 else blocks) * loop.stream_loads * of_load
+    of_shared = of_load if loop.shared_loads else 0
+    return rates.other_registers + loop.weight_registers + loop.sum_registers + loop.rows - 1 + streamed + of_shared
+
+
+def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
+    """How many surely run side by side."""
+    if machine.info.is_cpu:
+        return machine.info.cores
+    rates = machine.gpu
+    likely = min(int(_REGISTERS_MARGIN * registers(loop, rates)), rates.invocation_registers, rates.registers // loop.workgroup)
+    of_unit = min(rates.registers // (likely * loop.workgroup), rates.most_invocations // loop.workgroup,
+                  rates.unit_shared_bytes // loop.shared_bytes)
+    return rates.units * of_unit
+
+
+class GpuLoops:
+    """All cuts of a problem that a device's kernels allow."""
+
+    def __init__(self, target: Target) -> None:
+        self.problem, self.machine, self.options = target.problem, target.machine, target.options
+        self.info, self.profile = self.machine.info, self.machine.profile
+        self.groups = column_groups(self.problem, self.info)
+
+    def loops(self, schedule: str) -> Iterator[GpuLoop]:
+        """All that the device can run."""
+        for rows in self._rows():
+            for workgroup in self._workgroups(schedule):
+                parts = 1 if schedule == SEQUENCE else ceil_div(self.problem.hidden, workgroup // self.groups)
+                if self._may_be(schedule, parts):
+                    yield from self._in(schedule, rows, workgroup, parts)
+
+    @property
+    def whole_units(self) -> int:
+        """Invocations that a workgroup has a multiple of."""
+        return TOGETHER * self.groups
+
+    @property
+    def _shared_room(self) -> int:
+        """Of a workgroup; drivers may not see that arrays of one vec4 are never used."""
+        return self.info.max_shared_memory - _UNUSED_SHARED_BYTES
+
+    def _rows(self) -> list[int]:
+        if self.options.rows:
+            return [self.options.rows]
+        return even_rows(self.problem.batch, _ROWS)
+
+    def _workgroups(self, schedule: str) -> list[int]:
+        """Whole TOGETHER units each. Those that a part does not need are left out."""
+        most, hidden = self.info.max_workgroup_invocations, self.problem.hidden
+        if self.options.workgroup:
+            return [self.options.workgroup] if self.options.workgroup % self.whole_units == 0 else []
+        whole = round_up(hidden, TOGETHER) * self.groups
+        if self.options.parts and schedule != SEQUENCE:
+            workgroup = round_up(ceil_div(hidden, self.options.parts), TOGETHER) * self.groups
+            return [workgroup] if workgroup <= most else []
+        sizes = {min(size, whole) for size in (*_WORKGROUPS, self.whole_units)}
+        if schedule == SEQUENCE:  # all units at once, so that weights can stay
+            sizes.add(whole)
+        most = min(most, max(self.profile.most_workgroup, self.whole_units))  # compilers spill in larger ones
+        return sorted(size for size in sizes if size <= most and size % self.whole_units == 0)
+
+    def _may_be(self, schedule: str, parts: int) -> bool:
+        """Whether there is something to share. Where plans are not timed, persistent parts have to be asked for."""
+        if self.options.parts and self.options.parts != parts:
+            return False
+        is_choice = schedule == STEPPED or self.profile.tuned
+        return schedule == SEQUENCE or self.options.schedule == schedule or (parts > 1 and is_choice)
+
+    def _in(self, schedule: str, rows: int, workgroup: int, parts: int) -> Iterator[GpuLoop]:
+        """With each way to meet."""
+        meetings = [None] if schedule != PERSISTENT else [self.options.meeting] if self.options.meeting else [BARRIER, FLOW]
+        for meeting in meetings:
+            loop = self._loop(schedule, rows, workgroup, parts, meeting)
+            if loop is not None:
+                yield loop
+
+    def _loop(self, schedule: str, rows: int, workgroup: int, parts: int, meeting: str | None) -> GpuLoop | None:
+        problem, groups = self.problem, self.groups
+        loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
+        bare = GpuLoop(
+            problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
+            schedule=schedule, parts=parts, hidden=Layout(problem.element, loads, TOGETHER), shared_state=True,
+            column_groups=groups, meeting=meeting, spins=self.profile.spins if schedule == PERSISTENT else 0)
+        if bare.shared_bytes > self._shared_room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
+            bare = replace(bare, in_place=True)
+        if bare.shared_bytes > self._shared_room:
+            bare = replace(bare, shared_state=False, in_place=False)
+            if schedule != STEPPED or bare.shared_bytes > self._shared_room or rows > 1:
+                return None
+        return self._on_device(bare)
+
+    def _on_device(self, bare: GpuLoop) -> GpuLoop | None:
+        """With the weights that stay, and as many groups of rows as run side by side.
+
+        Persistent parts of a group have to, all of them, unless that schedule is forced.
+        """
+        of_group = bare.parts * self.problem.directions
+        is_persistent = bare.schedule == PERSISTENT
+        kept = self._with_weights(bare, ceil_div(of_group, self.machine.gpu.units) if is_persistent else 1)
+        groups = resident_workgroups(kept, self.machine) // of_group
+        has_room = groups > 0 or not is_persistent or self.options.schedule == PERSISTENT
+        if kept.shared_bytes > self._shared_room or not has_room:  # the first with forced loads
+            return None
+        return replace(kept, most_groups=max(1, groups))
+
+    def _with_weights(self, bare: GpuLoop, of_unit: int) -> GpuLoop:
+        """With the most weights that stay where so many workgroups are on a unit."""
+        rates, options = self.machine.gpu, self.options
+        most = min(rates.invocation_registers, rates.registers // (of_unit * bare.workgroup))
+        is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
+        margin = 1 if is_bound else _REGISTERS_MARGIN
+        most_loads = bare.group_loads if bare.turns == 1 else 0  # other units' weights have no room beside these
+        forced = options.register_loads
+        wanted = range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]
+        room = min(self._shared_room, rates.unit_shared_bytes // of_unit) - bare.shared_bytes
+        for register_loads in wanted:
+            loop = replace(bare, register_loads=register_loads, shared_loads=self._shared_loads(bare, register_loads, room))
+            for count in self._stream_counts():
+                loop = replace(loop, stream_loads=count)
+                has_registers = margin * registers(loop, rates) <= most and loop.weight_registers <= rates.most_weights
+                if has_registers and loop.streamed_loads % count == 0:
+                    return loop
+        return loop
+
+    def _stream_counts(self) -> list[int]:
+        """Loads of a gate that are streamed at once, the preferred first."""
+        enough = ceil_div(_UNDER_WAY, len(self.problem.cell.gates))
+        return [*range(enough, 2 * enough + 1), *range(enough - 1, 0, -1)]
+
+    def _shared_loads(self, bare: GpuLoop, register_loads: int, room: int) -> int:
+        left, of_load = bare.group_loads - register_loads, 16 * len(self.problem.cell.gates) * bare.workgroup
+        if self.options.shared_loads is not None:
+            return min(left, self.options.shared_loads, (self._shared_room - bare.shared_bytes) // of_load)
+        return min(left, max(0, room) // of_load) if bare.schedule == PERSISTENT else 0

@@ -1,0 +1,128 @@
+"""The projection on GPUs: the tiles of its matrix product, what they take, and what its kernel is told of them.
+
+docs/bench/gpu-check.md has the arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...operators.problem import Problem
+from ...operators.whole_numbers import ceil_div, power_of_two
+from ..cuts import Layout, ProjectionTiling
+from ..gpus import GpuRates
+from ..target import Machine
+from .gpu_loop import TOGETHER, packed_units
+
+_LEAST_BLOCK_VECS = 4  # that small tiles multiply at once
+_PITCH_VECS, _SAMPLE_BYTES = 2, 8  # of shared memory: that pad a vec of all samples, and what is kept of a sample
+_VEC_CYCLES = 60  # a lone workgroup waits for shared memory, for each vec
+_BLOCK_INSTRUCTIONS = 60  # of an invocation, for a block, beside its multiply-adds and its loads from shared memory
+_SHARED_VEC_BYTES = 16
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Samples and units of a workgroup, for cells of several gates.
+
+    unit_lanes: invocations side by side in the units. block_vecs: vec4s of columns that are in shared memory at once: more
+    where an invocation has few sums, so that as much is on its way from memory. registers: that compilers take for an
+    invocation, on the GPUs that have least of them.
+    """
+
+    samples: int
+    units: int
+    unit_lanes: int
+    workgroup: int
+    block_vecs: int
+    registers: int
+
+
+# The larger, the less is loaded for a product; the smaller, the more workgroups there are
+_TILES = (
+    _Tile(128, 32, 16, 256, 2, 160),
+    _Tile(64, 32, 32, 256, 4, 96),
+    _Tile(32, 16, 16, 128, 8, 64),
+    _Tile(16, 16, 16, 128, 8, 64),
+    _Tile(8, 8, 8, 64, 16, 0),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProjection(ProjectionTiling):
+    """A tile of the product, and what it takes."""
+
+    @property
+    def constants(self) -> dict[str, int]:
+        return {"UNIT_LANES": self.unit_lanes, "BLOCK_LOADS": self.block_loads, "TOGETHER": self.input.together}
+
+    @property
+    def blocks(self) -> int:
+        """Of columns, which a workgroup multiplies one after the other."""
+        return ceil_div(self.input.loads, self.block_loads)
+
+    @property
+    def block_vecs(self) -> int:
+        return self.block_loads * self.problem.element.vecs_per_load
+
+    @property
+    def unit_lanes(self) -> int:
+        return self.group_units // self.units_at_once
+
+    @property
+    def samples_at_once(self) -> int:
+        """Of an invocation."""
+        return self.rows * self.unit_lanes // self.workgroup
+
+    @property
+    def weight_rows(self) -> int:
+        """Rows of the weights' matrix in a tile: all gates of its units."""
+        return self.group_units * len(self.problem.cell.gates)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a workgroup."""
+        of_vec = self.rows + _PITCH_VECS + self.weight_rows
+        return self.rows * _SAMPLE_BYTES + _SHARED_VEC_BYTES * (self.block_vecs * of_vec + 1)
+
+    def seconds(self, steps: int, rates: GpuRates) -> float:
+        """Of so many time steps: the longest of what may bound them.
+
+        These are its instructions and the bytes from shared memory, on the unit with most workgroups; the blocks of a lone
+        workgroup, which wait for their loads, one after the other; and the bytes from the second-level cache. Then the result
+        is stored.
+        """
+        workgroups = self.tiles(steps) * self.groups_of_units * self.problem.directions
+        of_unit = ceil_div(workgroups, rates.units)  # workgroups of the unit with most
+        vecs, rows = self.blocks * self.block_vecs, self.rows + self.weight_rows
+        products = 4 * vecs * self.rows * self.weight_rows
+        loaded = vecs * self.workgroup * (self.samples_at_once + self.units_at_once * len(self.problem.cell.gates))
+        issued = products + loaded + self.blocks * self.workgroup * _BLOCK_INSTRUCTIONS
+        busy = of_unit * max(issued / rates.lanes, loaded * _SHARED_VEC_BYTES / rates.shared_rate) / rates.clock
+        alone = (vecs * _VEC_CYCLES + products / min(self.workgroup, rates.lanes)) / rates.clock
+        rounds = ceil_div(of_unit, max(1, rates.most_invocations // self.workgroup))
+        waiting = rounds * max(self.blocks * rates.latency, alone)
+        cached = workgroups * rows * 4 * vecs * self.problem.element.itemsize / rates.cache_rate
+        return max(busy, waiting, cached) + steps * self.step_bytes / rates.memory_rate
+
+
+def layout(problem: Problem) -> Layout:
+    """Of the input weights, for tiles of any shape."""
+    return Layout(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)
+
+
+def projections(problem: Problem, machine: Machine) -> list[GpuProjection]:
+    """All that a device can run; they differ in time, not in results."""
+    info, rates = machine.info, machine.profile.gpu
+    found = [_projection(problem, tile) for tile in _TILES if rates is None or tile.registers <= rates.invocation_registers]
+    return [projection for projection in found if projection.workgroup <= info.max_workgroup_invocations
+            and projection.shared_bytes <= info.max_shared_memory]
+
+
+def _projection(problem: Problem, tile: _Tile) -> GpuProjection:
+    widen = 2 if len(problem.cell.gates) == 1 else 1  # sums enough for one gate
+    vecs = min(tile.block_vecs, max(_LEAST_BLOCK_VECS, power_of_two(ceil_div(problem.input_size, 4))))
+    return GpuProjection(
+        problem=problem, kernel="gpu/projection", rows=tile.samples, units_at_once=widen * tile.units // tile.unit_lanes,
+        workgroup=tile.workgroup, block_loads=vecs // problem.element.vecs_per_load, units=packed_units(problem),
+        group_units=widen * tile.units, input=layout(problem))

@@ -1,0 +1,182 @@
+"""The dispatches of a recurrent operator, with the kernels' specialization, as far as families share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from ..operators.problem import Problem
+from ..operators.whole_numbers import ceil_div
+from .costs import Costs
+from .cuts import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout
+from .device_info import DeviceInfo
+from .dispatches import Dispatch, Submissions, activation_constants, given, in_room
+from .options import STEPPED
+from .tiling import Tiling
+
+_PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
+# Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
+_LEAST_PACKED, _MOST_PACKERS = 8, 2**14
+
+
+def pack(tiling: Tiling, info: DeviceInfo) -> tuple[Dispatch, ...]:
+    """Of the input's weights and of the recurrent ones."""
+    problem = tiling.problem
+    peepholes = problem.cell.peepholes if problem.has("PeepholeTensor") else 0
+    return (_pack(tiling, info, "WeightTensor", PACKED_INPUT, tiling.input,
+                  {"columns": problem.input_size, "is_recurrent": 0, "peepholes": 0}),
+            _pack(tiling, info, "RecurrenceTensor", PACKED_HIDDEN, tiling.loop.hidden,
+                  {"columns": problem.hidden, "is_recurrent": 1, "peepholes": peepholes}))
+
+
+def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Layout, sizes: dict[str, int]) -> Dispatch:
+    problem = tiling.problem
+    loads = tiling.internal[packed] // problem.element.real4_bytes
+    push = sizes | {
+        "directions": problem.directions, "gates": len(problem.cell.gates), "hidden": problem.hidden,
+        "units": tiling.loop.units, "column_loads": layout.loads, "together": layout.together,
+        "has_bias": int(problem.has("BiasTensor")), "split_bias": problem.loop.split_bias,
+        **_strides(problem, field, "weight", (1, 2, 3), ("d", "row", "column")),
+        **_strides(problem, "BiasTensor", "bias", (2, 3), ("d", "row")),
+        **_strides(problem, "PeepholeTensor", "peephole", (2, 3), ("d", "row")),
+    }
+    workgroup = info.subgroup_size if info.is_cpu else _PACK_WORKGROUP
+    constants = {"WORKGROUP": workgroup, "ELEMENT": problem.element.shader_id}
+    buffers = {"Weights": field, "Packed": packed, **given(problem, "BiasTensor")}
+    if push["peepholes"]:
+        buffers |= given(problem, "PeepholeTensor")
+    groups = min(ceil_div(loads, workgroup * _LEAST_PACKED), _MOST_PACKERS // workgroup, info.max_workgroup_count)
+    return Dispatch(in_room("pack", problem), constants, buffers, (packed,), (groups, 1, 1), push)
+
+
+def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
+    """All dispatches of an execution, in order."""
+    return tiling.dispatches(Submissions(costs.step_seconds(tiling), partial(costs.projection_seconds, tiling)))
+
+
+def in_order(tiling: Tiling, submissions: Submissions) -> tuple[Dispatch, ...]:
+    """All of an execution whose time loop keeps its state between dispatches: by chunks, or stepped by phases."""
+    loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
+    step, project = _step(tiling, push), projected(tiling, push) if projection else None
+    phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
+    of_step = submissions.step_seconds / phases
+    dispatches = [step(0, 0, 0, 0, False)] if loop.schedule == STEPPED else []  # the state before the first step
+    for first, last in chunks(0, steps, projection.chunk_steps if projection else steps):
+        if project:
+            dispatches.append(project(first, last, submissions.start(submissions.projection_seconds(last - first))))
+        for start, end in chunks(first, last, loop.chunk_steps):
+            seconds = (end - start) * of_step
+            dispatches += [step(start, end, phase, first, submissions.start(seconds)) for phase in range(phases)]
+    return tuple(dispatches)
+
+
+def chunks(first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
+    return ((start, min(start + most, last)) for start in range(first, last, most))
+
+
+def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, bool], Dispatch]:
+    """A dispatch of the projection for the first and last step, and whether it starts a submission."""
+    projection = tiling.projection
+    assert projection
+    constants = {
+        **_problem_constants(tiling), **_kernel_constants(projection, projection.input), **_input_constants(tiling),
+        "PART_UNITS": projection.group_units, "COUNTED": int(projection.skips_padding), **projection.constants,
+    }
+    buffers = {"InputWeights": PACKED_INPUT, "Gates": GATES, **given(tiling.problem, "InputTensor", "SequenceLengthsTensor")}
+    return lambda first, last, starts: Dispatch(
+        projection.kernel, constants, buffers, (GATES,),
+        (projection.groups_of_units, projection.dispatched_tiles(last - first), tiling.problem.directions),
+        sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first}, starts)
+
+
+def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int, bool], Dispatch]:
+    """A dispatch of the time loop for the first and last step, the phase, the step that the projection starts with, and whether
+    it starts a submission.
+    """
+    loop, problem, constants = tiling.loop, tiling.problem, loop_constants(tiling)
+    of_input = {"Gates": GATES} if tiling.projection else {"InputWeights": PACKED_INPUT, **given(problem, "InputTensor")}
+    outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
+    inputs = given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")
+    writes = (STATE, *outputs.values())
+    buffers = {"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs}
+    groups = (loop.tiles, problem.directions, loop.parts)
+    return lambda first, last, phase, gates_step, starts: Dispatch(
+        loop.kernel, constants, buffers, writes, groups,
+        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step}, starts)
+
+
+def loop_constants(tiling: Tiling) -> dict[str, int]:
+    loop = tiling.loop
+    return {
+        **_problem_constants(tiling), **_kernel_constants(loop, loop.hidden),
+        **(_UNUSED_INPUT if tiling.projection else _input_constants(tiling)),
+        "FUSED": int(tiling.projection is None), "PARTS": loop.parts, "PART_UNITS": loop.part_units,
+        "SHARED_STATE": int(loop.shared_state), **loop.constants,
+    }
+
+
+def push_constants(tiling: Tiling) -> dict[str, int]:
+    """What all dispatches of the time loop and of the projection are told."""
+    problem = tiling.problem
+    strides = {name: value for field, prefix, dims, letters in _IN_PLACE
+               for name, value in _strides(problem, field, prefix.lower(), dims, letters).items()}
+    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, "last_slot": 0, **strides}
+
+
+def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
+    """layout: of the weights that the kernel multiplies by."""
+    return {
+        "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
+        "UNITS": tiling.units, "TOGETHER": layout.together, "IN_LINE": int(tiling.unrolled),
+    }
+
+
+# Where the input is projected, the loop's kernels are the same for all of them
+_UNUSED_INPUT = {"INPUTS": 0, "INPUT_LOADS": 0, "X_IN_VECS": 0}
+
+
+def _input_constants(tiling: Tiling) -> dict[str, int]:
+    problem = tiling.problem
+    _, of_step, of_row, of_column = problem.tensor("InputTensor").strides
+    alignment = 4 // problem.element.vecs_per_load  # elements of 16-bit types are loaded in words
+    in_vecs = of_column == 1 and problem.input_size % 4 == 0 and of_step % alignment == of_row % alignment == 0
+    return {"INPUTS": problem.input_size, "INPUT_LOADS": tiling.input.loads, "X_IN_VECS": int(in_vecs)}
+
+
+def _problem_constants(tiling: Tiling) -> dict[str, int]:
+    problem = tiling.problem
+    return {
+        "HIDDEN": problem.hidden, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "ELEMENT": problem.element.shader_id, "HIDDEN_LOADS": tiling.loop.hidden.loads,
+        "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
+        "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases,
+        "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
+        "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")), "WHOLE_WORDS": int(_stores_whole_words(problem)),
+        **activation_constants(problem.activations, problem.cell.activations, problem.clip),
+        **{f"HAS_{prefix}": int(problem.has(field)) for field, prefix, _, _ in _IN_PLACE},
+    }
+
+
+def _stores_whole_words(problem: Problem) -> bool:
+    """Whether the two 16-bit elements of each word of the output sequence are those of units side by side."""
+    if problem.element.itemsize != 2 or problem.hidden % 2 or not problem.has("OutputSequenceTensor"):
+        return False
+    *others, of_unit = problem.tensor("OutputSequenceTensor").strides
+    return of_unit == 1 and all(stride % 2 == 0 for stride in others)
+
+
+# The tensors that the kernels read and write in place: field, name in the shaders, dimensions and their letters
+_IN_PLACE = (
+    ("InputTensor", "INPUT", (1, 2, 3), "tbi"),
+    ("HiddenInitTensor", "INITIAL_H", (1, 2, 3), "dbh"),
+    ("OutputSequenceTensor", "SEQUENCE", (0, 1, 2, 3), "tdbh"),
+    ("OutputSingleTensor", "SINGLE", (1, 2, 3), "dbh"),
+    ("SequenceLengthsTensor", "LENGTHS", (3,), "b"),
+    ("CellMemInitTensor", "INITIAL_C", (1, 2, 3), "dbh"),
+    ("OutputCellSingleTensor", "CELL_SINGLE", (1, 2, 3), "dbh"),
+)
+
+
+def _strides(problem: Problem, field: str, prefix: str, dims: Sequence[int], letters: Sequence[str]) -> dict[str, int]:
+    strides = problem.tensor(field).strides if problem.has(field) else (0, 0, 0, 0)
+    return {f"{prefix}_stride_{letter}": strides[dim] for dim, letter in zip(dims, letters)}

@@ -1,0 +1,172 @@
+"""What the kernels of CPU drivers and of float64 share.
+
+A workgroup runs the steps of its rows by itself (sequence), or parts share the units of each step (stepped). A subgroup's
+time is that of its loads, its products and its gate math, at the rates of the device's profile; workgroups are spread over its
+workers.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..operators.whole_numbers import ceil_div, power_of_two
+from .cuts import MOST_COUNTED_ROWS, KernelTiling, Layout, LoopTiling, ProjectionTiling
+from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, Submissions
+from .iterations import NONE, Loops, gates_of_phases, loops, loops_of_phases
+from .loop_dispatches import in_order
+from .options import SEQUENCE, STEPPED
+from .profiles import Rates
+from .target import Machine, Target
+from .tiling import Tiling
+
+LEAST_PART_UNITS = 32  # where the profile bounds the parts of a tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartsLoop(LoopTiling):
+    """Of the time loop. All slots of a tile's state lie together."""
+
+    @property
+    def turn_units(self) -> int:
+        """Units that a workgroup computes at once."""
+        return self.workgroup * self.units_at_once
+
+    @property
+    def part_units(self) -> int:
+        return ceil_div(self.units // self.turn_units, self.parts) * self.turn_units
+
+    @property
+    def dispatches(self) -> int:
+        """Stepped, one more makes the state."""
+        return 1 + self.problem.steps * self.problem.loop.phases if self.schedule == STEPPED else self.chunks
+
+    @property
+    def shared_slots(self) -> int:
+        """Vectors of the state that may be in shared memory."""
+        return self.problem.loop.slots
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.shared_slots * self._slot_bytes
+
+    @property
+    def states_bytes(self) -> int:
+        return self.problem.loop.slots * self._slot_bytes * self.problem.directions * self.tiles
+
+    @property
+    def _slot_bytes(self) -> int:
+        element = self.problem.element
+        return self.rows * self.hidden.loads * element.vecs_per_load * element.real4_bytes
+
+    def may_share_state(self, target: Target) -> bool:
+        """Whether the state may and can be in shared memory."""
+        fits = self.schedule == SEQUENCE and self.shared_bytes <= target.machine.info.max_shared_memory
+        return fits and target.options.shared_state is not False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartsProjection(ProjectionTiling):
+    """Of the projection."""
+
+    def dispatched_tiles(self, steps: int) -> int:
+        """Where lengths may leave the last ones nothing to do, so many that they can be spread (`spread` in shaders/cpu/)."""
+        tiles = self.tiles(steps)
+        spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
+        return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
+
+
+@dataclass(frozen=True)
+class PartsTiling(Tiling):
+    """A family of such kernels. product_cost: of a product, by one of floats."""
+
+    loop: PartsLoop
+    product_cost: ClassVar[int] = 1
+
+    # What a family defines beside
+
+    @abstractmethod
+    def phase_loops(self, gates: int) -> Loops:
+        """Iterations of a phase that multiplies so many gates."""
+
+    @staticmethod
+    @abstractmethod
+    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
+        """Iterations of a tile's products with the weights of the units that an invocation computes together."""
+
+    # What all have
+
+    def step_seconds(self, machine: Machine) -> float:
+        return spread(self.loop, self.loop.workgroups, self.part_seconds(machine.profile.rates), machine)
+
+    def part_seconds(self, rates: Rates) -> float:
+        """Of a part's subgroup in a time step."""
+        loop = self.loop
+        at_once = loop.rows * loop.units_at_once
+        input_part = at_once * rates.load if self.projection else self._product_seconds(loop, self.input, rates)
+        of_turn = self._product_seconds(loop, loop.hidden, rates) + at_once * rates.gate_math + input_part
+        return loop.part_units // loop.turn_units * of_turn
+
+    def projection_seconds(self, machine: Machine, steps: int) -> float:
+        projection, rates = self.projection, machine.profile.rates
+        assert projection
+        of_tile = self._product_seconds(projection, projection.input, rates)
+        stores = projection.rows * projection.units_at_once
+        workgroups = projection.tiles(steps) * projection.groups_of_units * projection.problem.directions
+        return spread(projection, workgroups, of_tile + stores * rates.load, machine)
+
+    def _product_seconds(self, tiling: KernelTiling, layout: Layout, rates: Rates) -> float:
+        """Of a subgroup's products of a tile's rows with all gates' weights of its units."""
+        element = tiling.problem.element
+        gates = len(tiling.problem.cell.gates) * tiling.units_at_once
+        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # for a load of weights
+        product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
+        product *= self.product_cost
+        return layout.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
+
+    def loops_of_step(self) -> Loops:
+        return loops_of_phases(self.loop, [self.phase_loops(gates) for gates in gates_of_phases(self.problem)])
+
+    def turn_loops(self, gates: int, turn: Loops) -> Loops:
+        """All turns of a part, each with the input's products where they are fused."""
+        fused = NONE if self.projection else self.product_loops(self.loop, self.input, gates)
+        return loops(self.loop.part_units // self.loop.turn_units, fused + turn)
+
+    def loops_of_projection(self) -> Loops:
+        """A tile's samples are found one after the other, the first among those of any batch: tilings are chosen for many."""
+        projection = self.projection
+        assert projection
+        find = loops(MOST_COUNTED_ROWS + projection.rows if projection.skips_padding else projection.rows)
+        products = self.product_loops(projection, projection.input, len(self.problem.cell.gates))
+        return find + products + loops(projection.rows * projection.units_at_once)
+
+    def dispatches(self, submissions: Submissions) -> tuple[Dispatch, ...]:
+        return in_order(self, submissions)
+
+
+def spread(tiling: KernelTiling, workgroups: int, of_subgroup: float, machine: Machine) -> float:
+    """Seconds of so many workgroups, each of whose subgroups takes `of_subgroup`. A worker runs whole workgroups."""
+    subgroups = ceil_div(tiling.workgroup, machine.info.subgroup_size)
+    at_once = min(subgroups, machine.profile.core_subgroups)
+    return ceil_div(workgroups * at_once, machine.workers) * ceil_div(subgroups, at_once) * of_subgroup
+
+
+def schedules_of(target: Target) -> list[str]:
+    """Those that these kernels have, of the ones that are allowed."""
+    return [schedule for schedule in (SEQUENCE, STEPPED) if target.options.schedule in (None, schedule)]
+
+
+def parts_of(target: Target, schedule: str, rows: int, turn: int) -> int | None:
+    """Workgroups that share a tile's units, None where the schedule is no choice. turn: the fewest units that one has."""
+    if schedule == SEQUENCE:
+        return 1
+    problem, profile = target.problem, target.machine.profile
+    if target.options.parts:
+        return target.options.parts if target.options.parts > 1 else None
+    if profile.most_parts:
+        parts = min(profile.most_parts, ceil_div(problem.hidden, LEAST_PART_UNITS))
+    else:
+        tiles = problem.directions * ceil_div(problem.batch, rows)
+        parts = min(target.machine.workers // tiles, ceil_div(problem.hidden, turn))
+    return max(parts, 2) if target.options.schedule == STEPPED else parts if parts > 1 else None
