@@ -29,7 +29,7 @@ from .operators import OperatorDispatchable, ReadyOperator, dispatchable
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
 from .resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
 
-MAX_BYTES = 2**30  # of a model's resources and tensors, if its reader does not say
+MAX_BYTES = 2**30  # limit on a model's resources and tensors, by default
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def _activation(place: str, value: object) -> Any:
 
 
 def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any, str, Any]:
-    """For a description with a type: the place of the type, the type, the place of the fields, the object with the fields."""
+    """Parts of a description with a type: the place of the type, the type, the place of the fields, the object with these."""
     given = members(place, value)
     type_name = either(place, given, "Type", "type") or "type"
     desc_name = either(place, given, "Desc", "desc")

@@ -50,7 +50,7 @@ class Twin(nn.Module):
         raise NotImplementedError
 
     def _weights(self) -> list[Tensor]:
-        """All of them, in PyTorch's order."""
+        """All weights, in PyTorch's order."""
         raise NotImplementedError
 
     def _form(self) -> Form:

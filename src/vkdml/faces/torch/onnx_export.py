@@ -15,7 +15,7 @@ _ACTIVATIONS = {"RNN_TANH": "Tanh", "RNN_RELU": "Relu"}
 
 
 def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """For torch.onnx.export(..., dynamo=True, custom_translation_table=onnx_translations()).
+    """Translations to ONNX: torch.onnx.export(..., dynamo=True, custom_translation_table=onnx_translations()).
 
     Returns:
         For each operator of a twin a function that makes ONNX's operators of it, for any number of steps and rows.

@@ -46,7 +46,7 @@ class Kind:
 _SIGMOID, _TANH, _RELU = (desc() for desc in (DML_ACTIVATION_SIGMOID_OPERATOR_DESC, DML_ACTIVATION_TANH_OPERATOR_DESC,
                                               DML_ACTIVATION_RELU_OPERATOR_DESC))
 
-KINDS = {  # by PyTorch's names of modes
+KINDS = {  # keys: PyTorch's names of modes
     "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
     "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # i f g o -> i o f c
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
@@ -94,7 +94,7 @@ class Layer:
     """
 
     def __init__(self, kind: Kind, form: Form, parameters: Sequence[Mapping[str, Tensor]], inputs: int | None) -> None:
-        """parameters: of each direction, by their names. inputs: how many it takes; None for those that another layer makes."""
+        """parameters: by name, for each direction. inputs: how many it takes; None: those that another layer makes."""
         self.kind = kind
         self.directions = form.directions
         self._named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
