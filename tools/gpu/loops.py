@@ -22,7 +22,7 @@ class Loop:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """All, those of the loops in it too."""
+        """All instructions, those of the loops in it too."""
         return [one for item in self.body for one in (item.instructions if isinstance(item, Loop) else [item])]
 
     @property
@@ -56,7 +56,7 @@ def loops(blocks: list[Block]) -> Loop:
     for number, followers in enumerate(after):
         for follower in followers:
             before[follower].append(number)
-    bodies: dict[int, set[int]] = {}  # by where they begin
+    bodies: dict[int, set[int]] = {}  # key: the block where they begin
     for last, first in _backward(after):
         bodies.setdefault(first, {first}).update(_between(before, first, last))
     return _nest(blocks, set(range(len(blocks))), bodies)
@@ -79,7 +79,7 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _between(before: list[list[int]], first: int, last: int) -> set[int]:
-    """What leads to the last block without passing the first."""
+    """Blocks that lead to the last one without passing the first."""
     found, left = {first}, [last]
     while left:
         number = left.pop()
@@ -90,7 +90,7 @@ def _between(before: list[list[int]], first: int, last: int) -> set[int]:
 
 
 def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -> Loop:
-    """bodies: of the loops in it."""
+    """A loop with those in it. bodies: theirs."""
     loop, done = Loop(), set[int]()
     for number in sorted(numbers):
         if number in done:
