@@ -22,14 +22,14 @@ from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, as_json, from
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
 SHOWN = 4
-LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop
+LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # what is shown of a time loop
 FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 Row = dict[str, Any]
 
 
 def worth_trying(planner: Planner) -> list[Tiling]:
-    """The model's choice first."""
+    """Candidates to measure, the model's choice first."""
     tilings = planner.tilings()
     return [tiling for tiling in tilings if planner.costs.seconds(tiling) <= WORTH_TRYING * planner.costs.seconds(tilings[0])]
 
