@@ -11,7 +11,7 @@ from tests import house
 
 ROOT = Path(__file__).parents[1]
 RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.variants,
-         house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
+         house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.riddles, house.missing_paths]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -30,13 +30,13 @@ SOUND = {
     "src/vkdml/__init__.py": "from .faces.functional import gru\nfrom .operators import cells\n",
     "src/vkdml/__main__.py": "from .cli import main\n",
     "src/vkdml/cli.py": "from . import __version__, onnx\nimport json\n",
-    "src/vkdml/errors.py": "",
+    "src/vkdml/errors.py": '"""Formats, Ways and Ones."""\ndef shown():\n    """Form of it, with what is in it."""\n',
     "src/vkdml/onnx.py": "from .faces.onnx import *\n",
     "src/vkdml/faces/functional.py": "from ..engine.vulkan.gpu import Gpu\nfrom ..errors import VkdmlError\n",
     "src/vkdml/faces/onnx/__init__.py": "import onnx\nfrom .nodes import run_node\n",
     "src/vkdml/faces/onnx/nodes.py": "from .. import functional\nfrom ...operators.cells import GRU\n",
     "src/vkdml/planning/gpus.py": "class GpuRates:\n    clock: float\nAMD = GpuRates(clock=1e9)\n",
-    "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
+    "src/vkdml/planning/profiles.py": '"""The driver llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
     "src/vkdml/engine/vulkan/gpu.py": "import kp\nfrom ...planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n",
     "src/vkdml/operators/cells.py": "from ..errors import VkdmlError\n_GATES = 3\nLANES: int = 8\n",
     "src/vkdml/spirv/cpu/gru_lanes.spv": "",
@@ -108,6 +108,12 @@ BROKEN = [
     (house.gpu_figures, {"bench/peaks.py": "AMD = GpuRates(2e9)\n"}, "bench/peaks.py:1 makes GpuRates"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "bind(buffer, binding=3)\n"}, "plan.py:1 writes the number of a binding down: take it from"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "ROWS = {'constant_id': 1}\n"}, "plan.py:1 writes the number of a constant_id down"),
+    (house.riddles, {"src/vkdml/errors.py": '"""Of a driver."""\n'},
+     "errors.py:1 has a docstring that begins with Of: begin with a noun or a verb"),
+    (house.riddles, {"src/vkdml/faces/functional.py": 'class Call:\n    """A call."""\n    async def run(self):\n        """\n        Without a device"""\n'},
+     "functional.py:4 has a docstring that begins with Without"),
+    (house.riddles, {"tools/a.py": 'def f():\n    """Where it is."""\n'}, "tools/a.py:2 has a docstring that begins with Where"),
+    (house.riddles, {"bench/a.py": 'class A:\n    """To be called."""\n'}, "bench/a.py:2 has a docstring that begins with To"),
     (house.missing_paths, {"README.md": "`shaders/gpu/lstm.comp`\n"}, "README.md:1 names shaders/gpu/lstm.comp, which is not there: write where"),
     (house.missing_paths, {"docs/kernels/gru.md": "../shaders/gpu/gru.comp\n"}, "docs/kernels/gru.md:1 names ../shaders/gpu/gru.comp, which"),
     (house.missing_paths, {"docs/kernels/gru.md": "\n\nIn shaders/lib/ it is.\n"}, "docs/kernels/gru.md:3 names shaders/lib/, which is not"),
