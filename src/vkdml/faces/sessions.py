@@ -303,7 +303,7 @@ shared_sessions = SessionCache(kept=16)
 
 
 def shapes_to_warm_up(name: str, T: int | Iterable[int], B: int | Iterable[int]) -> list[tuple[int, int]]:
-    """Each T with each B. Raises InvalidArgumentError for what are no whole numbers from 1."""
+    """All pairs of a T and a B. Raises InvalidArgumentError unless they are whole numbers from 1."""
     sizes = []
     for argument, given in (("T", T), ("B", B)):
         numbers: list[Any]

@@ -34,7 +34,10 @@ class Move:
 
 @dataclass(frozen=True)
 class CopyProblem(MovedProblem):
-    """moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place."""
+    """Elements copied from computed places.
+
+    moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place.
+    """
 
     moves: tuple[Move, ...]
     is_in_place: bool = False

@@ -33,7 +33,7 @@ def _tell_fields_of(cls: Any) -> None:
 
 
 def _check(cls: Any, values: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Raises FieldError, unless these are fields of a structure."""
+    """Raises FieldError unless a structure can be made of these arguments."""
     fields = dataclasses.fields(cls)
     names, in_order = [field.name for field in fields], [field.name for field in fields if not field.kw_only]
     for name in named:

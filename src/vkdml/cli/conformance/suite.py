@@ -142,8 +142,8 @@ def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, pr
         ended = "" if child.code in _FINE else child.how
         if not ended or not results.add_crash(path, ended, child.output):
             break
-    told, found = results.read(path)
+    head, found = results.read(path)
     if not found and not ended:
         ended = f"no test has {' or '.join(chosen.only)} in its name"
-    of_suite = {key: value for key, value in told.items() if key not in about}
+    of_suite = {key: value for key, value in head.items() if key not in about}
     return Run(about, found, of_suite, ended, child.output if ended else "")

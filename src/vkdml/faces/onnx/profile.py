@@ -20,7 +20,7 @@ Event = dict[str, Any]
 
 
 class Profile:
-    """front: the session that names the file."""
+    """A profile while it is written. front: the session that names the file."""
 
     def __init__(self, front: onnxruntime.InferenceSession) -> None:
         self._front = front

@@ -82,18 +82,18 @@ class Program:
             for name in used:
                 users[name].add(None if is_special else stage)
         steps: list[Step] = []
-        outputs, untold = set(self.outputs), set(self._dequantized)
+        outputs, unreported = set(self.outputs), set(self._dequantized)
         for stage, (plain, special) in sorted(stages.items()):
             wanted = {name for name in graphs.made(plain) if name in outputs or users[name] - {stage}}
             used = set[str]().union(*map(graphs.uses, plain))
             dequantized = {name: node for name, node in self._dequantized.items() if name in used}
-            told = [*(node for name, node in dequantized.items() if name in untold), *plain]
-            untold -= set(dequantized)
+            reported = [*(node for name, node in dequantized.items() if name in unreported), *plain]
+            unreported -= set(dequantized)
             if wanted:
                 steps.append(Piece([*dequantized.values(), *plain], wanted, context, self._scope))
-                self.assigned += assigned(told, ONNXRUNTIME, next(context.piece_numbers))
+                self.assigned += assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
             else:
-                self.assigned += assigned(told, NOWHERE)
+                self.assigned += assigned(reported, NOWHERE)
             steps += [self._special(node, context) for node in special]
         return steps
 
@@ -115,7 +115,7 @@ class Program:
         return [self._scope.type_of(name) for name in self.outputs]
 
     def run(self, given: Sequence[Any], run_options: RunOptions, outer: Values | None = None) -> list[Any]:
-        """Returns the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
+        """Run the steps and return the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
         values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
         for step in self._steps:
             step.run(values, run_options)

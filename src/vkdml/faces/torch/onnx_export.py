@@ -32,7 +32,7 @@ def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def _translation(op: Any, mode: str) -> Callable[..., Any]:
-    """op: the opset. The translation takes an operator's arguments by their names: PyTorch looks at its signature."""
+    """One operator's translation, which PyTorch calls by the names of the operator's arguments. op: the opset."""
     def translated(input: Any, hx: Any, weights: Any, batch_sizes: Any, module: str, input_size: int, hidden_size: int,
                    num_layers: int, bidirectional: bool, device: int) -> Any:
         form = Form(module, input_size, hidden_size, num_layers, bidirectional)
