@@ -186,7 +186,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def compile_shader(name: str, **macros: int) -> bytes:
-    """Raises UnavailableError where there is no compiler."""
+    """SPIR-V of a shader. Raises UnavailableError where there is no compiler."""
     if shutil.which(COMPILER) is None:
         raise UnavailableError(f"no {COMPILER}, which compiles the shaders that measure (Debian's package glslang-tools)")
     with tempfile.TemporaryDirectory() as folder:

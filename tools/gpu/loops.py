@@ -12,7 +12,7 @@ _ENOUGH = 4  # multiply-adds: a product has that many for each load, and an acti
 
 @dataclass
 class Loop:
-    """body: instructions, and loops in it. The whole code is one too, which runs once."""
+    """A loop: instructions, and loops in it. The whole code is one too, which runs once."""
 
     body: list[Instruction | Loop] = field(default_factory=list)
 
@@ -43,7 +43,7 @@ class Loop:
 
     @property
     def waits_for_counter(self) -> bool:
-        """Whether it only polls a word that others count up, and no state."""
+        """Whether the loop only polls a word that others count up, and no state."""
         loads = [one for one in self.instructions if one.kind == LOAD and not one.multiply_adds]
         return not self.has_products and bool(loads) and all(one.coherent and one.size <= 4 for one in loads)
 

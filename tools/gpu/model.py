@@ -107,7 +107,7 @@ class Machine:
 
 
 def is_whole(instruction: Instruction) -> bool:
-    """Whether it loads 16 other bytes of memory for each lane: weights, state, or the input's part of the gates."""
+    """Whether each lane loads 16 bytes of its own from memory: weights, state, or the input's part of the gates."""
     return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
 
 

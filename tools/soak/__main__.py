@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.LifeReport]:
-    """One life after the other. layer: the environment of those whose driver fails."""
+    """Run one life after the other. layer: the environment of those whose driver fails."""
     lives, end = [], time.monotonic() + seconds
     for number in itertools.count(seed, LANES):
         left = end - time.monotonic()

@@ -33,7 +33,7 @@ LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
 @dataclass
 class Life:
-    """seed: of its palette and its calls. before: is called before each call."""
+    """Random calls of one process. seed: that of its operators and calls. before: called before each call."""
 
     file: Path
     seed: int
@@ -55,7 +55,7 @@ class Life:
                                         "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
 
     def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
-        """Returns the calls that failed."""
+        """Make the calls of a round. Returns those that failed."""
         made: list[Call] = []
 
         def begin(call: Call) -> None:
