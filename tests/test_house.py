@@ -12,7 +12,7 @@ from tests import house, house_inside
 ROOT = Path(__file__).parents[1]
 RULES = [house.layers, house.names_twice, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names,
          house.conditionals, house.foreign_macros, house.includes, house.named_cells, house.variants, house.numbers_on_both_sides,
-         house.gpu_figures, house.places_by_number, house.missing_paths, house.too_many_lines,
+         house.gpu_figures, house.places_by_number, house.riddles, house.missing_paths, house.too_many_lines,
          house_inside.engine_floors, house_inside.buffers_of_compiled, house_inside.other_detectors, house_inside.unlisted_caches,
          house_inside.family_by_family]
 
@@ -43,7 +43,7 @@ SOUND = {
     "src/vkdml/__init__.py": "from .faces.functional import gru\nfrom .operators import cells\n",
     "src/vkdml/__main__.py": "from .cli import main\n",
     "src/vkdml/cli.py": "from . import __version__, onnx\nimport json\n",
-    "src/vkdml/errors.py": "",
+    "src/vkdml/errors.py": '"""Formats, Ways and Ones."""\ndef shown():\n    """Form of it, with what is in it."""\n',
     "src/vkdml/onnx.py": "from .faces.onnx import *\n",
     "src/vkdml/faces/functional.py": "from ..engine.vulkan.gpu import Gpu\nfrom ..errors import VkdmlError\n",
     "src/vkdml/faces/onnx/__init__.py": "import onnx\nfrom .nodes import run_node\n",
@@ -51,7 +51,7 @@ SOUND = {
     "src/vkdml/planning/families.py": "from .gpu.gpu_loop import GpuLoop\nfrom vkdml.planning.gpu import gpu_loop\n",
     "src/vkdml/planning/gpu/gpu_loop.py": "class GpuLoop: pass\nA = isinstance(A, GpuLoop) and self.kernel == 'flow'\n",
     "src/vkdml/planning/gpus.py": "class GpuRates:\n    clock: float\nAMD = GpuRates(clock=1e9)\n",
-    "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
+    "src/vkdml/planning/profiles.py": '"""The driver llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
     "src/vkdml/engine/vulkan/gpu.py": "import kp\nfrom ...planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n"
                                       "_open = {}\ndef opened(key):\n    return _open.setdefault(key, 1)\n",
     "src/vkdml/engine/vulkan/buffers.py": "class Buffer: pass\ndef made(): return Buffer(1)\n",
@@ -133,6 +133,12 @@ BROKEN = [
     (house.gpu_figures, {"bench/peaks.py": "AMD = GpuRates(2e9)\n"}, "bench/peaks.py:1 makes GpuRates"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "bind(buffer, binding=3)\n"}, "plan.py:1 writes the number of a binding down: take it from"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "ROWS = {'constant_id': 1}\n"}, "plan.py:1 writes the number of a constant_id down"),
+    (house.riddles, {"src/vkdml/errors.py": '"""Of a driver."""\n'},
+     "errors.py:1 has a docstring that begins with Of: begin with a noun or a verb"),
+    (house.riddles, {"src/vkdml/faces/functional.py": 'class Call:\n    """A call."""\n    async def run(self):\n        """\n        Without a device"""\n'},
+     "functional.py:4 has a docstring that begins with Without"),
+    (house.riddles, {"tools/a.py": 'def f():\n    """Where it is."""\n'}, "tools/a.py:2 has a docstring that begins with Where"),
+    (house.riddles, {"bench/a.py": 'class A:\n    """To be called."""\n'}, "bench/a.py:2 has a docstring that begins with To"),
     (house.missing_paths, {"README.md": "`shaders/gpu/lstm.comp`\n"}, "README.md:1 names shaders/gpu/lstm.comp, which is not there: write where"),
     (house.missing_paths, {"docs/kernels/gru.md": "../shaders/gpu/CELL.comp\n"}, "docs/kernels/gru.md:1 names ../shaders/gpu/CELL.comp, which"),
     (house.missing_paths, {"docs/kernels/gru.md": "\n\nIn shaders/lib/ it is.\n"}, "docs/kernels/gru.md:3 names shaders/lib/, which is not"),

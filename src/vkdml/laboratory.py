@@ -56,7 +56,7 @@ from .planning.tiling import Tiling
 
 def as_in_a_new_process() -> None:
     """Forget the devices that are open, and all that calls without a device have kept."""
-    sessions.shared_sessions = sessions.Sessions(kept=16)
+    sessions.shared_sessions = sessions.SessionCache(kept=16)
     sessions._devices.clear()
     devices._open.clear()
     gc.collect()

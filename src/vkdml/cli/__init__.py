@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """As errors are: users of a command have no line of Python that caused it."""
+    """Print it as errors are: users of a command have no line of Python that caused it."""
     print(f"vkdml: warning: {message}", file=sys.stderr)
 
 

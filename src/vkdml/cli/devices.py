@@ -51,7 +51,7 @@ def _units(info: DeviceInfo) -> str:
 
 
 def _subgroup(info: DeviceInfo) -> str:
-    """Its invocations, or the fewest and the most."""
+    """Number of a subgroup's invocations, or the fewest and the most."""
     if info.min_subgroup_size == info.max_subgroup_size:
         return str(info.subgroup_size)
     return f"{info.min_subgroup_size} to {info.max_subgroup_size}"

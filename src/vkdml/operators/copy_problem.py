@@ -19,10 +19,10 @@ _DIMENSIONS = range(1, MOST_DIMENSIONS + 1)
 
 @dataclass(frozen=True)
 class Move:
-    """Some elements of an input that go to some of the output: of each dimension those from a start on, with a step.
+    """A copy of some elements of an input to the output: in each dimension those from a start on, with a step.
 
-    field: the input's. starts, steps: of the input, in elements of each dimension; a step may be negative. at: where in the
-    output they begin.
+    field: the input's. starts, steps: in elements of the input, for each dimension; a step may be negative. at: place of
+    the first one in the output.
     """
 
     field: str
@@ -34,7 +34,10 @@ class Move:
 
 @dataclass(frozen=True)
 class CopyProblem(MovedProblem):
-    """moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place."""
+    """Elements copied from computed places.
+
+    moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place.
+    """
 
     moves: tuple[Move, ...]
     is_in_place: bool = False
