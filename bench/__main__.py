@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = {peer.name: peer for peer in peers(default, others)}
     wanted = [table[name] for name in select("--peers", chosen.peers and [OURS, *chosen.peers], list(table))]
     cases = {case.name: case for case in CASES}
-    run([cases[name] for name in select("--cases", chosen.cases, list(cases))], wanted, default, chosen)
+    measure_chosen([cases[name] for name in select("--cases", chosen.cases, list(cases))], wanted, default, chosen)
     return 0
 
 
@@ -69,7 +69,8 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
     return [name for name in known if not names or name in names]
 
 
-def run(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace) -> report.Report:
+def measure_chosen(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace
+                   ) -> report.Report:
     """Measure what is chosen, write the report and print it."""
     processes, missing = open_all(wanted)
     workers = [{"name": process.peer.name, **process.description, "platform": process.peer.platform,

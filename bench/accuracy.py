@@ -32,7 +32,7 @@ from vkdml import reference
 from vkdml.laboratory import ACTIVATIONS, ELEMENT_TYPES, GRU, LSTM, RNN, Cell, document, table, write
 
 FLOOR = 2.0**-4
-ROWS, SEEDS = 4, 2  # of the batch; problems of each size
+ROWS, SEEDS = 4, 2  # rows of the batch; problems of each size
 MARKDOWN, PICTURE, DATA = "accuracy.md", "accuracy.png", "accuracy.json"
 VKDML, ONNXRUNTIME, TORCH = "vkdml", "onnxruntime", "PyTorch"
 LIBRARIES = (VKDML, ONNXRUNTIME, TORCH)
@@ -42,13 +42,13 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Size:
-    """steps: T. hidden: H, and I."""
+    """Sizes of a problem. steps: T. hidden: H, and I."""
 
     steps: int
     hidden: int
 
 
-# Those of one H with T from small to large
+# Sizes of one H go from small T to large
 SIZES = [Size(1, 64), Size(10, 64), Size(100, 64), Size(1000, 64), Size(100, 8), Size(100, 256)]
 QUICK_SIZES = [Size(1, 8), Size(4, 8)]
 SUMS = (64, 256, 1024)  # H and I of single steps without an activation: sums of H + I terms, and two biases
@@ -126,7 +126,7 @@ _RUN: dict[str, Callable[[Cell, Arrays, Sequence[str] | None], np.ndarray | None
 
 
 def errors(result: np.ndarray, expected: np.ndarray, element: str) -> np.ndarray:
-    """In ULP, of each number."""
+    """Errors of each number, in ULP."""
     floored = np.maximum(np.abs(expected), FLOOR)
     return np.abs(result.astype(np.float64) - expected) / ulp(floored, element)
 

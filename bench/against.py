@@ -177,7 +177,7 @@ def steady(case: Case, processes: Sequence[Process], pairs: int, progress: Progr
 
 
 def first_results(case: Case, trees: Sequence[Tree], device: int, pairs: int) -> list[Comparison]:
-    """Each time is of a new process. Every second pair is measured in reverse order, in case the order matters."""
+    """First results, each in a new process. Every second pair is in reverse order, in case the order matters."""
     measured: dict[str, list[dict[str, float]]] = {tree.name: [] for tree in trees}
     try:
         for number in range(pairs):

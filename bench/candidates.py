@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def worth_trying(planner: Planner) -> list[Tiling]:
-    """The model's choice first."""
+    """Candidates to measure, the model's choice first."""
     tilings = planner.tilings()
     return [tiling for tiling in tilings if planner.costs.seconds(tiling) <= WORTH_TRYING * planner.costs.seconds(tilings[0])]
 

@@ -26,7 +26,7 @@ from vkdml.laboratory import Commands, Dispatch, Kernel, compute_units, of_spirv
 
 SHADERS = Path(__file__).parent / "shaders"
 COMPILER = "glslangValidator"
-FMA_ROUNDS, READ_LOADS = 8, 8  # as in the shaders
+FMA_ROUNDS, READ_LOADS = 8, 8  # the same as in the shaders
 MIB = 2**20
 MOST_ITERATIONS = 16_000  # one driver silently ends loops after 65,535
 LONG_ENOUGH = 0.02  # seconds
@@ -35,7 +35,7 @@ DISPATCHES = 200
 CALLS = 100
 VEC4 = 16  # bytes
 LINE, GAVE_UP, UNSEEN, STORED = 16, 16, 32, 48  # words, as in the shader of the barrier
-MOST_LOOKS = 1_000_000  # of a workgroup that waits, all together: at a microsecond each, a second
+MOST_LOOKS = 1_000_000  # looks of a waiting workgroup in all: at a microsecond each, a second
 MEETING_GROUPS = (2, 8, 32)
 
 
@@ -117,15 +117,15 @@ class Library:
         return sorted({min(groups, most) for groups in (*MEETING_GROUPS, most)})
 
     def _barrier_microseconds(self, groups: int, most_looks: int = MOST_LOOKS) -> float | None:
-        """Of a barrier between workgroups; None: they did not meet. A processor's workgroups have a subgroup each, as their own
-        barrier takes long there.
+        """Microseconds of a barrier between workgroups; None: they did not meet. A processor's workgroups have a subgroup each,
+        as their own barrier takes long there.
         """
         info = self._gpu.info
         words = Buffer(self._gpu, 4 * (STORED + LINE * groups))
         workgroup = self._workgroups[0 if info.is_cpu else -1]
         kernel = self._kernel(compile_shader("barrier"), workgroup, groups, {"Words": words}, ("Words",))
         push = {"most_spins": min(most_looks, profile(info).most_iterations // 2)}
-        of_one: list[float] = []  # with its share of a submission, so that the least is of many
+        of_one: list[float] = []  # each has its share of a submission, so the best is one of many
 
         def seconds(meetings: int) -> float:
             commands = self._record(kernel, push | {"meetings": meetings})
@@ -186,7 +186,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def compile_shader(name: str, **macros: int) -> bytes:
-    """Raises UnavailableError where there is no compiler."""
+    """SPIR-V of a shader. Raises UnavailableError where there is no compiler."""
     if shutil.which(COMPILER) is None:
         raise UnavailableError(f"no {COMPILER}, which compiles the shaders that measure (Debian's package glslang-tools)")
     with tempfile.TemporaryDirectory() as folder:

@@ -33,7 +33,7 @@ def measure(device: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         kept = {"MESA_SHADER_CACHE_DIR": folder, "MESA_SHADER_CACHE_DISABLE": "false"}
         try:
-            _seconds(device, kept)  # fills it
+            _seconds(device, kept)  # fills the cache
             return {"shader cache off": median(_seconds(device, {"MESA_SHADER_CACHE_DISABLE": "true"}) for _ in range(RUNS)),
                     "shader cache on": median(_seconds(device, kept) for _ in range(RUNS))}
         except WorkerError as error:

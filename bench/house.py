@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 import vkdml
-from tests.house import imports, modules, without_comments
+from tests.house import without_comments
+from tests.house_inside import ENGINE, imports_within, longest_chain
 from vkdml.laboratory import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/vkdml"
-ENGINE = "engine"
 GRU_ON_A_GPU = ROOT / "shaders/gpu/CELL.comp"
 CALL_AIMS = {"first": ["30", "30", "-", "26"], "warm": ["9", "11", "40", "-"]}
 UNCOUNTED = r"CHANGELOG\.md|docs/notebook\.md|docs/bench/.*"
@@ -52,17 +52,6 @@ def included(shader: Path) -> set[Path]:
     return {shader}.union(*(included((shader.parent / name).resolve()) for name in names))
 
 
-def longest_chain(room: str) -> int:
-    """Number of a room's modules in the longest chain of imports within it."""
-    known = modules(ROOT)
-
-    def chain(name: str) -> int:
-        targets = {target for target, _ in imports(name, known[name], known)} - {name}
-        return 1 + max((chain(target) for target in targets if target.split(".")[0] == room), default=0)
-
-    return max(chain(name) for name in known if name.split(".")[0] == room)
-
-
 def lines(paths: Sequence[Path]) -> str:
     return f"{sum(path.read_text().count(chr(10)) for path in paths)} / {len(paths)}"
 
@@ -76,7 +65,7 @@ def rows() -> Iterator[tuple[object, ...]]:
     yield "src: lines / files", lines(sorted(PACKAGE.rglob("*.py"))), "17000 / 130"
     for room in sorted(path.parent for path in PACKAGE.glob("*/__init__.py")):
         yield f"src/vkdml/{room.name}: lines / files", lines(sorted(room.rglob("*.py"))), ""
-    yield f"floors of {ENGINE}: its longest chain of imports", longest_chain(ENGINE), "8"
+    yield f"floors of {ENGINE}: its longest chain of imports", len(longest_chain(imports_within(ROOT, ENGINE))), "8"
     shaders = [path for path in (ROOT / "shaders").rglob("*.*") if path.suffix != ".md"]
     yield "shaders: lines / files", lines(shaders), "3000 / 80"
     gru = [without_comments(path.read_text()).splitlines() for path in included(GRU_ON_A_GPU)]

@@ -16,7 +16,7 @@ from bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
 from vkdml import reference
 from vkdml.laboratory import WorkerError
 
-BUDGET_SECONDS = 10.0  # for all samples of a worker; slow ones take fewer
+BUDGET_SECONDS = 10.0  # limit for all samples of a worker; slow ones take fewer
 CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
 
 Progress = Callable[[str], None]
@@ -26,8 +26,8 @@ Progress = Callable[[str], None]
 class Result:
     """A worker's times for a case, for one way to call it.
 
-    flops: of one call. calls: in each sample. planned: the number of samples. difference: the largest from the reference.
-    error: why there are no times; "" if there are some. seconds: a call's mean in each sample.
+    flops: those of one call. calls: number in each sample. planned: the number of samples. difference: the largest from
+    the reference. error: why there are no times; "" if there are some. seconds: a call's mean in each sample.
     """
 
     case: str

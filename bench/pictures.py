@@ -23,7 +23,7 @@ from bench.cases import CASES, GROWTH, Case
 from bench.peers import CPU, CUDA, OURS, VULKAN
 from bench.report import Report, Row
 
-TYPE = "float32"  # of all workers that have a platform
+TYPE = "float32"  # the type of all workers that have a platform
 FIXED = {"T": "B = 1, I = H = 128", "B": "T = 50, I = H = 128", "H": "T = 50, B = 1, I = H"}
 SIZES = {"T": "steps", "B": "batch", "H": "hidden"}
 THROUGHPUT = ("gru-100x1x256x256", "gru-50x32x256x256", "gru-50x64x512x512", "lstm-50x32x256x256")
@@ -34,7 +34,7 @@ DPI = 120
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Those that there are results for; none without vkdml's own."""
+    """Draw the pictures that there are results for; none without vkdml's own."""
     if not any(row["worker"] == OURS and "ms" in row for row in report.results):
         return
     cases = {case.name: case for case in [*CASES, *(case for growing in GROWTH.values() for case in growing)]}
@@ -128,9 +128,7 @@ Point = tuple[float, float, Case]
 
 
 def label_places(points: Sequence[Point], gap: float) -> list[tuple[tuple[float, float], Point]]:
-    """Where the label of each point stands: in a column to the right of its neighbours, no two nearer than a gap (of
-    logarithms).
-    """
+    """Places of the points' labels: a column to the right of them, no two nearer than a gap (of logarithms)."""
     columns: list[list[Point]] = []
     for point in sorted(points, key=lambda point: point[0]):
         if columns and point[0] < 8 * columns[-1][0][0]:
@@ -153,7 +151,7 @@ def label_places(points: Sequence[Point], gap: float) -> list[tuple[tuple[float,
 
 
 def ordered(workers: Sequence[Row]) -> list[Row]:
-    """Those that compute the same in the same type: with Vulkan first, others beside the vkdml that they are compared with."""
+    """Workers that compute the same in one type: with Vulkan first, others beside the vkdml that they are compared with."""
     platforms = [VULKAN, CPU, CUDA]
     places = {worker["name"]: place for place, worker in enumerate(workers)}
     shown = [worker for worker in workers if worker["platform"]]
@@ -184,7 +182,7 @@ def sizes(case: Case) -> str:
 
 
 def label(case: Case) -> str:
-    """Its sizes, and what else is in its name."""
+    """Sizes of a case, and what else is in its name."""
     return " ".join([f"{case.steps},{case.batch},{case.inputs},{case.hidden}", *case.name.split("-")[2:]])
 
 

@@ -46,7 +46,7 @@ class Model:
     shapes: Callable[[np.random.Generator, int], list[Shape]]
 
     def proto(self) -> ModelProto:
-        """With random weights."""
+        """The model with random weights."""
         rng = np.random.default_rng(0)
         lines, weights, inputs = [], {}, INPUTS
         for layer in range(self.layers):
@@ -122,7 +122,7 @@ def _pipelines(device: vkdml.Device) -> int:
 
 
 def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
-    """Of the first pass the quantiles of a call, in milliseconds. pipelines: made in it; late: in its second half."""
+    """A row: quantiles of a call in the first pass, in ms. pipelines: number made in it; late: in its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
     return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(first.max()), "p99/p50": p99 / p50,

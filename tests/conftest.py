@@ -111,6 +111,15 @@ def pytest_runtest_setup(item):
         pytest.skip(f"--quick: {QUICK_SECONDS} s were over")
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What tests have for whoever reads the output: record_property("summary", text)."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()):
+                if name == "summary" and report.when == "call":
+                    terminalreporter.write_line(text)
+
+
 @pytest.fixture(scope="session")
 def device() -> vkdml.Device:
     return vkdml.Device()

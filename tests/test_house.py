@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import house
+from tests import house, house_inside
 
 ROOT = Path(__file__).parents[1]
-RULES = [house.layers, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names, house.conditionals, house.foreign_macros, house.includes, house.named_cells, house.variants,
-         house.numbers_on_both_sides, house.gpu_figures, house.places_by_number, house.missing_paths]
+RULES = [house.layers, house.names_twice, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names,
+         house.conditionals, house.foreign_macros, house.includes, house.named_cells, house.variants, house.numbers_on_both_sides,
+         house.gpu_figures, house.places_by_number, house.riddles, house.missing_paths, house.too_many_lines,
+         house_inside.engine_floors, house_inside.buffers_of_compiled, house_inside.other_detectors, house_inside.unlisted_caches,
+         house_inside.family_by_family]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -20,24 +23,41 @@ def test_this_tree_keeps(rule):
     assert not breaches, "\n".join(breaches)
 
 
+def test_the_lines_of_each_room_are_printed(record_property):
+    record_property("summary", house.told_lines(ROOT))
+
+
+def test_the_longest_chain_is_of_the_room_alone():
+    assert house_inside.longest_chain(house_inside.imports_within(ROOT, "errors")) == ["errors"]
+
+
 SHADER = "#version 450\n#extension GL_GOOGLE_include_directive : require\n"
 MAIN = "void main() {}\n"
 SOUND = {
     ".gitignore": "/docs/api/\n",
+    "docs/caches.md": "| cache | bound | goes when |\n|---|---|---|\n"
+                      "| `gru` and `_of` in `src/vkdml/engine/commands.py`, `_open` in `src/vkdml/engine/vulkan/gpu.py` | 4 | never |\n",
     "docs/faces/a.md": "As ../../shaders/gpu/CELL.comp and shaders/PATH.comp.\n",
     "README.md": "See `shaders/gpu/CELL.comp`, `gpu/*.comp`, `src/vkdml/{operators,faces}/`, `tests/test_a.py::test_b` and, once made, docs/api/.\n"
                  "```\nvkdml dispatch no/such/model.py\n```\nhttps://example.org/no/such.py\n",
     "src/vkdml/__init__.py": "from .faces.functional import gru\nfrom .operators import cells\n",
     "src/vkdml/__main__.py": "from .cli import main\n",
     "src/vkdml/cli.py": "from . import __version__, onnx\nimport json\n",
-    "src/vkdml/errors.py": "",
+    "src/vkdml/errors.py": '"""Formats, Ways and Ones."""\ndef shown():\n    """Form of it, with what is in it."""\n',
     "src/vkdml/onnx.py": "from .faces.onnx import *\n",
     "src/vkdml/faces/functional.py": "from ..engine.vulkan.gpu import Gpu\nfrom ..errors import VkdmlError\n",
     "src/vkdml/faces/onnx/__init__.py": "import onnx\nfrom .nodes import run_node\n",
     "src/vkdml/faces/onnx/nodes.py": "from .. import functional\nfrom ...operators.cells import GRU\n",
+    "src/vkdml/planning/families/__init__.py": "from .gpu_loop import GpuLoop\nfrom vkdml.planning.families import gpu_loop\n",
+    "src/vkdml/planning/families/gpu_loop.py": "class GpuLoop: pass\nA = isinstance(A, GpuLoop) and self.kernel == 'flow'\n",
     "src/vkdml/planning/gpus.py": "class GpuRates:\n    clock: float\nAMD = GpuRates(clock=1e9)\n",
-    "src/vkdml/planning/profiles.py": '"""For llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
-    "src/vkdml/engine/vulkan/gpu.py": "import kp\nfrom ...planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n",
+    "src/vkdml/planning/profiles.py": '"""The driver llvmpipe; see cells.py."""\nfrom ..operators import cells\nSPINS = 12\n',
+    "src/vkdml/engine/vulkan/gpu.py": "import kp\nfrom ...planning.profiles import SPINS\nINSTALL = 'apt-get install mesa-vulkan-drivers'\n"
+                                      "_open = {}\ndef opened(key):\n    return _open.setdefault(key, 1)\n",
+    "src/vkdml/engine/vulkan/buffers.py": "class Buffer: pass\ndef made(): return Buffer(1)\n",
+    "src/vkdml/engine/commands.py": "from .vulkan.buffers import Buffer\n@lru_cache(4)\ndef gru(): pass\n_of: Any = WeakKeyDictionary()\n",
+    "src/vkdml/engine/compiled.py": "from .commands import gru\nfrom .vulkan.buffers import Bound\ngru(weights.origin is None)\n",
+    "src/vkdml/engine/weights.py": "def is_current(origin, wanted): return origin == wanted\n",
     "src/vkdml/operators/cells.py": "from ..errors import VkdmlError\n_GATES = 3\nLANES: int = 8\n",
     **{f"src/vkdml/spirv/{room}/{cell}{kind}.spv": "" for cell in ("gru", "lstm", "rnn")
        for room, kind in (("cpu", "_lanes"), ("float64", ""), ("gpu", ""))},
@@ -69,6 +89,8 @@ BROKEN = [
     (house.layers, {"src/vkdml/onnx.py": "from . import cli\n"}, "onnx.py:1 imports cli, from above onnx"),
     (house.layers, {"src/vkdml/faces/functional.py": "from .onnx import nodes\n"}, "faces.functional, faces.onnx.nodes import each other in a circle"),
     (house.layers, {"src/vkdml/helpers.py": ""}, "src/vkdml/helpers.py:1 is in no layer: move it into operators, planning"),
+    (house.names_twice, {"src/vkdml/planning/cells.py": ""}, "src/vkdml/planning/cells.py:1 is named as operators.cells is: name it after"),
+    (house.names_twice, {"src/vkdml/functional.py": ""}, "src/vkdml/functional.py:1 is named as faces.functional is"),
     (house.kp_imports, {"bench/ceilings.py": "import kp\n"}, "bench/ceilings.py:1 imports kp: use what src/vkdml/engine/vulkan/gpu.py offers"),
     (house.kp_imports, {"src/vkdml/engine/execution.py": "def f():\n    from kp import Manager\n"}, "execution.py:2 imports kp"),
     (house.ways_inside, {"bench/a.py": "\nfrom vkdml.planning.profiles import SPINS\n"},
@@ -111,6 +133,12 @@ BROKEN = [
     (house.gpu_figures, {"bench/peaks.py": "AMD = GpuRates(2e9)\n"}, "bench/peaks.py:1 makes GpuRates"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "bind(buffer, binding=3)\n"}, "plan.py:1 writes the number of a binding down: take it from"),
     (house.places_by_number, {"src/vkdml/planning/plan.py": "ROWS = {'constant_id': 1}\n"}, "plan.py:1 writes the number of a constant_id down"),
+    (house.riddles, {"src/vkdml/errors.py": '"""Of a driver."""\n'},
+     "errors.py:1 has a docstring that begins with Of: begin with a noun or a verb"),
+    (house.riddles, {"src/vkdml/faces/functional.py": 'class Call:\n    """A call."""\n    async def run(self):\n        """\n        Without a device"""\n'},
+     "functional.py:4 has a docstring that begins with Without"),
+    (house.riddles, {"tools/a.py": 'def f():\n    """Where it is."""\n'}, "tools/a.py:2 has a docstring that begins with Where"),
+    (house.riddles, {"bench/a.py": 'class A:\n    """To be called."""\n'}, "bench/a.py:2 has a docstring that begins with To"),
     (house.missing_paths, {"README.md": "`shaders/gpu/lstm.comp`\n"}, "README.md:1 names shaders/gpu/lstm.comp, which is not there: write where"),
     (house.missing_paths, {"docs/kernels/gru.md": "../shaders/gpu/CELL.comp\n"}, "docs/kernels/gru.md:1 names ../shaders/gpu/CELL.comp, which"),
     (house.missing_paths, {"docs/kernels/gru.md": "\n\nIn shaders/lib/ it is.\n"}, "docs/kernels/gru.md:3 names shaders/lib/, which is not"),
@@ -120,6 +148,53 @@ BROKEN = [
      "cells.py:2 names types.py"),
     (house.missing_paths, {"bench/a.py": "A = 1  # see problem.glsl and b.py\n"}, "bench/a.py:1 names b.py"),
     (house.missing_paths, {"README.md": "`tests/test_a.py::test_c`\n"}, "names tests/test_a.py::test_c, and tests/test_a.py has no such test"),
+    (house.too_many_lines, {"src/vkdml/cli/a.py": "\n" * 4000}, "src/vkdml/cli has 4,000 lines, and LINES allows"),
+    (house.too_many_lines, {"src/vkdml/big.py": "\n" * 4000}, "src/vkdml/. has 4,00"),
+    (house.too_many_lines, {"shaders/gpu/a.glsl": "\n" * 4000}, "shaders has 4,0"),
+    (house_inside.engine_floors, {"src/vkdml/engine/plans.py": ""}, "plans.py:1 is in no room of the engine: write it into ENGINE_ROOMS"),
+    (house_inside.engine_floors, {"src/vkdml/engine/vulkan/store.py": "\nfrom ..trust import tuner\n", "src/vkdml/engine/trust/tuner.py": ""},
+     "store.py:2 imports engine.trust.tuner, from a higher room of the engine: pass in what it needs"),
+    (house_inside.engine_floors, {"src/vkdml/engine/commands.py": "from .compiled import Compiled\n", "src/vkdml/engine/compiled.py": ""},
+     "commands.py:1 imports engine.compiled, from a higher room"),
+    (house_inside.engine_floors, {f"src/vkdml/engine/vulkan/a{floor}.py": f"from . import a{floor + 1}\n" for floor in range(5)},
+     "engine.vulkan.a0 > engine.vulkan.a1 > engine.vulkan.a2 > engine.vulkan.a3 > engine.vulkan.a4: 5 modules import each other in a row, 4 may"),
+    (house_inside.engine_floors,
+     {f"src/vkdml/engine/{names[floor]}.py": "".join(f"from vkdml.engine.{name.replace('/', '.')} import A\n" for name in names[floor + 1:][:1])
+      for names in [["execution", "compiled", "trust/a", "trust/b", "trust/c", "trust/d", "recording", "commands", "scratch", "weights", "vulkan/a",
+                     "vulkan/b"]] for floor in range(12)}, "> engine.vulkan.a > engine.vulkan.b: 12 modules import each other in a row, 11 may"),
+    (house_inside.buffers_of_compiled, {"src/vkdml/engine/compiled.py": "from .vulkan.buffers import Buffer as Made\n"},
+     "compiled.py:1 takes Buffer, which makes a buffer: whoever records an operator hands all of them over"),
+    (house_inside.buffers_of_compiled, {"src/vkdml/engine/compiled.py": "def record():\n    buffers.made()\n"}, "compiled.py:2 takes made, which"),
+    (house_inside.buffers_of_compiled, {"src/vkdml/engine/compiled.py": "A = Scratch(1)\n",
+                                        "src/vkdml/engine/scratch.py": "class Scratch:\n    def place(self): return lambda: buffers.Buffer(1)\n"},
+     "compiled.py:1 takes Scratch"),
+    (house_inside.other_detectors, {"src/vkdml/engine/execution.py": "\nif weights.origin != found: pass\n"},
+     "execution.py:2 compares origin: whether weights changed is for is_current in src/vkdml/engine/weights.py to say"),
+    (house_inside.other_detectors, {"src/vkdml/faces/onnx/nodes.py": "A = digest(arrays) == last\n"}, "nodes.py:1 compares digest"),
+    (house_inside.other_detectors, {"src/vkdml/faces/onnx/nodes.py": "A = last in [part._stamp, 1] or x == _stamp\n"}, "nodes.py:1 compares stamp"),
+    (house_inside.unlisted_caches, {"src/vkdml/faces/onnx/nodes.py": "@functools.cache\ndef f(): pass\n"},
+     "src/vkdml/faces/onnx/nodes.py:2 keeps f, of which docs/caches.md has no row: add one, `f` in `src/vkdml/faces/onnx/nodes.py`"),
+    (house_inside.unlisted_caches, {"src/vkdml/cli.py": "class A:\n    def __init__(self):\n        self._kept: Recent[int] = Recent(4)\n"}, "cli.py:3 keeps _kept"),
+    (house_inside.unlisted_caches, {"src/vkdml/cli.py": "class A:\n    def f(self, key):\n        if key not in self._kept:\n            self._kept[key] = 1\n"},
+     "cli.py:2 keeps _kept"),
+    (house_inside.unlisted_caches, {"src/vkdml/cli.py": "_kept = {}\ndef f(key):\n    found = _kept.get(key)\n    _kept[key] = found or 1\n"}, "cli.py:2 keeps _kept"),
+    (house_inside.unlisted_caches, {"src/vkdml/engine/vulkan/gpu.py": "_open = {}\n"},
+     "docs/caches.md:3 lists _open in src/vkdml/engine/vulkan/gpu.py, which is no cache: take it out"),
+    (house_inside.unlisted_caches, {"src/vkdml/engine/commands.py": "_of = WeakKeyDictionary()\n@lru_cache(None)\ndef gru(): pass\n"},
+     "commands.py:3 keeps all that gru ever returned: give lru_cache a number"),
+    (house_inside.unlisted_caches, {"docs/caches.md": SOUND["docs/caches.md"] + "| `f` in `src/vkdml/cli.py` | none | never |\n",
+                                    "src/vkdml/cli.py": "@lru_cache(maxsize=2)\ndef f(): pass\n"}, "docs/caches.md:4 does not say what bounds f, or when it goes"),
+    (house_inside.unlisted_caches, {"docs/caches.md": SOUND["docs/caches.md"] + "| `f` in `src/vkdml/cli.py` | 4 | |\n",
+                                    "src/vkdml/cli.py": "@lru_cache(maxsize=2)\ndef f(): pass\n"}, "docs/caches.md:4 does not say"),
+    (house_inside.family_by_family, {"src/vkdml/planning/plan.py": "\nif tiling.kernel == 'flow': pass\n"},
+     "plan.py:2 chooses by kernel: make it a member of Tiling that each family has its own of"),
+    (house_inside.family_by_family, {"src/vkdml/engine/execution.py": "A = kernel in (1, 2)\n"}, "execution.py:1 chooses by kernel"),
+    (house_inside.family_by_family, {"src/vkdml/planning/plan.py": "A = isinstance(loop, int | gpu_loop.GpuLoop)\n"}, "plan.py:1 chooses by GpuLoop"),
+    (house_inside.family_by_family, {"src/vkdml/planning/plan.py": "class PartsTiling: pass\nA = [isinstance(a, (PartsTiling, int)) for a in b]\n"},
+     "plan.py:2 chooses by PartsTiling"),
+    (house_inside.family_by_family, {"src/vkdml/planning/plan.py": "match loop:\n    case GpuLoop(): pass\n"}, "plan.py:2 chooses by GpuLoop"),
+    (house_inside.family_by_family, {"src/vkdml/planning/plan.py": "from .families.gpu_loop import GpuLoop\n"},
+     "plan.py:1 imports planning.families.gpu_loop, of a family: take it from src/vkdml/planning/families/__init__.py, or do without"),
 ]
 
 

@@ -28,6 +28,6 @@ class BuildPy(build_py):
         return [*super().get_outputs(include_bytecode), *suite]
 
     def _suite(self) -> list[tuple[Path, Path]]:
-        """Its files, and where each goes."""
+        """The suite's files, and where each goes."""
         folder = Path(self.build_lib, "vkdml", "suite")
         return [(source, folder / source.relative_to(ROOT)) for pattern in SUITE for source in sorted(ROOT.glob(pattern))]

@@ -111,7 +111,7 @@ def synchronization(tests: Sequence[str]) -> int:
 
 
 def gpu_assisted() -> int:
-    """Of buffers that are as large as the kernels are told; those of the tests have guards behind them."""
+    """Run the self-test, whose buffers have no guards behind them as those of the tests do."""
     _, control = messages(layers(), [sys.executable, "-c", OUT_OF_BOUNDS], settings=GPU_ASSISTED)
     if not out_of_bounds(control):
         print("validate: the layer does not see an access out of bounds that is there, so it has not looked for any: it is too "

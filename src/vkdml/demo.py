@@ -57,8 +57,8 @@ class Layer:
         self.gru = GRU(*self.weights, linear_before_reset=True, device=device)
         self.worst = 0.0  # largest difference from the reference
 
-    def run(self, indices: np.ndarray, lengths: np.ndarray, h: np.ndarray, verify: bool) -> np.ndarray:
-        """Returns the state after each row's last step, [1, B, H].
+    def last_state(self, indices: np.ndarray, lengths: np.ndarray, h: np.ndarray, verify: bool) -> np.ndarray:
+        """The state after each row's last step, [1, B, H].
 
         indices: rows of the embedding, [T, B]. lengths: [B]. h: the initial state, [1, B, H]. verify: compare with the
         reference.
@@ -87,13 +87,14 @@ class Pronouncer:
         indices = np.zeros((lengths.max(), len(words)), np.intp)
         for row, codes in enumerate(letters):
             indices[:len(codes), row] = codes
-        h = self.encoder.run(indices, lengths, np.zeros((1, len(words), self.encoder.weights[1].shape[2]), np.float32), verify)
+        zeros = np.zeros((1, len(words), self.encoder.weights[1].shape[2]), np.float32)
+        h = self.encoder.last_state(indices, lengths, zeros, verify)
 
         said: list[list[str]] = [[] for _ in words]
         last = np.full(len(words), START)
         talking = np.ones(len(words), bool)
         for _ in range(MOST_PHONEMES):
-            h = self.decoder.run(last[None], talking.astype(np.int64), h, verify)
+            h = self.decoder.last_state(last[None], talking.astype(np.int64), h, verify)
             last = (h[0] @ self.fc_w.T + self.fc_b).argmax(1)
             talking &= last != STOP
             if not talking.any():
@@ -123,12 +124,12 @@ def say(words: list[str], device: Device, bar: tqdm[Any]) -> dict[str, Any]:
             "largest_difference": pronounce.worst}
 
 
-def tell(told: dict[str, Any]) -> None:
+def tell(report: dict[str, Any]) -> None:
     """Print what `say` returned."""
-    print(f"device    {told['device']}")
-    width = max(len(row["word"]) for row in told["words"])
-    for row in told["words"]:
+    print(f"device    {report['device']}")
+    width = max(len(row["word"]) for row in report["words"])
+    for row in report["words"]:
         print(f"{row['word']:<{width}}  {' '.join(row['phonemes'])}")
-    print(f"time      {told['milliseconds_per_word']:.2f} ms a word, all words together; {told['first_seconds']:.2f} s the "
-          "first time, with the compilation of the shaders")
-    print(f"largest difference from the float64 reference: {told['largest_difference']:.1e}")
+    print(f"time      {report['milliseconds_per_word']:.2f} ms a word, all words together; {report['first_seconds']:.2f} s "
+          "the first time, with the compilation of the shaders")
+    print(f"largest difference from the float64 reference: {report['largest_difference']:.1e}")

@@ -1,4 +1,4 @@
-"""The family of errors. What is refused is told with the operator, the field, what was found and what is allowed."""
+"""The family of errors. What is refused is reported with the operator, the field, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def shown(value: object, how: Callable[[object], str] = repr) -> str:
     """A value of the caller's in an error's message."""
     try:
         return how(value)
-    except Exception:  # of the value's own, or for a number of thousands of digits
+    except Exception:  # raised by the value's own code, or for a number of thousands of digits
         return f"a {type(value).__name__}"
 
 
@@ -27,7 +27,7 @@ class InvalidArgumentError(VkdmlError, ValueError):
         self._arguments = (operator, field, found, expected)
 
     def __reduce__(self) -> tuple[type[InvalidArgumentError], tuple[str, str, str, str]]:
-        """So that processes can pass it on: by default an exception is made again from its message alone."""
+        """Let processes pass it on: by default an exception is made again from its message alone."""
         operator, field, found, expected = self._arguments
         return type(self), (operator, field, shown(found, str), expected)
 

@@ -29,7 +29,7 @@ TYPES = [element.name for element in element_types.ALL]
 _CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
 _NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
 
-# Of what is measured: how often it is run, and the seconds after which no run is begun
+# How often a measured operator runs, and the seconds after which no run is begun
 _MOST_RUNS, _LEAST_RUNS, _SECONDS = 31, 3, 2.0
 
 Sizes = dict[str, int]
@@ -55,7 +55,7 @@ def described(cell: Cell, sizes: Sizes, type: str = "float32") -> Problem:
 
 
 def explained(device: Device, problem: Problem, measure: bool = False) -> dict[str, Any]:
-    """Of one operator, as JSON can have it. measure: run it, by itself and on zeros."""
+    """Explain one operator, as JSON can have it. measure: run it, by itself and on zeros."""
     compiled = device.compile_operator(Operator(problem))
     memory, plan = compiled.memory(), compiled.plan
     assert plan.seconds is not None
@@ -102,15 +102,15 @@ def _kernels(plan: Plan) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def told(found: Mapping[str, Any]) -> str:
-    """What `explained` returned, to be read."""
+def text(found: Mapping[str, Any]) -> str:
+    """What `explained` returned, for people."""
     facts = ("T", "B", "I", "H")
     of_loop = ("schedule", "meeting", "parts", "rows", "steps of a dispatch", "steps of a projection", "submissions")
     rows = [(name, found[name]) for name in of_loop if found[name] is not None]
     rows.append(("estimated time", f"{found['estimated ms']:.3f} ms"))
     if measured := found["measured ms"]:
-        text = "{median:.3f} ms, the median of {runs} runs of {min:.3f} to {max:.3f} ms"
-        rows.append(("measured time", text.format(**measured)))
+        times = "{median:.3f} ms, the median of {runs} runs of {min:.3f} to {max:.3f} ms"
+        rows.append(("measured time", times.format(**measured)))
         if measured["gave up"]:
             rows.append(("gave up", f"{measured['gave up']} times: the fallback ran then"))
     return "\n\n".join([

@@ -39,7 +39,7 @@ from .operators.cells import BY_DESC as CELLS
 from .operators.cells import GRU, LSTM, RNN, Cell
 from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ElementType
-from .operators.plain import PlainProblem
+from .operators.plain_problem import PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.whole_numbers import ceil_div
 from .planning.candidates import Planner, best_of_each_way
@@ -56,7 +56,7 @@ from .planning.tiling import Tiling
 
 def as_in_a_new_process() -> None:
     """Forget the devices that are open, and all that calls without a device have kept."""
-    sessions.shared_sessions = sessions.Sessions(kept=16)
+    sessions.shared_sessions = sessions.SessionCache(kept=16)
     sessions._devices.clear()
     devices._open.clear()
     gc.collect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.house import GRU_ON_A_GPU, included, longest_chain, passed_through
+from bench.house import GRU_ON_A_GPU, included, passed_through
 from vkdml.errors import InvalidArgumentError
 
 
@@ -23,7 +23,3 @@ def test_a_call_counts_each_module_class_and_function_once():
 def test_an_include_counts_with_what_it_includes():
     names = {path.name for path in included(GRU_ON_A_GPU)}
     assert {GRU_ON_A_GPU.name, "products.glsl", "numbers.glsl"} <= names
-
-
-def test_the_longest_chain_is_of_the_room_alone():
-    assert longest_chain("errors") == 1

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.device
 
 def run(tmp_path, wanted, cases=(TINY,)):
     chosen = bench.parse(["--output", str(tmp_path), "--samples", "2", "--cases", "named"])
-    bench.run(cases, wanted, devices()[0], chosen)
+    bench.measure_chosen(cases, wanted, devices()[0], chosen)
     return json.loads((tmp_path / "results.json").read_text()), (tmp_path / "report.md").read_text()
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.conformance import test_onnxruntime, test_reference
 from tests.support import ATOL, CELLS, DTYPES, RTOL, check, random_case
 from vkdml.operators import activations, reference
-from vkdml.operators.verification import differences, with_sequence
+from vkdml.operators.correctness import differences, with_sequence
 
 ENOUGH = 3  # problems that must catch a mistake, in each cell: one alone could be an accident of its seed
 ALL = "GRU LSTM RNN"

@@ -12,7 +12,7 @@ import vkdml as v
 from tests.guards import guarded
 from tests.support import assert_close, random_activation, random_strides, tensor
 from vkdml.operators import activations, element_types, table
-from vkdml.operators.verification import differences
+from vkdml.operators.correctness import differences
 from vkdml.planning import plain
 
 D = v.DML_TENSOR_DATA_TYPE

@@ -128,7 +128,7 @@ from vkdml.faces import sessions
 from vkdml.engine.vulkan import gpu as devices
 
 def drop():
-    sessions.shared_sessions = sessions.Sessions(16)
+    sessions.shared_sessions = sessions.SessionCache(16)
     sessions._devices.clear()
     devices._open.clear()
     del globals()["device"]

@@ -12,7 +12,7 @@ import vkdml.pydirectml as dml
 import vkdml.torch
 from tests.faces.onnx.support import model
 from tests.support import ATOL, RTOL, tensor
-from vkdml.faces.dxdispatch.operators import OperatorDispatchable, ReadyOperator
+from vkdml.faces.dxdispatch.dispatchables import OperatorDispatchable, ReadyOperator
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
 

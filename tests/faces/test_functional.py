@@ -141,7 +141,7 @@ def test_results_are_not_overwritten_by_the_next_call(arrays):
 
 def test_what_is_kept_is_bounded(monkeypatch):
     """Of operators, and of the shapes of each."""
-    few = sessions.Sessions(kept=3)
+    few = sessions.SessionCache(kept=3)
     monkeypatch.setattr(functional, "shared_sessions", few)
     monkeypatch.setattr(sessions, "_SHAPES_KEPT", 2)
     for h in range(1, 6):

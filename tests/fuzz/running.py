@@ -16,7 +16,7 @@ from tests.fuzz.face import Part, device
 from tests.fuzz.faces import FACES
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.errors import InvalidArgumentError, VkdmlError
-from vkdml.operators.verification import differences
+from vkdml.operators.correctness import differences
 
 
 def run(call: Call) -> bool:

@@ -25,7 +25,7 @@ FIRST = "README.md"
 PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.md", "docs/gru.md", "docs/caches.md",
          "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "docs/bench/*.md", "CONTRIBUTING.md", "CHANGELOG.md",
          "SECURITY.md"]
-APART = ["docs/notebook.md"]  # for those who work on it: a file beside the pages
+APART = ["docs/notebook.md"]  # for developers: a file beside the pages
 _LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
 _OURS = re.compile(r"\bvkdml\.(?:faces|planning|engine|operators)\.[\w.]*?(\w+)(?![\w.])")
 _OF_ENGINE = re.compile(r"\bvkdml\.engine\.[\w.]*?(\w+)(?![\w.])")
@@ -92,12 +92,12 @@ def things() -> Iterator[tuple[str, Any]]:
 
 
 def classes() -> list[type[Any]]:
-    """Those among them."""
+    """The classes that the modules offer."""
     return [thing for _, thing in things() if inspect.isclass(thing)]
 
 
 def _show_what_is_inherited(public: Container[str]) -> None:
-    """Where a class has it from one that has no page of its own."""
+    """Give classes the members that they inherit from a class without a page of its own."""
     for cls in classes():
         for base in cls.__mro__[1:]:
             if base.__module__.startswith("vkdml") and f"{base.__module__}.{base.__qualname__}" not in public:
@@ -108,7 +108,7 @@ def _show_what_is_inherited(public: Container[str]) -> None:
 
 
 def _leave_out_what_is_internal() -> None:
-    """What takes objects of the engine that users do not have, constructors of what other calls make, and the rooms' names."""
+    """Hide what takes objects of the engine that users do not have, constructors of what other calls make, and rooms' names."""
     names = {cls.__name__ for cls in classes()}
     for cls in classes():
         for name, method in vars(cls).items():

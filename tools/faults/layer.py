@@ -45,7 +45,7 @@ class Layer:
         self._library.faults_name.restype = ctypes.c_char_p
 
     def arm(self, fault: Fault) -> None:
-        """From now on this fails; NONE: nothing does. Calls are counted anew."""
+        """Make this call fail from now on (NONE: no call). Calls are counted anew."""
         self._library.faults_arm(fault.function.encode(), fault.call, fault.result, fault.repeats)
 
     @property

@@ -45,7 +45,7 @@ def _layer() -> Run:
 
 
 def _stream() -> Run:
-    """From its beginning on each time."""
+    """A stream, from its beginning on each time."""
     x, *weights = _arrays(4)
     stream = vkdml.LSTM(*weights).stream(_B)
 
@@ -61,12 +61,12 @@ def _tensor(*sizes: int, flags: vkdml.DML_TENSOR_FLAGS = vkdml.DML_TENSOR_FLAGS.
 
 
 def _relu(device: vkdml.Device) -> vkdml.Operator:
-    """What compiles fastest."""
+    """The operator that compiles fastest."""
     return device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(_B, _H), _tensor(_B, _H)))
 
 
 def _recorded(device: vkdml.Device, compiled: vkdml.CompiledOperator | vkdml.CompiledGraph) -> Run:
-    """DirectML's life cycle of what has one input and one output."""
+    """DirectML's life cycle of an operator or graph with one input and one output."""
     x = _random(_B, _H)
     source, target = device.upload(x), device.create_buffer(x.nbytes)
     table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
@@ -87,7 +87,7 @@ def _activation() -> Run:
 
 
 def _graph() -> Run:
-    """DirectML's, of two operators."""
+    """DirectML's graph of two operators."""
     device = vkdml.Device()
     return _recorded(device, device.compile_graph(vkdml.DML_GRAPH_DESC(
         InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(_relu(device))] * 2,
@@ -96,7 +96,7 @@ def _graph() -> Run:
 
 
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
-    """DirectML's, with weights that an initializer packs and buffers that are uploaded and downloaded by themselves."""
+    """DirectML's life cycle, with weights that an initializer packs and buffers that are uploaded and downloaded one by one."""
     def make() -> Run:
         x, w, r = _arrays(1)
 
@@ -143,7 +143,7 @@ def _onnx() -> Run:
 
 
 def _torch() -> Run:
-    """Two layers."""
+    """A module of two layers."""
     import torch  # here, as it takes seconds
 
     import vkdml.torch
@@ -213,5 +213,5 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "dxdispatch": _dxdispatch,
 }
 
-# Those that name a Device, which stays lost
+# Scenarios that name a Device, which stays lost
 NAME_A_DEVICE = ("activation", "graph", "life cycle", "execute_async", "pydirectml")

@@ -1,4 +1,4 @@
-"""Faults tried in a worker's process. One that crashes or hangs is told, and the next is tried in a new process."""
+"""Faults tried in a worker's process. One that crashes or hangs is reported, and the next is tried in a new process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vkdml.laboratory import Worker, WorkerError
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a function may return beside being out of memory and losing the device, by name
+# Function -> results that it may return, beside out of memory and device lost
 _RESULTS = {
     "vkCreateInstance": (-3, -7), "vkCreateDevice": (-3, -10), "vkEnumeratePhysicalDevices": (-3,),
     "vkAllocateMemory": (-10,), "vkMapMemory": (-5,), "vkAllocateDescriptorSets": (-12, -1000069000),
@@ -28,7 +28,7 @@ class Tries:
         self.worker = Worker("tools.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
 
     def faults(self, scenario: str) -> list[list[Fault]]:
-        """For each call that a scenario makes, the ways to fail."""
+        """The ways to fail of each call that a scenario makes."""
         counts: Mapping[str, int] = self.ask("counts", scenario)
         faults = []
         for function, count in counts.items():

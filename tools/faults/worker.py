@@ -30,7 +30,7 @@ _WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalD
 
 
 class WrongError(Exception):
-    """What must not be. The text says what."""
+    """Something that must not happen. The text says what."""
 
 
 class Worker:
@@ -57,35 +57,35 @@ class Worker:
             self.counts(name)
         as_in_a_new_process()
         self._layer.arm(fault)
-        run, told = None, None
+        run, raised = None, None
         try:
             with with_timeout(0.2) if fault.result == TIMEOUT else nullcontext():
                 run = SCENARIOS[name]()
                 for _ in range(2):
                     self._check_results(name, run())
         except vkdml.DriverError as error:
-            told = error
+            raised = error
         fired = self._layer.fired
         self._layer.arm(NONE)
-        if told is not None:
-            _check_error(told, fault, fired)
+        if raised is not None:
+            _check_error(raised, fault, fired)
         if run is not None:
-            self._check_afterwards(name, run, told)
+            self._check_afterwards(name, run, raised)
         self._check_results(name, SCENARIOS[name]()())
-        return str(told) if told else RIGHT if fired else NOT_REACHED
+        return str(raised) if raised else RIGHT if fired else NOT_REACHED
 
     def _check_results(self, name: str, found: list[np.ndarray]) -> None:
         for expected, array in zip(self._expected[name], found, strict=True):
             if not np.array_equal(expected, array):
                 raise WrongError(f"other numbers, by {np.abs(expected - array).max()}")
 
-    def _check_afterwards(self, name: str, run: object, told: Exception | None) -> None:
+    def _check_afterwards(self, name: str, run: object, raised: Exception | None) -> None:
         """What was made before it failed goes on, unless it names a device that was lost."""
         assert callable(run)
         try:
             self._check_results(name, run())
         except vkdml.DeviceLostError as error:
-            if name not in NAME_A_DEVICE or not isinstance(told, vkdml.DeviceLostError):
+            if name not in NAME_A_DEVICE or not isinstance(raised, vkdml.DeviceLostError):
                 raise WrongError(f"what was made before is lost: {error}") from error
 
 

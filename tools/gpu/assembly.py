@@ -19,10 +19,10 @@ class Instruction:
     """kind: one of the above. FLOAT is an addition or product alone; BESIDE is what other subgroups' vector instructions need
     not wait for, such as scalars and waits.
 
-    lanes: of the subgroup that it is executed for, or 0: all. multiply_adds: of each lane.
+    lanes: number of the subgroup's lanes that it is executed for, 0 for all. multiply_adds: number for each lane.
     size: bytes that each lane loads. uniform: all lanes load the same. coherent: not to be answered by a core's own cache.
-    tag: what waits for its result name it by. waits: by tag, how many of those may stay under way.
-    target: of a branch. is_last: nothing runs behind it.
+    tag: what waits for its result name it by. waits: by tag, how many loads may stay under way.
+    target: where a branch goes. is_last: nothing runs behind it.
     """
 
     kind: str
@@ -153,7 +153,7 @@ _SHARED_SURFACE, _SCRATCH_SURFACE = "bti(254)", "bti(253)"
 
 
 def _intel_message(message: str) -> tuple[str, int]:
-    """The kind, and the bytes of a lane."""
+    """Kind of a message, and bytes of a lane."""
     kind = next((kind for pattern, kind in _INTEL_MESSAGES if pattern.search(message)), OTHER)
     if _SCRATCH_SURFACE in message or "scratch" in message:
         return SCRATCH, 0
@@ -201,7 +201,7 @@ _NVIDIA_FOLLOWERS = re.compile(r"\} -> \[(.*)\]")
 
 
 def parse(text: str) -> list[Block] | None:
-    """The first block is where it begins. None for an assembly that is not known."""
+    """Blocks, of which the first one runs first. None for an assembly that is not known."""
     head, _, body = text.partition("\n")
     read = dict(_COMPILERS).get(head)
     if read is None:

@@ -35,7 +35,7 @@ _ALL = "the options are"
 
 
 def row(part: Part) -> dict[str, Any]:
-    """Of the table."""
+    """A row of the table."""
     pipeline, found, dispatch = part.pipeline, part.estimate, part.dispatch
     figures = pipeline.figures
     shown = {

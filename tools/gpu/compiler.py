@@ -40,10 +40,10 @@ _OF_A_SIMD = "Subgroups per SIMD"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a compiler made of a kernel. error: where it made nothing; the rest is empty then.
+    """What a compiler made of a kernel. error: why it made nothing, if so; the rest is empty then.
 
-    ms: to compile it. width: of a subgroup. figures: the driver's, by this project's names, those that it tells. of_simd:
-    whether the subgroups are those that a vector unit holds, and not a core. assembly: as the driver shows it.
+    ms: time to compile it. width: lanes of a subgroup. figures: those that the driver reports, by this project's names.
+    of_simd: whether `subgroups` are those that a vector unit holds, and not a core. assembly: as the driver shows it.
     """
 
     kernel: str
@@ -56,17 +56,18 @@ class Pipeline:
 
 
 def pipeline(kernel: str, answer: dict[str, Any], folder: Path) -> Pipeline:
-    """answer: of pipelines.c, which wrote what else it knows to the folder."""
+    """What pipelines.c found. answer: its line; it wrote the rest to the folder."""
     if answer["result"]:
         return Pipeline(kernel, answer["ms"], f"Vulkan's result is {answer['result']}")
     # Where a driver has compiled several widths, the widest is the last, and the one that it runs
     last = len(answer["executables"]) - 1
     executable, texts = answer["executables"][last], [file.read_text() for file in _numbered(folder, last)]
-    told = executable["statistics"]
-    figures = {name: sum(told.get(theirs, 0) for theirs in names) for name, names in _NAMES.items() if told.keys() & {*names}}
+    reported = executable["statistics"]
+    figures = {name: sum(reported.get(theirs, 0) for theirs in names) for name, names in _NAMES.items()
+               if reported.keys() & {*names}}
     if "shared" not in figures and (shared := re.search(r"^shared_size: (\d+)", "\n".join(texts), re.MULTILINE)):
         figures["shared"] = int(shared[1])
-    return Pipeline(kernel, answer["ms"], "", executable["subgroup_size"], figures, _OF_A_SIMD in told, texts[-1])
+    return Pipeline(kernel, answer["ms"], "", executable["subgroup_size"], figures, _OF_A_SIMD in reported, texts[-1])
 
 
 def _numbered(folder: Path, executable: int) -> list[Path]:
@@ -74,7 +75,7 @@ def _numbered(folder: Path, executable: int) -> list[Path]:
 
 
 class Compiler:
-    """Of a GPU. folder: of the fetched drivers. keep: where the assemblies go, if they shall stay."""
+    """The compiler of a GPU. folder: that of the fetched drivers. keep: a folder for the assemblies, if they shall stay."""
 
     def __init__(self, gpu: Gpu, folder: Path | None, keep: Path | None = None) -> None:
         self.gpu = gpu
@@ -88,7 +89,7 @@ class Compiler:
         self._process: subprocess.Popen[str] | None = None
 
     def device_info(self) -> DeviceInfo:
-        """As vkdml itself asks for it, with the name and the number of cores that the driver would tell of a real one."""
+        """What vkdml asks the device for, with the name and number of cores that the driver would report of a real one."""
         run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
                              capture_output=True)
         if run.returncode:

@@ -17,7 +17,7 @@ _LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
 
 
-# What is looked at
+# The figures of a part
 
 def _figure(name: str) -> Callable[[Part], float | None]:
     return lambda part: part.pipeline.figures.get(name)
@@ -36,50 +36,50 @@ def _microseconds(part: Part) -> float | None:
 
 
 def _weights_loaded(part: Part) -> float | None:
-    """In a step, by an invocation, where all its weights stay on the core."""
+    """Weights that an invocation loads in a step although all of them stay on the core."""
     if not part.estimate or not part.step or part.plan not in (FLOW, BARRIER) or not part.is_loop or part.step.streams:
         return None
     return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
 
 
 def _loaded_in_a_pass(estimate: Estimate, step: Step) -> float:
-    """Weights, by an invocation."""
+    """Weights that an invocation loads in a pass."""
     return estimate.step.totals["weight loads"] / step.passes - step.own_loads
 
 
 def _under_way(part: Part) -> float | None:
-    """Of an invocation and of those that share its lane. None where nothing is left to load besides."""
+    """Loads under way of an invocation and those that share its lane. None where all loads of a pass are."""
     if not part.estimate or not part.step or not part.is_loop or not part.step.streams:
         return None
     return None if part.estimate.hot.most >= _loaded_in_a_pass(part.estimate, part.step) else part.estimate.loads_under_way
 
 
 def _drains(part: Part) -> float | None:
-    """Of the loop over streamed weights."""
+    """Drains in an iteration of the loop over streamed weights."""
     return part.estimate.hot.drains if part.estimate and part.step and part.step.in_loop else None
 
 
 def _rounds(part: Part) -> float | None:
-    """Of workgroups that wait for each other, where that is not forced."""
+    """Rounds of workgroups that wait for each other, where that is not forced."""
     is_persistent = part.dispatch.kernel.endswith((f"_{FLOW}", f"_{BARRIER}"))
     return part.estimate.rounds if part.estimate and is_persistent and part.plan in (DEFAULT, TRIED) else None
 
 
 def _multiply_adds_of_step(case: AnyCase) -> int:
     problem = case.problem
-    assert isinstance(problem, Problem)  # of a time loop
+    assert isinstance(problem, Problem)  # all of these have a time loop
     return problem.batch * problem.directions * len(problem.cell.gates) * problem.hidden**2
 
 
 def _share_of_peak(part: Part) -> float | None:
-    """Of the time loop's useful multiply-adds."""
+    """Share of the peak that the time loop's useful multiply-adds reach."""
     if not part.estimate or not part.is_loop:
         return None
     return _multiply_adds_of_step(part.case) / part.estimate.seconds / part.gpu.multiply_adds
 
 
 def _projection_share(part: Part) -> float | None:
-    """Of the multiply-adds' peak, by the mix of instructions and by the bytes from the second-level cache."""
+    """Share of the multiply-adds' peak, by the mix of instructions and by the bytes from the second-level cache."""
     found = part.estimate
     if not found or not part.is_projection:
         return None
@@ -88,7 +88,7 @@ def _projection_share(part: Part) -> float | None:
     return multiply_adds / max(found.limits[bound] for bound in bounds)
 
 
-# Where
+# The parts that a demand holds for
 
 def _everywhere(part: Part) -> bool:
     return part.gpu.kind == DESKTOP or part.plan.startswith(DEFAULT)
@@ -99,7 +99,7 @@ def _desktop(part: Part) -> bool:
 
 
 def _of(cases: Iterable[Case], *plans: str, gpus: tuple[str, ...] = _TIMED) -> Callable[[Part], bool]:
-    """plans: none for all."""
+    """Parts of these cases, GPUs and plans; of all plans if none is named."""
     names = {case.name for case in cases}
     return lambda part: part.gpu.name in gpus and part.case.name in names and (not plans or part.plan in plans)
 
@@ -110,7 +110,7 @@ def _one_row(cell: str, two_phases: bool = False) -> list[Case]:
 
 @dataclass(frozen=True)
 class Demand:
-    """what: in words. where: the parts that it holds for. figure: None where a part has none. most, least: its bounds.
+    """A bound on a figure. what: in words. where: the parts that it holds for. figure: None where a part has none.
 
     of_best: the best plan of a case on a GPU must keep it, not each.
     """
@@ -177,7 +177,7 @@ def hold(parts: Iterable[Part]) -> Iterator[Held]:
 
 
 def _best(demand: Demand, held: list[Held]) -> Iterator[Held]:
-    """Of each case on each GPU."""
+    """The best part of each case on each GPU."""
     def which(one: Held) -> tuple[str, str]:
         return one.part.gpu.name, one.part.case.name
 

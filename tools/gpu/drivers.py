@@ -18,16 +18,16 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def manifest(name: str, folder: Path = Path("/usr/share/vulkan/icd.d")) -> Path:
-    """Of one of Mesa's drivers, if it is installed: newer versions leave the processor out of the file's name."""
+    """Manifest of one of Mesa's drivers, if it is installed: newer versions leave the processor out of the file's name."""
     return max(folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json", key=Path.exists)
 
 
-INSTALLED = manifest("radeon")  # for what has the suite ""
+INSTALLED = manifest("radeon")  # the driver of GPUs with the suite ""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """prefix: goes before a command. environment: all of it."""
+    """A driver to run commands with. prefix: goes before a command. environment: all variables."""
 
     prefix: list[str]
     environment: dict[str, str]
@@ -38,7 +38,7 @@ class Driver:
 
 
 def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
-    """folder: of tools/gpu/fetch. temporary: a folder for what the loader must read."""
+    """The driver of a GPU. folder: that of tools/gpu/fetch. temporary: a folder for what the loader must read."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VK_", "LD_"))}
     environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path(),
                                             "VKDML_SELFTEST": "off"}  # nothing is computed there

@@ -31,8 +31,8 @@ from vkdml.laboratory import (
 _SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one has more weights than stay on a core
 
 
-def run(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int, int, int], options: Options,
-        **flags: bool) -> None:
+def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int, int, int], options: Options,
+                **flags: bool) -> None:
     steps, batch, inputs, hidden = sizes
     desc = make_desc(cell, steps, batch, inputs, hidden, 2, element.data_type, **flags)
     arrays = random_arrays(desc, np.random.default_rng(0), element)
@@ -40,9 +40,9 @@ def run(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int,
 
 
 def expect_refusal(device: Device) -> None:
-    """Of float64, whose self-test finds that nothing is computed."""
+    """Expect float64 to be refused, as its self-test finds that nothing is computed."""
     try:
-        run(device, RNN, FLOAT64, _SMALL, Options())
+        run_problem(device, RNN, FLOAT64, _SMALL, Options())
     except DriverError:
         return
     raise SystemExit("float64's self-test passed where nothing is computed")
@@ -55,7 +55,7 @@ def everything(device: Device) -> tuple[int, int]:
         for values in product((False, True), repeat=len(cell.flags)):
             for sizes in (_SMALL, _LARGE):
                 try:
-                    run(device, cell, element, sizes, options, **dict(zip(cell.flags, values)))
+                    run_problem(device, cell, element, sizes, options, **dict(zip(cell.flags, values)))
                     ran += 1
                 except InvalidArgumentError:
                     refused += 1
@@ -66,7 +66,7 @@ def main() -> int:
     device = Device()
     if sys.argv[1:] == ["control"]:
         with without_barriers():
-            run(device, GRU, FLOAT32, _SMALL, FORCED[STEPPED])
+            run_problem(device, GRU, FLOAT32, _SMALL, FORCED[STEPPED])
         return 0
     expect_refusal(device)
     with without_float64_check():  # its kernels are wanted all the same

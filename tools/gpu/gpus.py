@@ -30,7 +30,7 @@ class Gpu:
 
     @property
     def multiply_adds(self) -> float:
-        """A second, with one for each lane and cycle: no dual issue."""
+        """Multiply-adds per second, one for each lane and cycle: no dual issue."""
         return self.rates.units * self.rates.lanes * self.rates.clock
 
 

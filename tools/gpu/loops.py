@@ -12,7 +12,7 @@ _ENOUGH = 4  # multiply-adds: a product has that many for each load, and an acti
 
 @dataclass
 class Loop:
-    """body: instructions, and loops in it. The whole code is one too, which runs once."""
+    """A loop: instructions, and loops in it. The whole code is one too, which runs once."""
 
     body: list[Instruction | Loop] = field(default_factory=list)
 
@@ -22,7 +22,7 @@ class Loop:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """All, those of the loops in it too."""
+        """All instructions, those of the loops in it too."""
         return [one for item in self.body for one in (item.instructions if isinstance(item, Loop) else [item])]
 
     @property
@@ -43,7 +43,7 @@ class Loop:
 
     @property
     def waits_for_counter(self) -> bool:
-        """Whether it only polls a word that others count up, and no state."""
+        """Whether the loop only polls a word that others count up, and no state."""
         loads = [one for one in self.instructions if one.kind == LOAD and not one.multiply_adds]
         return not self.has_products and bool(loads) and all(one.coherent and one.size <= 4 for one in loads)
 
@@ -56,7 +56,7 @@ def loops(blocks: list[Block]) -> Loop:
     for number, followers in enumerate(after):
         for follower in followers:
             before[follower].append(number)
-    bodies: dict[int, set[int]] = {}  # by where they begin
+    bodies: dict[int, set[int]] = {}  # key: the block where they begin
     for last, first in _backward(after):
         bodies.setdefault(first, {first}).update(_between(before, first, last))
     return _nest(blocks, set(range(len(blocks))), bodies)
@@ -79,7 +79,7 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _between(before: list[list[int]], first: int, last: int) -> set[int]:
-    """What leads to the last block without passing the first."""
+    """Blocks that lead to the last one without passing the first."""
     found, left = {first}, [last]
     while left:
         number = left.pop()
@@ -90,7 +90,7 @@ def _between(before: list[list[int]], first: int, last: int) -> set[int]:
 
 
 def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -> Loop:
-    """bodies: of the loops in it."""
+    """A loop with those in it. bodies: theirs."""
     loop, done = Loop(), set[int]()
     for number in sorted(numbers):
         if number in done:

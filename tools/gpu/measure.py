@@ -22,15 +22,15 @@ FORCED = {
     BARRIER: Options(schedule="persistent", meeting="barrier"),
     FLOW: Options(schedule="persistent", meeting="flow"),
 }
-FALLBACK = ", fallback"  # of a plan that may give up
+FALLBACK = ", fallback"  # suffix for what runs when a plan gives up
 _TRIED = 5  # candidates that follow the model's choice, any of which a tuner may choose
 
 
 @dataclass(frozen=True)
 class Part:
-    """A pipeline of a plan. plan: by what forces it. dispatch: the largest that runs the pipeline.
+    """A pipeline of a plan. plan: the name of what forces it. dispatch: the largest that runs the pipeline.
 
-    step, estimate: of time loops and projections whose assembly can be read.
+    step, estimate: None but for time loops and projections whose assembly can be read.
     """
 
     gpu: Gpu

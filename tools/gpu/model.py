@@ -42,8 +42,8 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 class Machine:
     """A subgroup on a core by itself. totals: cycles of the vector units, and instructions and bytes by kind."""
 
-    lanes: int  # of its vector units
-    width: int  # of the subgroup
+    lanes: int  # a vector unit's
+    width: int  # the subgroup's
     now: float = 0.0
     under_way: list[tuple[float, Instruction]] = field(default_factory=list)
     totals: Totals = field(default_factory=lambda: defaultdict(float))
@@ -56,7 +56,7 @@ class Machine:
                 self._execute(item)
             elif item.has_products and trips:
                 self._repeat(item, trips[0], trips[1:])
-            elif not item.waits_for_counter:  # that wait is in what a barrier is put at
+            elif not item.waits_for_counter:  # that wait is part of the barrier's cost
                 self._repeat(item.at_once, 1, trips)
 
     def _repeat(self, loop: Loop, times: int, trips: tuple[int, ...]) -> None:
@@ -88,7 +88,7 @@ class Machine:
         if instruction.tag:
             self.under_way.append((self.now + LATENCY[instruction.kind], instruction))
         if is_whole(instruction):
-            share = lanes / self.width  # where it takes several for all lanes
+            share = lanes / self.width  # several loads may make one for all lanes
             self.totals["state loads" if is_state(instruction) else "weight loads"] += share
             under_way = sum((load.lanes or self.width) / self.width for _, load in self.under_way if is_whole(load))
             self.most = max(self.most, round(under_way))
@@ -96,7 +96,7 @@ class Machine:
             self.totals["shared loads"] += 1
 
     def _wait(self, tag: str, most: int) -> None:
-        """Until no more than so many of the loads of this tag are under way; the oldest are there first."""
+        """Wait until at most so many loads of this tag are under way; the oldest end first."""
         of_tag = [item for item in self.under_way if item[1].tag == tag]
         for item in of_tag[:max(0, len(of_tag) - most)]:
             self.under_way.remove(item)
@@ -107,18 +107,18 @@ class Machine:
 
 
 def is_whole(instruction: Instruction) -> bool:
-    """A load from memory of 16 bytes, other for each lane: of weights, of state, or of the input's part of the gates."""
+    """Whether each lane loads 16 bytes of its own from memory: weights, state, or the input's part of the gates."""
     return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
 
 
 def is_state(instruction: Instruction) -> bool:
-    """What other workgroups write is not answered by a core's own cache."""
+    """Whether it loads what other workgroups write, which a core's own cache does not answer."""
     return instruction.coherent
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """Of a loop that goes on: its second iteration, so that what is loaded ahead counts where it is used."""
+    """The second iteration of a loop, so that what is loaded ahead counts where it is used."""
 
     cycles: float
     totals: Totals
@@ -136,8 +136,8 @@ def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int) -> Itera
 
 @dataclass(frozen=True)
 class Estimate:
-    """seconds: of a step. limits: cycles of a step on the busiest core, by what may take them. resident: workgroups that a core
-    holds. subgroups: that share a vector unit. rounds: of workgroups, one after the other.
+    """How long a step takes. limits: cycles of a step on the busiest core, by what may take them. resident: workgroups that a
+    core holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run one after the other.
 
     step, hot: what a subgroup does in a step, and in an iteration of the innermost loop with products.
     """
@@ -152,12 +152,12 @@ class Estimate:
 
     @property
     def loads_under_way(self) -> int:
-        """For each lane of a vector unit."""
+        """Number of loads under way for each lane of a vector unit."""
         return self.hot.most * self.subgroups
 
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgroup: int) -> Estimate | None:
-    """None where the assembly cannot be read."""
+    """Estimate a step; None where the assembly cannot be read."""
     blocks = parse(pipeline.assembly)
     if blocks is None:
         return None
@@ -184,18 +184,18 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgrou
 
 
 def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
-    """That a core holds at a time. At least one: what does not fit at all, the driver refuses."""
+    """Number of workgroups that a core holds, at least one: the driver refuses what does not fit at all."""
     slots = _subgroup_slots(gpu, pipeline)
     shared = pipeline.figures.get("shared", 0)
     return max(1, min(slots // subgroups, gpu.rates.unit_shared_bytes // shared if shared else slots))
 
 
 def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
-    """Of a core, with the registers that the pipeline takes."""
+    """Number of subgroups that a core holds, with the registers that the pipeline takes."""
     rates = gpu.rates
-    told = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
+    slots = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
     if pipeline.of_simd:
-        told *= rates.simds
+        slots *= rates.simds
         if rates.simd_lanes == _COUNTED_LANES:  # AMD's driver counts subgroups of so many lanes then, whatever they have
-            told = told * _COUNTED_LANES // pipeline.width
-    return min(rates.simds * rates.subgroups, told)
+            slots = slots * _COUNTED_LANES // pipeline.width
+    return min(rates.simds * rates.subgroups, slots)

@@ -9,21 +9,21 @@ from math import prod
 
 from vkdml.laboratory import CELLS, Dispatch, ceil_div
 
-BARRIER_SECONDS = 2.5e-6   # of parts that meet at a barrier of their own
-DISPATCH_SECONDS = 5e-6    # of one that waits for the one before in the same submission
+BARRIER_SECONDS = 2.5e-6   # cost of a barrier between parts
+DISPATCH_SECONDS = 5e-6    # cost of a dispatch that waits for the one before it
 _CELLS = {cell.kernel for cell in CELLS.values()}
 _SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by others, and half a poll
 
 
 @dataclass(frozen=True)
 class Step:
-    """Of a kernel whose outermost loop runs time steps, or, in the projection, blocks of columns.
+    """An iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
 
     is_loop: it has that loop; a whole dispatch is a step otherwise.
-    trips: of the loops with products in it, from the outermost one on.
-    waits, wait_cycles: of a step, in which nothing is done.
-    passes: through the weights, in a step.
-    own_loads: of 16 bytes, by an invocation in a pass, that are not of weights.
+    trips: iterations of the loops with products in it, from the outermost one on.
+    waits, wait_cycles: seconds and cycles of a step in which nothing is done.
+    passes: number of times that a step goes through the weights.
+    own_loads: loads of 16 bytes, other than of weights, by an invocation in a pass.
     streams: whether some weights are loaded anew in each step. in_loop: whether that is in a loop.
     """
 
@@ -38,7 +38,7 @@ class Step:
 
 
 def step_of(dispatch: Dispatch) -> Step | None:
-    """None for a kernel without products, and for those of float64, on whose times there is no demand."""
+    """The step of a kernel; None without products, and in float64, as there is no demand on its times."""
     room, _, name = dispatch.kernel.rpartition("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":
@@ -53,7 +53,7 @@ def _projection(dispatch: Dispatch) -> Step:
 
 
 def _time_loop(dispatch: Dispatch, schedule: str) -> Step:
-    """schedule: as the kernel's name ends; nothing for sequence."""
+    """A step of the time loop. schedule: the end of the kernel's name; nothing for sequence."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
     of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
     streamed = of_group - constants["REGISTER_LOADS"] - constants["SHARED_LOADS"]

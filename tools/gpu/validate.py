@@ -23,7 +23,7 @@ def _exercise(of_gpu: Driver, *arguments: str) -> tuple[int, str]:
 
 
 def check(name: str, drivers: Path) -> bool:
-    """Whether a GPU's run ends well and validation has nothing to say, but of the control it has."""
+    """Whether a GPU's run ends well, and validation reports the control but nothing else."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu = driver(GPUS[name], drivers, Path(temporary))
         code, control = _exercise(of_gpu, "control")

@@ -52,17 +52,17 @@ def main(arguments: Sequence[str] | None = None, parts: Sequence[Part] = PARTS) 
     with tqdm(parts, disable=None, unit="part") as bar:
         for part in bar:
             bar.set_postfix_str(part.name)
-            finished.append(run(part, folder, info, given.quick))
+            finished.append(run_part(part, folder, info, given.quick))
             bar.write(f"{part.name}: {finished[-1].outcome.status}: {finished[-1].outcome.line}", file=sys.stderr)
             write(folder, {REPORT: report(info, finished, given.quick)})  # now, in case the next part is interrupted
     print(f"report: {given.output}/{REPORT}")
     return int(any(one.outcome.status == FAILED for one in finished))
 
 
-def run(part: Part, folder: Path, info: DeviceInfo, quick: bool) -> Finished:
-    """In a process, whose output is kept beside the part's files."""
+def run_part(part: Part, folder: Path, info: DeviceInfo, quick: bool) -> Finished:
+    """Run a part in a process whose output is kept beside the part's files."""
     own = folder / part.name
-    shutil.rmtree(own, ignore_errors=True)  # of a report before this one
+    shutil.rmtree(own, ignore_errors=True)  # left by a report before this one
     own.mkdir(parents=True)
     command = [sys.executable, "-m", "tools.gpu_report.worker", part.module, str(own), *["--quick"] * quick]
     device = {"VKDML_DEVICE": str(info.index)}
@@ -74,7 +74,7 @@ def run(part: Part, folder: Path, info: DeviceInfo, quick: bool) -> Finished:
 
 
 def report(info: DeviceInfo, finished: Sequence[Finished], quick: bool) -> str:
-    """What failed comes first."""
+    """The report as Markdown; failed parts come first."""
     in_order = sorted(finished, key=lambda one: ORDER.index(one.outcome.status))
     failed = [one for one in in_order if one.outcome.status == FAILED]
     rows = [{"part": one.part.title, "outcome": one.outcome.status, "": one.outcome.line,

@@ -8,7 +8,7 @@ from typing import Any
 from bench.__main__ import main
 from tools.gpu_report.outcome import PASSED, Job, Outcome, judged
 
-# cuDNN's, and those of ours that are compared with them
+# Workers of cuDNN, and those of vkdml that are compared with them
 WORKERS = ["vkdml-float16", "torch-cuda", "torch-cuda-tf32", "torch-cuda-float16"]
 QUICK = ["--peers", "torch-cuda", "--cases", "gru-1x1x64x64", "--samples", "3"]
 ONLY_TIMES = ["--no-growth", "--no-ceilings", "--no-first-result"]

@@ -10,13 +10,13 @@ from bench.trials import arrays
 from tests.recording import largest_errors
 from tests.support import DTYPES, TOLERANCES
 from tools.gpu.cases import Case
-from tools.gpu_report.outcome import Job, Outcome, Row, judged, told, write
+from tools.gpu_report.outcome import Job, Outcome, Row, announced, judged, write
 from tools.gpu_report.problems import BITS, QUICK_BITS, WAYS
 from vkdml import DriverError, InvalidArgumentError, reference
 from vkdml.laboratory import Commands, Gpu, Run, Trial, open_device, plan, select_device
 
 RUNS, QUICK_RUNS = 200, 3
-NAN_BYTE = 0xFF  # of what outputs hold before each run, so that what is not written is seen
+NAN_BYTE = 0xFF  # outputs are filled with it before each run, so that what is not written is seen
 NOTES = """Each schedule of the kernels for GPUs runs `runs` times on the same inputs. `other bits`: runs whose result is not
 that of the first run of stepped, bit for bit. `gave up`: runs in which workgroups waited for each other in vain, so that the
 fallback ran. `error`: the largest from the float64 reference; `wrong`: outputs beyond the tolerance of their type; `refused`:
@@ -26,14 +26,14 @@ why it cannot run so."""
 def run(job: Job) -> Outcome:
     gpu = open_device(select_device(None))
     rows: list[Row] = []
-    for case in told(QUICK_BITS if job.quick else BITS):
+    for case in announced(QUICK_BITS if job.quick else BITS):
         rows += Checked(gpu, case, QUICK_RUNS if job.quick else RUNS).rows()
         write(job.folder, "bits", "Every schedule, bit for bit", NOTES, {"Results": rows})  # now, in case the next one hangs
     return judged(summary(rows), [sentence for row in rows for sentence in broken(row)])
 
 
 def summary(rows: list[Row]) -> str:
-    """Where every run gave up, only the fallback was looked at."""
+    """A line about all rows. Where every run gave up, only the fallback was checked."""
     ran = [row for row in rows if row["runs"]]
     unchecked = sum(row["gave up"] == row["runs"] for row in ran)
     line = f"{len(ran)} schedules of problems, {sum(row['runs'] for row in ran)} runs"
@@ -100,7 +100,7 @@ class Checked:
         return self._trial.outputs()
 
     def _compared(self, found: dict[str, np.ndarray]) -> Row:
-        """With the reference."""
+        """Largest error against the reference, and the fields that are wrong."""
         element = self._problem.element.name
         rtol, atol = TOLERANCES[element]
         expected = reference.run(self._problem, self._arrays)

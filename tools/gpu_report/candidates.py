@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import candidates
 from tools.gpu.cases import Case
-from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
+from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, announced, write
 from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES
 from vkdml import Options
 from vkdml.laboratory import (
@@ -38,7 +38,7 @@ def run(job: Job) -> Outcome:
     tables: dict[str, list[Row]] = {"Choices": []}
     with nothing_kept(job.folder):
         tuner = Tuner(gpu)
-        for case in told(QUICK_CANDIDATES if job.quick else CANDIDATES):
+        for case in announced(QUICK_CANDIDATES if job.quick else CANDIDATES):
             rows = measure(gpu, tuner, case, *((QUICK_MOST, QUICK_SAMPLES) if job.quick else (MOST, SAMPLES)))
             tables[case.name] = rows
             tables["Choices"] += [{"problem": case.name, **row} for row in rows if row["choice"]]
@@ -54,7 +54,7 @@ def summary(choices: list[Row], tables: Mapping[str, list[Row]]) -> str:
 
 @contextmanager
 def nothing_kept(folder: Path) -> Iterator[None]:
-    """The tuner keeps its choices elsewhere; afterwards they are put into a folder."""
+    """Let the tuner keep its choices elsewhere, and put them into the folder afterwards."""
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         yield
@@ -77,7 +77,7 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
 
 
 def worth_trying(planner: Planner, most: int) -> list[Tiling]:
-    """By the model the best, and the best of each way to order the steps."""
+    """The `most` best candidates by the model, and the best of each way to order the steps."""
     tilings = planner.tilings()
     return tilings[:most] + [tiling for tiling in best_of_each_way(tilings) if tiling not in tilings[:most]]
 

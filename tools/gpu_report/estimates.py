@@ -11,7 +11,7 @@ from typing import Any
 from bench.trials import arrays, seconds
 from tools.gpu.cases import Case
 from tools.gpu_report import ceilings
-from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, told, write
+from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, announced, write
 from tools.gpu_report.problems import ESTIMATES, QUICK_ESTIMATES, QUICK_SAMPLES, SAMPLES, WAYS
 from vkdml import DeviceInfo, InvalidArgumentError, Options
 from vkdml.laboratory import Gpu, Plan, Planner, Trial, gpu_rates, open_device, plan_of, profile, select_device
@@ -25,7 +25,7 @@ memory, and the fastest for the cache."""
 def run(job: Job) -> Outcome:
     gpu = open_device(select_device(None))
     tables = {"Rates": rates(gpu.info, job.others / "ceilings" / ceilings.FILE), "Steps": []}
-    for case in told(QUICK_ESTIMATES if job.quick else ESTIMATES):
+    for case in announced(QUICK_ESTIMATES if job.quick else ESTIMATES):
         tables["Steps"] += [measure(gpu, case, way, QUICK_SAMPLES if job.quick else SAMPLES) for way in WAYS]
         write(job.folder, "estimates", "Estimates beside measurements", NOTES, tables)  # now, in case the next one hangs
     times = [row["times"] for row in tables["Steps"] if row["times"]]
@@ -34,7 +34,7 @@ def run(job: Job) -> Outcome:
 
 
 def rates(info: DeviceInfo, measured: Path) -> list[Row]:
-    """measured: the ceilings' file; without it there are estimates only."""
+    """Rows of rates. measured: the ceilings' file; without it there are estimates only."""
     found: dict[str, Any] = json.loads(measured.read_text()) if measured.exists() else {}
     gpu, calls = gpu_rates(info), profile(info).rates
     reads = list(found.get("read_gb_s", {}).values())

@@ -9,7 +9,7 @@ _MINUTES = 60
 
 @dataclass(frozen=True)
 class Part:
-    """name: of its module, which has `run`, and of its folder in the report. seconds: after which it hangs.
+    """A part. name: that of its module, which has `run`, and of its folder. seconds: after which it counts as hanging.
 
     has_layers: Vulkan layers of this machine may be loaded; a validation layer takes time. room: the package of its module.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.gpu.cases import KINDS, Case
 from vkdml import Options
 
-SAMPLES, QUICK_SAMPLES = 25, 3  # of each time
+SAMPLES, QUICK_SAMPLES = 25, 3  # samples of each time
 
 # Every schedule of the kernels for GPUs: a CPU driver runs them too, without lanes. What comes first is what the others are
 # compared with

@@ -28,7 +28,7 @@ from tools.packages.__main__ import copy_with_vkdml
 SERIES = "onnx_backend_test_series"
 KINDS = ("both", "onnxruntime only", "vkdml only", "neither", "skipped")
 FAILED = ("neither", "onnxruntime only")
-SECONDS = 600  # for a test; some take long on onnxruntime, too
+SECONDS = 600  # limit for a test; some take long on onnxruntime, too
 
 
 def outcomes(folder: Path, file: str) -> dict[str, str]:
@@ -54,7 +54,7 @@ def outcomes(folder: Path, file: str) -> dict[str, str]:
 
 
 def passed_with(theirs: str, ours: str) -> str:
-    """Of KINDS, by what became of a test."""
+    """The one of KINDS, or "skipped", for what became of a test with each."""
     return "skipped" if theirs == "skipped" else KINDS[bool(theirs) * 2 + bool(ours)]
 
 

@@ -28,7 +28,7 @@ def model(nodes: Sequence[NodeProto], inputs: Sequence[ValueInfoProto], outputs:
 
 def _one(operator: str, inputs: Sequence[ValueInfoProto], output: ValueInfoProto, initializers: Mapping[str, np.ndarray] = {},
          domain: str = "", **attributes: Any) -> ModelProto:
-    """Of one node."""
+    """A model of one node."""
     names = [value.name for value in inputs] + list(initializers)
     node = helper.make_node(operator, names, [output.name], domain=domain, **attributes)
     return model([node], inputs, [output], initializers)
@@ -70,7 +70,7 @@ def _reused() -> ModelProto:
 
 
 def _external(folder: Path) -> ModelProto:
-    """Weights in a file beside it."""
+    """A model with its weights in a file beside it."""
     made = _one("Add", [_info("X", FLOAT, [64])], _info("Y", FLOAT, [64]), {"W": np.ones(64, np.float32)})
     tensor, = made.graph.initializer
     (folder / "model_with_orig_ext_data.bin").write_bytes(tensor.raw_data)
@@ -78,7 +78,7 @@ def _external(folder: Path) -> ModelProto:
 
 
 def _absent() -> ModelProto:
-    """Its weights are in no file: the caller hands them over."""
+    """A model whose weights are in no file: the caller hands them over."""
     made = _one("Add", [_info("X", INT64, [4])], _info("Y", INT64, [4]), {"Pads_not_on_disk": np.zeros(4, np.int64)})
     return _moved_out(made, "in_no_file.bin")
 

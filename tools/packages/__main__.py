@@ -25,7 +25,7 @@ import numpy as np
 from tabulate import tabulate
 
 ALL = ["ddddocr==1.6.1", "faster-whisper==1.2.1", "piper-tts==1.8.0", "onnxruntime", "onnx", "ml_dtypes"]
-ALONE = ["pipecat-ai==1.14.0"]  # of whose dependencies few are needed here
+ALONE = ["pipecat-ai==1.14.0"]  # few of its dependencies are needed here
 ITS_NEEDS = ["loguru", "loudness", "pydantic", "soxr", "wait_for2"]
 NAMES = ("ddddocr", "faster_whisper", "pipecat", "piper")
 _IMPORT = re.compile(r"^( *)(import|from) onnxruntime(?:\.backend)?( as \w+| import [\w, ]+)?( *#.*)?(\r?)$", re.MULTILINE)
@@ -33,7 +33,7 @@ ATOL = 1e-5
 
 
 def changed(match: re.Match[str]) -> str:
-    """The line, with vkdml.onnx, which is a backend of onnx as well."""
+    """A line of source that imports vkdml.onnx instead, which is a backend of onnx as well."""
     indent, word, rest, *end = match.groups(default="")
     return f"{indent}{word} vkdml.onnx{rest or ' as onnxruntime'}{''.join(end)}"
 
@@ -53,7 +53,7 @@ def copy_with_vkdml(source: Path, target: Path) -> int:
 
 
 def difference(ours: Any, theirs: Any) -> float:
-    """The largest of numbers; infinity where anything else differs."""
+    """The largest difference of numbers; infinity where anything else differs."""
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         return max(map(difference, ours, theirs), default=0)
     if isinstance(ours, np.ndarray) and ours.shape == theirs.shape:

@@ -3,8 +3,8 @@
     python -m tools.soak [--minutes M] [--output DIR] [--seed N]
 
 Calls run in processes of their own, two at a time, each with its own operators; every second one with a layer that makes
-functions of Vulkan fail. One that crashes or hangs is told with the call that it was in, and the next begins. A call that fails
-is made as small as it fails, and written down as tests/fuzz/regressions.json takes it.
+functions of Vulkan fail. One that crashes or hangs is reported with the call that it was in, and the next begins. A call that
+fails is made as small as it fails, and written down as tests/fuzz/regressions.json takes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     seed = int(time.time()) % 1_000_000 if given.seed is None else given.seed
     folder = given.output.resolve()
-    shutil.rmtree(folder, ignore_errors=True)  # of a report before this one
+    shutil.rmtree(folder, ignore_errors=True)  # left by a report before this one
     (folder / "layer").mkdir(parents=True)
     layer = build(folder / "layer")
     print(f"soak: {given.minutes:g} minutes, --seed {seed}", file=sys.stderr)
@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(report.failed(lives)))
 
 
-def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.Told]:
-    """One life after the other. layer: the environment of those whose driver fails."""
+def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.LifeReport]:
+    """Run one life after the other. layer: the environment of those whose driver fails."""
     lives, end = [], time.monotonic() + seconds
     for number in itertools.count(seed, LANES):
         left = end - time.monotonic()
@@ -61,14 +61,14 @@ def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list
     return lives
 
 
-def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> report.Told:
+def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> report.LifeReport:
     file = folder / f"{seed}.jsonl"
     file.touch()
     command = [sys.executable, *COMMAND, str(file), "--seed", str(seed), "--seconds", str(seconds),
                *(["--faults", str(folder / "layer")] if layer else [])]
     child = supervise(command, {**os.environ, **layer}, ROOT, grows=file, silence=SILENCE)
     ended = "" if child.code in (0, ERROR) else child.how
-    if not ended and (child.code or not file.stat().st_size):  # an error of its own
+    if not ended and (child.code or not file.stat().st_size):  # the worker's own error
         ended = "ended by an error"
     if ended:
         (folder / f"{seed}.txt").write_text(child.output)

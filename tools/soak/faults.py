@@ -24,7 +24,7 @@ RESULTS, SHARES = (-1, -2, -4), (0.45, 0.45, 0.1)
 
 
 class Faults:
-    """Of a process that was started with the layer. folder: where that was built."""
+    """Failures in a process that was started with the layer. folder: where the layer was built."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._layer = Layer(folder)
@@ -39,7 +39,7 @@ class Faults:
         self._layer.arm(NONE)
         try:
             self._run(call)
-        except InvalidArgumentError:  # of float64 outside of its range, as the check says, or it fails
+        except InvalidArgumentError:  # float64 was outside of its range: so the check says, or it fails
             running.check_right(call)
             return
         fault = self._drawn(self._layer.counts())

@@ -1,4 +1,4 @@
-"""Whether something grows with calls, told from samples of it.
+"""Whether something grows with calls, judged by samples of it.
 
 A process may take what it wants while it meets its operators and shapes for the first time: the first third of a life's samples
 is left out. Of the others the slope is the median of the slopes between all pairs (Theil and Sen), which single outliers do not
@@ -21,12 +21,12 @@ MIB = 2.0**20
 ALLOWED: Mapping[str, tuple[str, float]] = {
     "resident memory": ("MiB", 8.0), "file handles": ("", 0.5), "threads": ("", 0.5), "Python's objects": ("", 5000.0)}
 
-Sample = Mapping[str, Any]  # of each row of ALLOWED a number, and of "calls"
+Sample = Mapping[str, Any]  # a number for each row of ALLOWED, and for "calls"
 
 
 @dataclass(frozen=True)
 class Growth:
-    """first, last: medians of the first and the last quarter of what is looked at. by: what the slope makes over all of it."""
+    """How something grows. first, last: medians of its first and last quarter. by: what the slope makes over all of it."""
 
     what: str
     unit: str
@@ -42,7 +42,7 @@ class Growth:
 
     @property
     def least_seen(self) -> float:
-        """Per call."""
+        """The least growth per call that is noticed."""
         return self.allowed / max(self.calls, 1)
 
 
@@ -51,7 +51,7 @@ def settled(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def growth(samples: Sequence[Sample], what: str) -> Growth | None:
-    """Of one life. None for fewer samples than say anything."""
+    """Growth in one life; None for fewer samples than say anything."""
     later = settled(samples)
     if len(later) < 4:
         return None

@@ -23,12 +23,12 @@ from vkdml.laboratory import write as write_files
 MARKDOWN, PICTURE, DATA = "soak.md", "soak.png", "soak.json"
 NOTE = """Growth is looked for in the last two thirds of each life: the median of the slopes between all pairs of samples, times
 the calls between the first and the last. It has to be more than *allowed*, and the last quarter to have more than the first by
-as much. *Least seen* is the smallest leak of each call that would be told: what is allowed, divided by these calls."""
+as much. *Least seen* is the smallest leak of each call that would be noticed: what is allowed, divided by these calls."""
 
 
 @dataclass
-class Told:
-    """Of a life's process. ended: how it crashed or hung, and the call that it was in; "" where it came to its end."""
+class LifeReport:
+    """What a life has written. ended: how it crashed or hung, and the call that it was in; "" where it came to its end."""
 
     seed: int
     has_faults: bool
@@ -54,19 +54,19 @@ class Told:
                 yield found
 
 
-def read(file: Path, seed: int, has_faults: bool, ended: str) -> Told:
-    """What a life has written."""
-    told = Told(seed, has_faults, ended)
+def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
+    """The report of a life from its file."""
+    life = LifeReport(seed, has_faults, ended)
     for line in map(json.loads, file.read_text().splitlines()):
-        told.samples.append(line["sample"])
-        told.failures += line["failures"]
-        told.counts, told.struck = line["counts"], line["struck"]
+        life.samples.append(line["sample"])
+        life.failures += line["failures"]
+        life.counts, life.struck = line["counts"], line["struck"]
     running = file.with_suffix(".call")
-    told.running = running.read_text() if ended and running.exists() else ""
-    return told
+    life.running = running.read_text() if ended and running.exists() else ""
+    return life
 
 
-def failed(lives: Sequence[Told]) -> list[str]:
+def failed(lives: Sequence[LifeReport]) -> list[str]:
     """A sentence for each thing that is wrong."""
     sentences = [f"life {life.name} {life.ended}, in the call {life.running}" for life in lives if life.ended]
     sentences += [f"{failure['error']}\n  `{failure['call']}`" for life in lives for failure in life.failures]
@@ -74,12 +74,12 @@ def failed(lives: Sequence[Told]) -> list[str]:
                         for life in lives for found in life.growths() if found.grows]
 
 
-def write(lives: Sequence[Told], folder: Path) -> None:
+def write(lives: Sequence[LifeReport], folder: Path) -> None:
     write_files(folder, {DATA: [asdict(life) for life in lives], MARKDOWN: markdown(lives)})
     draw(lives, folder / PICTURE)
 
 
-def markdown(lives: Sequence[Told]) -> str:
+def markdown(lives: Sequence[LifeReport]) -> str:
     sentences = failed(lives)
     counts = Counter({(face, outcome): 0 for life in lives for face, outcome, _ in life.counts})
     struck: Counter[str] = Counter()
@@ -99,7 +99,7 @@ def markdown(lives: Sequence[Told]) -> str:
         f"![what the processes take]({PICTURE})")
 
 
-def _growth_rows(lives: Sequence[Told]) -> Iterator[dict[str, Any]]:
+def _growth_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
     for life in lives:
         for found in life.growths():
             values = {"first": found.first, "last": found.last, "by": found.by, "allowed": found.allowed,
@@ -114,7 +114,7 @@ def _count_rows(counts: Counter[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         yield {"face": face, **{outcome: counts[face, outcome] for outcome in outcomes}}
 
 
-def _time_rows(lives: Sequence[Told]) -> Iterator[dict[str, Any]]:
+def _time_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
     """Medians of the first and the last quarter of what is looked at, as for growth."""
     for life in lives:
         later = settled(life.samples)
@@ -125,7 +125,7 @@ def _time_rows(lives: Sequence[Told]) -> Iterator[dict[str, Any]]:
                    "ms at last": float(np.median(times[-quarter:]))}
 
 
-def draw(lives: Sequence[Told], path: Path) -> None:
+def draw(lives: Sequence[LifeReport], path: Path) -> None:
     """A line for each life: what is sampled, against calls."""
     figure, grid = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
     axes: list[Any] = list(grid.flat)

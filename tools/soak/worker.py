@@ -26,14 +26,14 @@ from tests.fuzz.search import search
 from tools.soak.faults import Faults
 from tools.soak.growth import MIB
 
-OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # in a life; in a round: calls, faults, and calls whose time is taken
-# The most steps and rows, and how many of these and of arrays a life has: few, so that what is kept of them is soon there
+OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # operators of a life; calls, faults and timed calls of a round
+# The most steps and rows, and numbers of different ones and of arrays: few, so that all that is kept for them is soon there
 LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
 
 @dataclass
 class Life:
-    """seed: of its palette and its calls. before: is called before each call."""
+    """Random calls of one process. seed: that of its operators and calls. before: called before each call."""
 
     file: Path
     seed: int
@@ -55,7 +55,7 @@ class Life:
                                         "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
 
     def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
-        """Returns the calls that failed."""
+        """Make the calls of a round. Returns those that failed."""
         made: list[Call] = []
 
         def begin(call: Call) -> None:
@@ -69,7 +69,7 @@ class Life:
         return failures
 
     def _struck(self, faults: Faults, call: Call) -> dict[str, str] | None:
-        """What failed, if it did."""
+        """The failure of a call with a failing driver, if it failed."""
         self._begin(call)
         try:
             faults.strike(call, self.struck)
@@ -85,12 +85,12 @@ class Life:
     def _sample(self, operators: Sequence[Operator], seconds: float) -> dict[str, Any]:
         times = beats(operators)
         gc.collect()
-        _C.malloc_trim(0)  # what is free is not what is taken
+        _C.malloc_trim(0)  # gives freed memory back, so that it does not count as taken
         return {"seconds": seconds, "calls": self.calls, **taken(), "ms": times}
 
 
 def drawn(seed: int) -> dict[str, list[int]]:
-    """What a life's calls are drawn of, beside its operators."""
+    """Numbers that a life's calls draw from, beside its operators."""
     rng = np.random.default_rng(seed)
     return {name: sorted(int(number) for number in rng.integers(1, most + 1, count))
             for name, most, count in (("steps", LONGEST, LENGTHS), ("rows", LARGEST, BATCHES), ("seeds", 1000, ARRAYS))}
@@ -100,7 +100,7 @@ _C = ctypes.CDLL(None)
 
 
 def taken() -> dict[str, float]:
-    """By this process, now: the rows of growth.ALLOWED."""
+    """What this process takes now: the rows of growth.ALLOWED."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
             "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}

@@ -12,23 +12,23 @@ from .values import leaves
 # The absolute and relative tolerance, by type; other types must be equal
 _TOLERANCES = {"float64": (1e-10, 1e-9), "float32": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
 
-_FLOOR = 1 / 16  # of an output's largest number: errors of smaller ones are in ULP of this one
+_FLOOR = 1 / 16  # errors of numbers below this share of an output's largest are in ULP of that share
 
 
 def compared(value: Any, expected: Any, types: Iterable[str] = ()) -> dict[str, Any]:
     """The largest errors of an output, and whether it agrees.
 
-    types: names of those that it was computed in besides its own, the coarsest of which sets the tolerance. Sequences and maps
-    agree where each of their tensors or numbers does. None: there are no errors to tell, as of texts or other shapes.
+    types: names of other types that it was computed in; the coarsest one sets the tolerance. Sequences and maps agree where
+    each of their tensors or numbers does. Errors are None where there are none to report, as for texts or other shapes.
     """
     ours, theirs = leaves(value), leaves(expected)
     if ours.keys() != theirs.keys():
-        return _told([], agrees=False)
+        return _report([], agrees=False)
     rows = [_of_array(ours[place], theirs[place], types) for place in ours]
-    return _told([row for row, _ in rows if row], agrees=all(agrees for _, agrees in rows))
+    return _report([row for row, _ in rows if row], agrees=all(agrees for _, agrees in rows))
 
 
-def _told(errors: list[tuple[float, float, float]], agrees: bool) -> dict[str, Any]:
+def _report(errors: list[tuple[float, float, float]], agrees: bool) -> dict[str, Any]:
     largest: list[float | None] = [float(np.max(column)) for column in zip(*errors)] or [None] * 3
     return {**dict(zip(("absolute", "relative", "ulp"), largest)), "agrees": agrees}
 

@@ -11,7 +11,7 @@ from ..engine.trust import choices, tuner
 from ..engine.vulkan.gpu import KP_VERSION, enumerate_devices, select_device
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from .arguments import add_json, print_json
+from .argument_types import add_json, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
            tuner.READ: "plans that were kept are used, and nothing is timed",
@@ -51,7 +51,7 @@ def _units(info: DeviceInfo) -> str:
 
 
 def _subgroup(info: DeviceInfo) -> str:
-    """Its invocations, or the fewest and the most."""
+    """Number of a subgroup's invocations, or the fewest and the most."""
     if info.min_subgroup_size == info.max_subgroup_size:
         return str(info.subgroup_size)
     return f"{info.min_subgroup_size} to {info.max_subgroup_size}"

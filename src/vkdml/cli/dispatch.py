@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from ..faces import dxdispatch
 from ..faces.directml.device import Device
-from .arguments import add_allow_outside, add_device, add_json, count, existing_file, print_json
+from .argument_types import add_allow_outside, add_device, add_json, count, existing_file, print_json
 
 # DxDispatch's names of its commands, by the type of their results
 _COMMANDS = {dxdispatch.Dispatched: "dispatch", dxdispatch.Printed: "print", dxdispatch.Written: "writeFile"}

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 _OUTPUT_LINES = 100
-_ENDING_SECONDS = 10.0  # that a killed process may take; one that waits for a driver may never end
-_LAST_WORDS_SECONDS = 5.0  # that a process may take to end once it has closed its pipe
+_ENDING_SECONDS = 10.0  # a killed process may take so long; one that waits for a driver may never end
+_LAST_WORDS_SECONDS = 5.0  # a process may take so long to end once it has closed its pipe
 
 
 class WorkerError(Exception):
@@ -121,7 +121,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """None: it does not run."""
+        """The process's number; None: it does not run."""
         return self._child.pid if self._child else None
 
     def start(self) -> None:

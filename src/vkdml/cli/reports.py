@@ -43,7 +43,7 @@ def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping
 
 
 def cell(value: Any, form: str | None = None) -> str:
-    """Nothing for None and NaN."""
+    """A value as text; nothing for None and NaN."""
     if value is None or value != value:
         return ""
     if isinstance(value, str):

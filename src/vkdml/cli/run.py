@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..errors import OnnxRuntimeError
 from ..faces.directml.device import Device
-from .arguments import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
+from .argument_types import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
 from .comparison import compared
 from .values import add_inputs, feed, save
 
@@ -107,7 +107,7 @@ def _onnxruntime_alone(model: Path, given: dict[str, Any]) -> Callable[[], Seque
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """Of a sequence its length."""
+    """A value's type and shape; a sequence's is its length."""
     if isinstance(value, np.ndarray):
         return {"type": str(value.dtype), "shape": list(value.shape)}
     return {"type": type(value).__name__, "shape": [len(value)] if isinstance(value, list | dict) else []}

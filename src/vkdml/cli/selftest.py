@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from ..engine.trust.self_test import outcomes
 from ..faces.directml.device import Device
-from .arguments import add_device, add_json, print_json
+from .argument_types import add_device, add_json, print_json
 
 
 def add(command: argparse.ArgumentParser) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..engine.vulkan.files import read, read_npy, read_npz
 from ..errors import InvalidArgumentError
-from .arguments import existing_file
+from .argument_types import existing_file
 
 _READERS: dict[str, Callable[[Path], Any]] = {
     ".npy": read_npy, ".npz": read_npz, ".json": lambda path: json.loads(read(path))}
 
-# By onnxruntime's name of a type: the file, and what it is to a reader
+# onnxruntime's name of a type -> the suffix of its file, and what to call it
 _KINDS = {"tensor": (".npy", "an array"), "seq(tensor": (".npz", "arrays in order"), "map": (".json", "an object"),
           "seq(map": (".json", "a list of objects")}
 _KIND = re.compile(r"(?:seq\()?(?:tensor|map)")
@@ -55,7 +55,7 @@ def _given(text: str) -> Given:
 def feed(given: Sequence[Given], session: Any, refuse: Callable[[str], Any]) -> dict[str, Any]:
     """What an InferenceSession is fed. Optional inputs and those that have an initializer may be left out.
 
-    refuse: is told what is wrong, and does not return.
+    refuse: called with what is wrong; does not return.
     """
     inputs = session.get_inputs()
     declared = {value.name: value for value in (*inputs, *session.get_overridable_initializers())}
@@ -100,7 +100,7 @@ def save(results: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _save(value: Any, place: Path) -> Path:
-    """place: the file without its suffix, which follows from the value. A name may have dots."""
+    """Write a value, whose kind sets the suffix. place: the file without it. A name may have dots."""
     if isinstance(value, np.ndarray):
         path = place.with_name(f"{place.name}.npy")
         np.save(path, _storable(value))

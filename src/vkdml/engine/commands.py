@@ -214,12 +214,12 @@ class Commands:
             elif isinstance(step, Weights):
                 after[step] = None if self.is_spoiled(step) else OWNED, step.stamp
             else:
-                weights, stamp = step.weights, step.weights.stamp
+                weights = step.weights
                 wanted = None if weights in self._overwritten else step.origin()
-                found, then = after.get(weights, (weights.origin, stamp))
-                due.append(stamp != then or not is_current(found, wanted))
-                after[weights] = wanted, stamp
-        return tuple(due), {weights: origin if weights.stamp == stamp else None for weights, (origin, stamp) in after.items()}
+                found = weights.since(*after[weights]) if weights in after else weights.origin
+                due.append(not is_current(found, wanted))
+                after[weights] = wanted, weights.stamp
+        return tuple(due), {weights: weights.since(*then) for weights, then in after.items()}
 
     def _is_overwritten(self, weights: Weights) -> bool:
         """Whether something else that is recorded here writes to the caller's resource that they are in."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..operators.plain import PlainProblem
+from ..operators.correctness import with_sequence
+from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..operators.verification import with_sequence
 from ..planning import words
 from ..planning.device_info import DeviceInfo
 from ..planning.options import WORKSPACES, Options

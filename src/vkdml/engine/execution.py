@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..operators.arrays import flat
-from ..operators.plain import PlainProblem
+from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..planning.options import Options
 from .commands import Commands

@@ -82,6 +82,10 @@ class Weights:
     def origin(self, origin: Origin | None) -> None:
         self._state.origin, self._state.stamp = origin, self.stamp
 
+    def since(self, origin: Origin | None, stamp: int | None) -> Origin | None:
+        """What was `origin` at a stamp; None where somebody has written to the caller's resource since."""
+        return origin if self.stamp == stamp else None
+
     @property
     def stamp(self) -> int | None:
         """The latest stamp in the caller's resource; None: there is none, or the host can change it unseen. What is written

@@ -16,7 +16,7 @@ class RangeCheck:
     """Refuses inputs out of range, and results of finite inputs that are not finite: something on the way was out of range.
 
     name: the operator's in errors. names: what errors call the arrays and the results, by their keys. arrays: the inputs, of
-    any shapes. before: of a call whose results are inputs of this one.
+    any shapes. before: the check of a call whose results are inputs of this one.
     """
 
     def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray],
@@ -32,7 +32,7 @@ class RangeCheck:
                 raise InvalidArgumentError(name, names[key], largest, _ALLOWED)
 
     def check_results(self, results: Mapping[str, np.ndarray]) -> None:
-        """results: by key. Raises InvalidArgumentError."""
+        """Refuse results out of range. results: by key. Raises InvalidArgumentError."""
         for key, result in results.items():
             if self._is_finite and not np.isfinite(result).all():
                 raise InvalidArgumentError(self._name, self._names[key], "numbers out of range on the way", _ALLOWED)

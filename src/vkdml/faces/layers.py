@@ -42,7 +42,7 @@ class Layer:
         self.__dict__.update({name: value for name, value in state.items() if name not in self.__dict__})
 
     def _run(self, **arrays: Any) -> list[np.ndarray]:
-        """arrays: by field, all that are no weights."""
+        """Call the operator. arrays: by field, all that are no weights."""
         name, w = self._cell.name, self._weights["WeightTensor"]
         assert w is not None
         return self._session.run(name, self._weights | convert_to(name, self._cell, w.dtype, "WeightTensor", arrays))

@@ -93,7 +93,7 @@ class Settings:
 
 
 class Session:
-    """Calls that differ in shapes and in layouts in memory. Executions are kept by these; the weights are packed once for all.
+    """Calls that differ in shapes and memory layouts, an execution kept for each; the weights are packed once for all.
 
     element: the type of all arrays but the lengths.
     """
@@ -150,7 +150,7 @@ class Session:
         return [call.problem for call in list(self._calls.values())]  # a list, as another thread may call meanwhile
 
     def is_lost(self) -> bool:
-        """Whether it keeps nothing of use."""
+        """True if the devices of all calls that it keeps are lost."""
         return all(call.is_lost() for call in self._calls.values())
 
     def _check_range(self, name: str, arrays: Arrays) -> RangeCheck:
@@ -161,7 +161,7 @@ class Session:
 class Call:
     """The execution for calls with the same shapes and layouts.
 
-    carried: inputs by the outputs that stay in their place. carrier: where such values are by now.
+    carried: output -> input in whose place it stays. carrier: the execution that holds these values now.
     """
 
     def __init__(self, name: str, session: Session, device: Device, arrays: Arrays, contents: Contents,
@@ -192,7 +192,7 @@ class Call:
         return list(results.values())
 
 
-class StreamSession(Session):
+class StatefulSession(Session):
     """Calls of which each begins with the states that the one before ended with. These stay on the device.
 
     Calls take no arrays for them, and return none. After a call that failed they are as before, unless the device is lost: then
@@ -209,7 +209,7 @@ class StreamSession(Session):
         self.write(name, state)
 
     def write(self, name: str, state: Mapping[str, np.ndarray]) -> None:
-        """What the next call begins with, by input: all of them, in the shapes of the first ones."""
+        """Set what the next call begins with, by input: all of them, in the shapes of the first ones."""
         self._check_before = None
         if self.element.pairs:
             self._check_range(name, state)
@@ -253,8 +253,8 @@ class StreamSession(Session):
         return self._check_before
 
 
-class Sessions:
-    """Sessions of the last few operators that were called: settings, types and weights' shapes. kept: how many."""
+class SessionCache:
+    """The last few sessions, by settings, element type and shapes of the weights. kept: how many."""
 
     def __init__(self, kept: int) -> None:
         self._sessions: Recent[Session] = Recent(kept)
@@ -294,22 +294,22 @@ class Sessions:
             return [problem for session in self._sessions.values() for problem in session.problems()]
 
     def _made(self, settings: Settings, element: ElementType) -> Session:
-        """Make one, and drop those whose device is lost, which would keep its memory."""
+        """Make a session, and drop those whose device is lost, as they would keep its memory."""
         self._sessions.drop_where(Session.is_lost)
         return Session(settings, element)
 
 
-shared_sessions = Sessions(kept=16)
+shared_sessions = SessionCache(kept=16)
 
 
 def shapes_to_warm_up(name: str, T: int | Iterable[int], B: int | Iterable[int]) -> list[tuple[int, int]]:
-    """Each T with each B. Raises InvalidArgumentError for what are no whole numbers from 1."""
+    """All pairs of a T and a B. Raises InvalidArgumentError unless they are whole numbers from 1."""
     sizes = []
     for argument, given in (("T", T), ("B", B)):
         numbers: list[Any]
         try:
             numbers = list(given) if isinstance(given, Iterable) else [given]
-        except TypeError:  # from numpy and PyTorch, whose arrays are not all iterable
+        except TypeError:  # arrays of numpy and PyTorch without dimensions
             numbers = [given]
         wrong = [number for number in numbers if not isinstance(number, int | np.integer) or number < 1]
         if wrong:

@@ -12,7 +12,7 @@ from ..errors import InvalidArgumentError, shown
 from ..operators.arguments import convert_to
 from ..operators.cells import STATES
 from ..operators.element_types import ElementType
-from .sessions import Arrays, Settings, StreamSession
+from .sessions import Arrays, Settings, StatefulSession
 
 
 class Stream(OfOneProcess):
@@ -35,7 +35,7 @@ class Stream(OfOneProcess):
         self._batch_axis = 0 if settings.attributes["layout"] else 1
         states = [field for output, field in STATES.items() if output in cell.outputs]
         self._zeros = settings.zeros(weights, 1, int(batch), states)
-        self._session = StreamSession(self._name, settings, element, self._zeros)
+        self._session = StatefulSession(self._name, settings, element, self._zeros)
         # What every single step needs is looked up once, as a step is short
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype

@@ -65,14 +65,14 @@ def typed_array(name: str, cell: Cell, field: str, value: Any) -> tuple[np.ndarr
     return array, element
 
 
-def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], whose: str, arrays: Mapping[str, Any]
+def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays: Mapping[str, Any]
                ) -> dict[str, np.ndarray | None]:
     """Convert arrays, by descriptor field, to a type; None stays None.
 
     Sequence lengths keep their integer type. An array that is not contiguous is copied only if `element_strides` cannot
     describe it. Raises InvalidArgumentError for an array that does not convert exactly.
 
-    whose: the field that the type is of.
+    source: the field that the type is of.
     """
     converted = {field: _as_array(name, cell, field, array) for field, array in arrays.items()}
     for field, array in converted.items():
@@ -86,7 +86,7 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], whose: str, arrays: 
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                           f"{dtype}, the type of {cell.arguments[whose]}, or one that converts to it exactly")
+                                           f"{dtype}, the type of {cell.arguments[source]}, or one that converts to it exactly")
             array = array.astype(dtype, copy=False)
         is_describable = array.flags.c_contiguous or element_strides(array) is not None
         converted[field] = array if is_describable else np.ascontiguousarray(array)
@@ -102,7 +102,7 @@ def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | Non
 
 
 def as_array(name: str, argument: str, value: Any) -> np.ndarray:
-    """np.asarray's. Raises InvalidArgumentError for what is no array, and for a masked one, whose mask would be lost."""
+    """Convert with np.asarray. Raises InvalidArgumentError for what is no array, and for one with masked elements."""
     if type(value) is np.ndarray:
         return value
     if np.ma.is_masked(value):
@@ -157,8 +157,9 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
 
 def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
                  strides: Mapping[str, Sequence[int]] = {}) -> dict[str, DML_BUFFER_TENSOR_DESC]:
-    """Of these fields, in the sizes that the cell's table has. sizes: the value of each letter. strides: where tensors are not
-    packed.
+    """Descriptors of these fields, in the sizes that the cell's table has.
+
+    sizes: the value of each letter. strides: by field, of the tensors that are not packed.
     """
     return {field: DML_BUFFER_TENSOR_DESC(
         DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
@@ -166,7 +167,7 @@ def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fie
 
 
 def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor in ONNX's dimensions. sizes: of T, B, I, H and D."""
+    """The shape of a tensor in ONNX's dimensions. sizes: the values of T, B, I, H and D."""
     return tuple(evaluate(dim, sizes) for dim in _onnx_dims(cell.tensors[field], layout))
 
 

@@ -13,14 +13,14 @@ from . import activations
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import check_tensors
-from .elementwise import check_same_sizes
+from .elementwise_problem import check_same_sizes
 from .header.plain_descs import (
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
     DML_ELEMENT_WISE_ADD_OPERATOR_DESC,
     DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC,
     DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC,
 )
-from .plain import MOST_DIMENSIONS, OUTPUT, ComputedProblem
+from .plain_problem import MOST_DIMENSIONS, OUTPUT, ComputedProblem
 
 OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
     DML_ELEMENT_WISE_ADD_OPERATOR_DESC: op.add,

@@ -13,16 +13,16 @@ import numpy as np
 
 from .activations import FusedActivation
 
-_FUNCTION_UNITS = 16  # of the arithmetic: the error of an activation. Vulkan allows exp(x) 3 + 2 |x| of them
+_FUNCTION_UNITS = 16  # error of an activation, in units of the arithmetic. Vulkan allows exp(x) 3 + 2 |x|
 _MOST_ARGUMENT = 16.0  # past it every activation is 0, constant or near its argument
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A device's.
+    """How accurately a device computes.
 
     unit: the relative error of a sum or product of two numbers. tiny: what may become 0. largest: above it, something on the
-    way to a number may have been infinite. terms: of the longest sum, in which the device adds in any order.
+    way to a number may have been infinite. terms: number of those in the longest sum, which the device adds in any order.
     """
 
     unit: float
@@ -32,10 +32,10 @@ class Arithmetic:
 
 
 class Bounded:
-    """value: float64. error: of one that a device computed, at most; infinity or NaN where nothing is known, as where
-    numbers may have been too large for the device.
+    """Numbers, and how far a device's may be from them. It goes through the reference's equations in the place of an array.
 
-    It goes through the reference's equations in the place of an array, and has what they use.
+    value: float64. error: the bound; infinity or NaN where nothing is known, as where numbers may have been too large for the
+    device.
     """
 
     __array_ufunc__ = None  # an array on the left of an operator leaves it to this class
@@ -46,7 +46,7 @@ class Bounded:
         self._arithmetic = arithmetic
 
     def _parts(self, other: Any) -> tuple[Any, Any]:
-        """Value and error. Of what is in a sum, such as a bias, the error of all additions is accounted for here."""
+        """Value and error of an operand. An array, such as a bias, gets the error of all additions of its sum here."""
         if isinstance(other, Bounded):
             return other.value, other.error
         return other, self._sum_error(other) if isinstance(other, np.ndarray) else 0.0
@@ -84,11 +84,11 @@ class Bounded:
         return Bounded(self.value[:, columns], self.error[:, columns], self._arithmetic)
 
     def clip(self, low: float, high: float, out: None = None) -> Bounded:
-        """As np.clip calls it."""
+        """Bound the value, with the arguments that np.clip passes."""
         return self._through(lambda x: np.clip(x, low, high), self.error, 0.0)
 
     def through(self, function: FusedActivation) -> Bounded:
-        """An activation of it, which the device computes in its own way."""
+        """Apply an activation, which the device computes in its own way."""
         a, b = abs(function.a), abs(function.b)
         divisor = 1 / a if function.activation.divisors else 0.0
         scale = max(1.0, a, b, a * b, divisor) + np.minimum(np.abs(self.value), _MOST_ARGUMENT)
@@ -96,7 +96,7 @@ class Bounded:
         return self._through(function, self.error + unit * np.abs(self.value), unit * scale)
 
     def _through(self, function: Callable[[np.ndarray], np.ndarray], error: np.ndarray, own_error: Any) -> Bounded:
-        """A function of it, which may have jumps."""
+        """Apply a function, which may have jumps."""
         value = function(self.value)
         moved = np.maximum(np.abs(function(self.value + error) - value), np.abs(function(self.value - error) - value))
         return self._rounded(value, np.where(np.isfinite(error), moved + own_error, np.inf))  # it may be NaN on the device

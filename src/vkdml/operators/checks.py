@@ -26,10 +26,10 @@ from .header.descs import (
 from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
-MINIMUM_ALIGNMENT = 16  # of where tensors begin in buffers: DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
+MINIMUM_ALIGNMENT = 16  # bytes: tensors begin in buffers at multiples of it (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)
 
 _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
-# By structure, of those that there are, activations last; DirectML names both alike
+# Structure -> operator type, activations last. The names correspond by rule
 OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
     getattr(module, name): member
     for member in sorted(DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
@@ -40,7 +40,7 @@ OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
 class Tensor:
     """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least.
 
-    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: of where it begins in a buffer.
+    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: that of its place in a buffer.
     """
 
     data_type: DML_TENSOR_DATA_TYPE
@@ -87,7 +87,7 @@ class CheckedOperator:
 
     @property
     def in_place(self) -> Mapping[str, tuple[str, ...]]:
-        """By output, the inputs whose buffer may be its own, where strides are equal: each element on itself."""
+        """Output -> inputs whose buffer it may share where strides are equal: each element is written over its own."""
         return {}
 
     @property
@@ -96,7 +96,7 @@ class CheckedOperator:
         return None
 
     def check_values(self, memory: np.ndarray) -> None:
-        """Refuse wrong values of it. memory: its bytes. Raises InvalidArgumentError."""
+        """Refuse wrong values of `checked_input`. memory: its bytes. Raises InvalidArgumentError."""
 
     def has(self, field: str) -> bool:
         """Whether the operator has this field and its tensor is given."""
@@ -138,7 +138,7 @@ def integers(operator: str, field: str, values: Any, least: int, end: int = 2**3
 
 
 def check_index(operator: str, field: str, value: Any, count: int) -> int:
-    """Raises InvalidArgumentError unless it is a whole number from 0 to count - 1."""
+    """Raises InvalidArgumentError unless the index is a whole number from 0 to count - 1."""
     try:
         found = op.index(value)
     except TypeError:
@@ -244,12 +244,12 @@ def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes
 
 
 def is_one_of(value: object, allowed: Collection[int]) -> bool:
-    """Of numbers and members of enumerations: an array, say, has an == of its own."""
+    """Whether it is a number or member of an enumeration, and one of these: an array, say, has an == of its own."""
     return isinstance(value, int | np.integer) and value in allowed
 
 
 def is_count(value: object, count: int) -> bool:
-    """Whether it is right as the count beside a list of so many, which may be left out."""
+    """Whether the count beside a list is left out (None) or the list's length."""
     return value is None or is_one_of(value, [count])
 
 

@@ -81,7 +81,7 @@ class DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT:
     IsSupported: bool
 
 
-# Of what this level says of recurrent operators and activations, everything is here. The next one adds integers for one.
+# All that this level says of recurrent operators and activations is here. The next level adds integers, for example.
 _HIGHEST = DML_FEATURE_LEVEL.LEVEL_5_0
 
 

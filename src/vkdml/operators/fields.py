@@ -12,7 +12,7 @@ from ..errors import FieldError
 
 
 def tell_fields(module: Mapping[str, Any]) -> None:
-    """Have all structures of a module say so, instead of Python. To be called at its end. module: its globals()."""
+    """Make all structures of a module raise FieldError instead of TypeError. module: its globals(), at the module's end."""
     for cls in list(module.values()):
         if isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == module["__name__"]:
             _tell_fields_of(cls)
@@ -33,7 +33,7 @@ def _tell_fields_of(cls: Any) -> None:
 
 
 def _check(cls: Any, values: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Raises FieldError, unless these are fields of a structure."""
+    """Raises FieldError unless a structure can be made of these arguments."""
     fields = dataclasses.fields(cls)
     names, in_order = [field.name for field in fields], [field.name for field in fields if not field.kw_only]
     for name in named:

@@ -11,9 +11,9 @@ import numpy as np
 from ..errors import InvalidArgumentError
 from . import element_types
 from .checks import check_index, check_output_strides, check_tensor
-from .copies import check_any_type
+from .copy_problem import check_any_type
 from .header.descs import DML_TENSOR_DATA_TYPE
-from .plain import OUTPUT, MovedProblem
+from .plain_problem import OUTPUT, MovedProblem
 
 INDICES = "IndicesTensor"
 _INDEX_TYPES = {data_type: element_types.ITEMSIZES[data_type] for data_type in (
@@ -85,12 +85,12 @@ def from_desc(desc: Any) -> GatherProblem:
 
 
 def index_sizes(sizes: tuple[int, ...], index_dimensions: int) -> tuple[int, ...]:
-    """The last so many."""
+    """The last `index_dimensions` of the sizes."""
     return sizes[len(sizes) - index_dimensions:]
 
 
 def output_sizes(source: tuple[int, ...], indices: tuple[int, ...], axis: int, index_dimensions: int) -> tuple[int, ...]:
-    """Aligned at the right: where there are too many, leading sizes of 1 are left out, and the others stay."""
+    """Sizes of the output, aligned at the right: where there are too many, leading sizes of 1 are left out."""
     sizes = [*source[:axis], *index_sizes(indices, index_dimensions), *source[axis + 1:]]
     while len(sizes) > len(source) and sizes[0] == 1:
         del sizes[0]

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..operators.arithmetic import ArithmeticProblem
-from ..operators.copies import CopyProblem, Move
-from ..operators.elementwise import ElementwiseProblem
+from ..operators.copy_problem import CopyProblem, Move
+from ..operators.elementwise_problem import ElementwiseProblem
 from ..operators.gather import INDICES, GatherProblem, index_sizes
-from ..operators.gemm import GemmProblem
-from ..operators.plain import MOST_DIMENSIONS, OUTPUT, PlainProblem
+from ..operators.gemm_problem import GemmProblem
+from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT, PlainProblem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import UNUSED, WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room

@@ -92,7 +92,7 @@ def test_a_whole_model_in_one_submission(graph):
 
 def _expression(graph, index):
     """That of an input once more."""
-    from vkdml.faces.pydirectml.graphs import express
+    from vkdml.faces.pydirectml.expression_graphs import express
     return express(graph.bindings[index].value)
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, B, H, I, T, check, flat, states
-from vkdml.faces.torch import modules, operators
+from vkdml.faces.torch import modules, torch_operators
 
 pytestmark = pytest.mark.device
 
@@ -162,7 +162,7 @@ def test_parameters_may_be_swapped():
 
 
 def test_networks_are_bounded(monkeypatch):
-    monkeypatch.setattr(operators, "_STACKS_KEPT", 4)
+    monkeypatch.setattr(torch_operators, "_STACKS_KEPT", 4)
     twin = vt.convert(nn.RNN(1, 1).eval())
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))

@@ -14,18 +14,18 @@ _BAR_SECONDS, _LINE_SECONDS = 2.0, 30.0
 
 
 class Progress:
-    """To be called with the file of results as it grows."""
+    """Shows how far a run is whenever it is called with the file of results."""
 
     def __init__(self) -> None:
         self._bar = tqdm(unit="test", delay=2, disable=None, leave=False)
-        self._began = self._told = time.monotonic()
+        self._began = self._shown = time.monotonic()
         self._interval = _LINE_SECONDS if self._bar.disable else _BAR_SECONDS
 
     def __call__(self, path: Path) -> None:
         now = time.monotonic()
-        if now - self._told < self._interval:
+        if now - self._shown < self._interval:
             return
-        self._told = now
+        self._shown = now
         head, tests = results.read(path)
         ended = [test for test in tests if test["outcome"] != results.UNFINISHED]
         if self._bar.disable:

@@ -40,19 +40,19 @@ def content(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def first_line(test: Test) -> str:
-    """Of why a test failed or was skipped. numpy's messages begin on the line after the exception's name."""
+    """First line of why a test failed or was skipped. numpy's messages begin on the line after the exception's name."""
     lines: list[str] = test.get("failure", "").removeprefix("AssertionError:").strip().splitlines()
     return lines[0][:_SHOWN] if lines else "the run was interrupted during it"
 
 
 def largest(errors: Iterable[float | None]) -> float | None:
-    """None, an error that no finite number says, is the worst."""
+    """The largest error. None, for an error that is not finite, is the worst."""
     worst = max(np.inf if error is None else error for error in errors)
     return None if worst == np.inf else worst
 
 
 def summarize(run: Run, keys: Keys) -> dict[tuple[str, ...], list[Any]]:
-    """For each key: the number of records, those of passed tests, those of failed tests, and the largest errors."""
+    """Key -> numbers of records, of those in passed and in failed tests, and the largest errors."""
     groups: dict[tuple[str, ...], list[tuple[bool, Record]]] = {}
     for test in run.tests:
         for record in test.get("records", []):

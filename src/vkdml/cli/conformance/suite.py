@@ -19,11 +19,11 @@ from .progress import Progress
 from .results import About, Test
 
 _SHIPPED = Path(__file__).resolve().parents[2] / "suite"
-ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # of the folder tests
-SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # that one does not test the device
-_EXTRAS = ROOT / ".vulkan"  # in a source tree, of `make vulkan-extras`
+ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # the parent of the folder tests
+SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # mutations do not test the device
+_EXTRAS = ROOT / ".vulkan"  # what `make vulkan-extras` fetches, in a source tree
 _TEST_SECONDS = 300
-_MOST_CRASHES = 5  # after which the rest is not tried
+_MOST_CRASHES = 5  # after so many the other tests are not tried
 _FINE = (0, 1, 5)  # pytest's exit codes: all passed, some failed, there were none
 _SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
 
@@ -41,7 +41,7 @@ print(json.dumps({"devices": [asdict(info) for info in enumerate_devices()], "so
 
 @dataclass(frozen=True)
 class Machine:
-    """Its Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
+    """Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
 
     devices: list[dict[str, Any]]
     software: dict[str, Any]
@@ -60,7 +60,7 @@ class Chosen:
         return {**asdict(self), "only": list(self.only)}
 
     def options(self) -> list[str]:
-        """tests/conftest.py has them."""
+        """The same as pytest's options, which tests/conftest.py adds."""
         return [*(f"--only={name}" for name in self.only), *["--quick"] * self.quick, *["--long"] * self.long,
                 f"--seed={self.seed}"]
 
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Of all tests, also of those before a run was resumed."""
+        """Seconds that all tests took, those before a run was resumed included."""
         return float(sum(test.get("seconds", 0.0) for test in self.tests))
 
     @property
@@ -111,7 +111,7 @@ def environment() -> dict[str, str]:
 
 
 def machine() -> Machine:
-    """In a process of its own, which a driver may crash."""
+    """What this machine has, found in a process of its own, which a driver may crash."""
     done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
@@ -131,7 +131,7 @@ def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[
 
 def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, progress: Progress | None = None,
               tests: Sequence[str] = SUITE) -> Run:
-    """path: the file of results. tests: pytest's arguments. After a test that crashed or hung, others run in a new process."""
+    """Run tests; after a crash or hang the rest in a new process. path: the file of results. tests: pytest's arguments."""
     results.begin(path, about, resume)
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider",
                f"--timeout={_TEST_SECONDS}", *tests, *chosen.options(), "--report", str(path.resolve())]
@@ -142,8 +142,8 @@ def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, pr
         ended = "" if child.code in _FINE else child.how
         if not ended or not results.add_crash(path, ended, child.output):
             break
-    told, found = results.read(path)
+    head, found = results.read(path)
     if not found and not ended:
         ended = f"no test has {' or '.join(chosen.only)} in its name"
-    of_suite = {key: value for key, value in told.items() if key not in about}
+    of_suite = {key: value for key, value in head.items() if key not in about}
     return Run(about, found, of_suite, ended, child.output if ended else "")

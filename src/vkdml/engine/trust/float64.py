@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import DriverError
-from ...operators import elementwise
+from ...operators import elementwise_problem
 from ...operators.element_types import FLOAT64
 from ...operators.header.descs import (
     DML_ACTIVATION_LINEAR_OPERATOR_DESC,
@@ -38,7 +38,7 @@ def is_accurate(gpu: Gpu) -> bool:
     tensor = DML_BUFFER_TENSOR_DESC(DataType=DML_TENSOR_DATA_TYPE.FLOAT64, Sizes=x.shape)
     for desc in (DML_ACTIVATION_LINEAR_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.1),
                  DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.7)):
-        problem = elementwise.from_desc(desc, FLOAT64)
+        problem = elementwise_problem.from_desc(desc, FLOAT64)
         (dispatch,) = plan(problem, gpu.info).execute
         source, target = Buffer(gpu, x.nbytes), Buffer(gpu, x.nbytes)
         source.write(x)

@@ -17,15 +17,16 @@ import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
 from ...operators import activations as activation_table
-from ...operators import cells, element_types, elementwise, table
+from ...operators import cells, element_types, elementwise_problem, table
 from ...operators.arguments import tensor_descs
 from ...operators.arithmetic import ArithmeticProblem
 from ...operators.cells import Cell
-from ...operators.copies import CopyProblem
+from ...operators.copy_problem import CopyProblem
+from ...operators.correctness import differences
 from ...operators.element_types import ElementType
-from ...operators.elementwise import ElementwiseProblem
+from ...operators.elementwise_problem import ElementwiseProblem
 from ...operators.gather import INDICES, GatherProblem
-from ...operators.gemm import GemmProblem
+from ...operators.gemm_problem import GemmProblem
 from ...operators.header.descs import (
     DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
@@ -40,9 +41,8 @@ from ...operators.header.plain_descs import (
     DML_JOIN_OPERATOR_DESC,
     DML_MATRIX_TRANSFORM,
 )
-from ...operators.plain import MovedProblem, PlainProblem
+from ...operators.plain_problem import MovedProblem, PlainProblem
 from ...operators.problem import Problem, from_desc
-from ...operators.verification import differences
 from ...planning.candidates import Planner
 from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
@@ -207,7 +207,8 @@ def _tensor(element: ElementType, *sizes: int, **described: Any) -> DML_BUFFER_T
 def _activation(element: ElementType) -> ElementwiseProblem:
     """One that takes an exponential and a logarithm."""
     tensor = _tensor(element, _SIZES["T"], _SIZES["H"])
-    return elementwise.from_desc(DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0), element)
+    desc = DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0)
+    return elementwise_problem.from_desc(desc, element)
 
 
 def _arithmetic(element: ElementType) -> Any:

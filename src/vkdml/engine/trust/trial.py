@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...operators.plain import PlainProblem
+from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
 from ...planning.plan import Plan
 from ..commands import Commands

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
-from ...operators.plain import PlainProblem
+from ...operators.correctness import differences
+from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
-from ...operators.verification import differences
 from ...planning.plan import Plan
 from ..vulkan.gpu import Gpu
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
 from ...planning.needs import laid_out
-from .copies import Differences
+from .copy_differences import Differences
 from .fork import OfOneProcess
 
 _serials = itertools.count(1)

@@ -15,7 +15,7 @@ from ...engine.vulkan.gpu import Gpu
 from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError
 from ...operators.header.descs import DML_BINDING_PROPERTIES
-from ...operators.plain import PlainProblem
+from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
 from ...planning import needs
 from ...planning.needs import OperatorMemory

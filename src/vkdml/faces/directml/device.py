@@ -21,7 +21,7 @@ from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.fork import Lock
 from ...engine.vulkan.gpu import enumerate_devices, open_device, select_again, select_device
 from ...errors import InvalidArgumentError, shown
-from ...operators import cells, features, graphs
+from ...operators import cells, features, graph_checks
 from ...operators import problem as problems
 from ...operators import table as operator_checks
 from ...operators.checks import unwrap_operator
@@ -193,10 +193,10 @@ class Device(Named):
         Inputs with weights may be OWNED_BY_DML, for all operators that they go to. Raises InvalidArgumentError naming the
         node or the edge, before anything is allocated, and what compile_operator raises.
         """
-        nodes = graphs.nodes_of(desc)
+        nodes = graph_checks.nodes_of(desc)
         for i, node in enumerate(nodes):
-            check_type(graphs.NAME, f"Nodes[{i}].Operator", node.Operator, Operator)
-        graph = graphs.check_graph(desc, [node.Operator.problem for node in nodes])
+            check_type(graph_checks.NAME, f"Nodes[{i}].Operator", node.Operator, Operator)
+        graph = graph_checks.check_graph(desc, [node.Operator.problem for node in nodes])
         compiled = [self.compile_operator(node.Operator, flags, options) for node in nodes]
         for operator, node in zip(compiled, nodes):
             operator.set_name(node.Operator.name if node.Name is None else node.Name)

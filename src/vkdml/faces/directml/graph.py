@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...engine.vulkan.buffers import Bound, Buffer, Range, parts
-from ...operators.graphs import Graph
+from ...operators.graph_checks import Graph
 from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
 from .compiled_operator import Bindable, Bindings, CompiledOperator

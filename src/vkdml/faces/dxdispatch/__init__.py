@@ -5,6 +5,6 @@
 Source: DxDispatch's guide (microsoft/DirectML).
 """
 
-from .models import MAX_BYTES, Dispatched, Model, Printed, Result, Written, load
+from .json_models import MAX_BYTES, Dispatched, Model, Printed, Result, Written, load
 
 __all__ = ["MAX_BYTES", "Dispatched", "Model", "Printed", "Result", "Written", "load"]

@@ -217,7 +217,7 @@ def _activation(place: str, value: object) -> Any:
 
 
 def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any, str, Any]:
-    """For a description with a type: the place of the type, the type, the place of the fields, the object with the fields."""
+    """Parts of a description with a type: the place of the type, the type, the place of the fields, the object with these."""
     given = members(place, value)
     type_name = either(place, given, "Type", "type") or "type"
     desc_name = either(place, given, "Desc", "desc")
@@ -229,7 +229,7 @@ def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str
 
 
 def _structure(place: str, structure: type[Any], value: object, absent: Mapping[str, Any]) -> Any:
-    """One of DirectML's structures. absent: the values of fields that are missing; None for those that it does not name."""
+    """One of DirectML's structures. absent: values of fields that are missing; those that it does not name are None."""
     kinds = {field.name: str(field.type) for field in fields(structure)}
     given = members(place, value, kinds)
     return structure(**{name: _FIELDS[kind](f"{place}.{name}", given[name]) if name in given else absent.get(name)

@@ -28,7 +28,7 @@ from .io_binding import IOBinding
 from .loaded import ModelMetadata
 from .nodes import run_node
 from .session import InferenceSession
-from .streams import SessionStream
+from .session_streams import SessionStream
 
 __all__ = ["AssignedNode", "Assignment", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "PreparedModel",
            "SessionStream", "VulkanBackend", "prepare", "run_model", "run_node", "supports_device"]

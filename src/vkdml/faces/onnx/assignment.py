@@ -37,7 +37,7 @@ class AssignedNode:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Of all nodes of a model, in the order in which they run. Its str() is a table.
+    """The places of all nodes of a model, in the order in which they run. Its str() is a table.
 
     device: the name of the Vulkan device.
     """
@@ -50,7 +50,7 @@ class Assignment:
         return [node for node in self.nodes if node.runs_on == place]
 
     def groups(self) -> list[dict[str, object]]:
-        """Of each place and piece: its `runs_on`, `piece`, number of `nodes`, and `operators`, which are numbers by type."""
+        """One for each place and piece: its `runs_on`, `piece`, number of `nodes`, and of nodes by type in `operators`."""
         def key(node: AssignedNode) -> tuple[str, int]:
             return node.runs_on, node.piece or 0
 

@@ -76,13 +76,13 @@ class Inputs:
         return array
 
     def zeros(self, name: str) -> np.ndarray:
-        """For an input that is a tensor of numbers. Sizes that the model does not declare are 1."""
+        """Zeros for an input that is a tensor of numbers. Sizes that the model does not declare are 1."""
         dtype, sizes = self._tensors[name]
         return np.zeros([1 if size is None else size for size in sizes], dtype)
 
 
 def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A list's or a number's, as the declared type, as onnxruntime has it of lists. Refuses numbers that it does not hold."""
+    """A list or number in the declared type, as onnxruntime converts lists. Refuses numbers that the type does not hold."""
     if array.dtype.kind not in "biuf" or dtype.kind not in "biufV":
         return array
     with np.errstate(over="ignore", invalid="ignore"):
@@ -103,7 +103,7 @@ def _array_of(name: str, value: onnxruntime.OrtValue) -> np.ndarray:
 
 
 def expect_names(argument: str, names: Collection[str] | None, allowed: Sequence[str]) -> list[str]:
-    """The names as a list. None is none of them."""
+    """Names as a list, empty for None. Raises InvalidArgumentError for others than are allowed."""
     if isinstance(names, str) or not isinstance(names, Sequence | Set | Mapping | None):
         raise InvalidArgumentError("run", argument, shown(names), "a list of names")
     known = set(allowed)
@@ -120,7 +120,7 @@ def own(result: Any, fed: Sequence[Any]) -> Any:
 
 
 def node_arg(value: ValueInfoProto, kind: TypeProto) -> NodeArg:
-    """kind: the type, which may be inferred. The shape is the declared or inferred one."""
+    """An input or output as callers see it, with the value's shape. kind: its type, which may be inferred."""
     names = [None if dim.dim_param.startswith("unk__") else dim.dim_param or None for dim in graphs.dimensions(value)]
     return NodeArg(value.name, graphs.type_name(kind),
                    [name if size is None else size for name, size in zip(names, graphs.sizes(value))])

@@ -43,7 +43,7 @@ def describe(node: NodeProto) -> str:
 
 
 def opset_version(imports: Iterable[OperatorSetIdProto]) -> int:
-    """Of ONNX's own operators."""
+    """Version of ONNX's own operators."""
     versions = {entry.version for entry in imports if entry.domain in ("", "ai.onnx")}
     if len(versions) != 1:
         found = " and ".join(map(str, sorted(versions))) or "no version"
@@ -57,8 +57,8 @@ def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
     known: the names of the values that the nodes can use besides their own.
     """
     names = set(known)
-    users: defaultdict[str, list[int]] = defaultdict(list)  # of a value: the nodes that it is not there for
-    missing: list[int] = []  # of each node's values, how many
+    users: defaultdict[str, list[int]] = defaultdict(list)  # value name -> nodes still waiting for it
+    missing: list[int] = []  # for each node: number of values that it waits for
     result: list[NodeProto] = []
     for place, node in enumerate(graph.node):
         absent = uses(node) - names
@@ -118,7 +118,7 @@ def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tu
 
 
 def initializers(graph: GraphProto) -> Iterator[TensorProto]:
-    """Those of bodies, too."""
+    """All initializers of a graph, those of bodies too."""
     yield from graph.initializer
     for node in graph.node:
         for inner in bodies(node):
@@ -154,7 +154,7 @@ def type_name(kind: TypeProto) -> str:
 
 
 def dimensions(value: ValueInfoProto) -> Sequence[TensorShapeProto.Dimension]:
-    """Of a tensor, or of an optional one."""
+    """Dimensions of a tensor, or of an optional one."""
     kind = value.type.optional_type.elem_type if value.type.HasField("optional_type") else value.type
     return kind.tensor_type.shape.dim
 

@@ -90,7 +90,7 @@ class IOBinding:
         return vector
 
     def run(self, run: Callable[[list[str], Mapping[str, Any]], list[Any]]) -> None:
-        """run: of a session, with names of outputs and a feed."""
+        """Run with what is bound. run: a session's, which takes names of outputs and a feed."""
         if not self._outputs:
             raise InvalidArgumentError("run_with_iobinding", "iobinding", "no outputs", "one or more, by bind_output")
         self._results = run(list(self._outputs), {name: value() for name, value in self._inputs.items()})

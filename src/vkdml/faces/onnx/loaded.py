@@ -22,7 +22,7 @@ from .programs import Program
 from .steps import Context, Scope
 
 _OVERRIDABLE_SINCE = 4  # the version of ONNX's files from which on an initializer may be an input's default
-_NO_VERSION = 2**63 - 1  # onnxruntime's
+_NO_VERSION = 2**63 - 1  # what onnxruntime says of a model without a version
 _OVERRIDDEN_KEPT = 2  # programs for initializers that are fed
 
 
@@ -46,10 +46,10 @@ class ModelMetadata:
 
 
 class Loaded:
-    """Raises what InferenceSession raises.
+    """A model, and its programs. Raises what InferenceSession raises.
 
-    device: a Device, or what Device() takes. program, inputs: where no initializer is fed. overridable: the initializers that
-    may be fed, as inputs.
+    device: a Device, or what Device() takes. program, inputs: those of a run to which no initializer is fed. overridable:
+    the initializers that may be fed, as inputs.
     """
 
     def __init__(self, source: models.Source, arguments: Arguments, device: Device | int | str | None, options: Options,
@@ -77,7 +77,7 @@ class Loaded:
         self.ort.write_optimized(source)
 
     def programs(self) -> list[Program]:
-        """Those that were made so far."""
+        """Programs that were made so far."""
         with self._lock:
             return [self.program, *(program for program, _ in self._overridden.values())]
 

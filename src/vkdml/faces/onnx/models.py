@@ -105,7 +105,7 @@ def _read(source: Source, allow_outside: bool) -> ModelProto:
 
 
 def _check_recurrent(graph: GraphProto, opset_imports: Sequence[OperatorSetIdProto]) -> None:
-    """The attributes of the recurrent nodes in a graph, at any depth."""
+    """Check the attributes of the recurrent nodes in a graph, at any depth."""
     for node in graph.node:
         if is_recurrent(node):
             RecurrentNode(node, graphs.opset_version(opset_imports), shared_sessions)
@@ -144,7 +144,7 @@ def _with_external_data(model: ModelProto, folder: Path | None, allow_outside: b
 
 
 def _tensors(message: Message) -> Iterator[TensorProto]:
-    """All in a message, at any depth."""
+    """All tensors in a message, at any depth."""
     if isinstance(message, TensorProto):
         yield message
         return

@@ -18,7 +18,7 @@ from ...operators.element_types import ElementType
 from ...operators.problem import WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import Arrays, Session, Sessions, Settings, shared_sessions
+from ..sessions import Arrays, Session, SessionCache, Settings, shared_sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -47,7 +47,7 @@ class RecurrentNode:
     Raises InvalidArgumentError for any other node, and for an attribute that the operator's version does not allow.
     """
 
-    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: Sessions) -> None:
+    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: SessionCache) -> None:
         self.operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
         if not is_recurrent(node):
             raise InvalidArgumentError(self.operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
@@ -71,7 +71,7 @@ class RecurrentNode:
         return bool(self._attributes.get("layout"))
 
     def problems(self) -> list[Problem]:
-        """Of the runs so far: of the last few sizes."""
+        """Problems of the last runs, each of the last few sizes once."""
         return self._sessions.problems()
 
     def settings(self, device: Device | int | str | None, options: Options) -> Settings:
@@ -87,8 +87,8 @@ class RecurrentNode:
         return self._session(checked, element, device, options).run(self.operator, checked)
 
     def _zeros(self, x: np.ndarray, arrays: Arrays, element: ElementType, settings: Settings) -> list[np.ndarray]:
-        """Without time steps or rows: Y is empty, and last states are 0, as those of rows of length 0. Refuses what a run with
-        steps and rows would refuse.
+        """Outputs of a run without time steps or rows: Y is empty, and last states are 0, as for rows of length 0. Refuses what
+        a run with steps and rows would refuse.
         """
         given = {field: array for field, array in arrays.items() if array is not None}
         weights = {field: array for field, array in given.items() if field in WEIGHTS}
@@ -112,7 +112,7 @@ class RecurrentNode:
 
     def problem(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
                 options: Options) -> Problem:
-        """Of a run with these sizes. weights: by name."""
+        """The problem of a run with these sizes. weights: by name."""
         settings = self.settings(device, options)
         return settings.problem(self.operator, *self._example(weights, t, b, settings))[0]
 
@@ -191,7 +191,7 @@ def _attributes(operator: str, node: onnx.NodeProto, version: int) -> dict[str, 
 
 
 def attribute_value(operator: str, attribute: onnx.AttributeProto) -> Any:
-    """operator: for the error."""
+    """Value of an attribute. operator: its name in errors."""
     try:
         return _plain(onnx.helper.get_attribute_value(attribute))
     except ValueError as error:  # a reference to a function's attribute outside of a function, or text that is not UTF-8
@@ -214,7 +214,7 @@ def _check_hidden_size(operator: str, hidden_size: int | None, arrays: Mapping[s
 
 
 def _input_fields(cell: Cell) -> list[str]:
-    """In ONNX's order."""
+    """DirectML fields of a cell's inputs, in ONNX's order."""
     return [field for field in cell.arguments if field in cell.inputs]
 
 

@@ -27,7 +27,7 @@ _NAMED = ("sess_options", "providers", "provider_options", "device", "options", 
 _OTHERS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 _CONFIG = "ORT_LOAD_CONFIG_FROM_MODEL"  # set to 1, onnxruntime takes options from the model's metadata alone
 _OF_FRONT = {"optimized_model_filepath": "", "intra_op_num_threads": 1, "inter_op_num_threads": 1}  # it runs nothing
-_NO_SIZES = (0,) * 5  # of no real initializer
+_NO_SIZES = (0,) * 5  # sizes that no real initializer has
 _IR_VERSION = 8  # old enough for every onnxruntime
 
 _ERRORS = 3  # onnxruntime's severity
@@ -72,7 +72,7 @@ def _wrong(argument: str, found: object, allowed: str) -> InvalidArgumentError:
 
 
 def _named_providers(providers: Any, provider_options: Any) -> list[tuple[str, dict[Any, Any]]]:
-    """Each with its options, which stand beside its name or in provider_options."""
+    """Each provider with its options, which stand beside its name or in provider_options."""
     for argument, value in (("providers", providers), ("provider_options", provider_options)):
         if isinstance(value, str) or not isinstance(value, Sequence | None):
             raise _wrong(argument, type(value).__name__, "a Sequence or None")
@@ -97,19 +97,19 @@ def expect_known(call: str, providers: Any, provider_options: Any) -> None:
 
 
 def _quiet_options() -> onnxruntime.SessionOptions:
-    """Without spinning: threads that spin between pieces would take the cores from a CPU driver and from each other."""
+    """Options without spinning: threads that spin between pieces would keep the cores from a CPU driver and each other."""
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def has_adapter(run_options: onnxruntime.RunOptions) -> bool:
-    """Whether they have a LoRA adapter, whose weights onnxruntime takes for inputs of each session that runs with them."""
+    """Whether the options have a LoRA adapter, whose weights onnxruntime takes for inputs of each session run with them."""
     try:
         _without_inputs().run(None, {}, run_options)
     except onnxruntime_pybind11_state.InvalidArgument:
         return True
-    except onnxruntime_pybind11_state.Fail:  # they are to end all runs
+    except onnxruntime_pybind11_state.Fail:  # their terminate flag ends every run
         pass
     return False
 
@@ -146,9 +146,9 @@ def switched(options: onnxruntime.SessionOptions, **values: Any) -> Iterator[Non
 class OrtSessions:
     """Opens onnxruntime's sessions of a model's parts.
 
-    front: of the model's inputs without its nodes. It gets the arguments as they are, so that onnxruntime judges them, and
-        warns of them, once; the parts get what it made of them.
-    profile: where the options enable profiling.
+    front: a session of the model's inputs, without its nodes. It gets the arguments as they are, so that onnxruntime judges
+        them, and warns of them, once; the parts get what it made of them.
+    profile: None unless the options enable profiling.
     """
 
     def __init__(self, model: ModelProto, arguments: Arguments) -> None:
@@ -171,7 +171,7 @@ class OrtSessions:
             self.profile = Profile(self.front)
 
     def open(self, serialized: bytes) -> onnxruntime.InferenceSession:
-        """Of a part of the model."""
+        """Open a session of a part of the model."""
         prefix = f"{self._options.profile_file_prefix}_part{next(self._numbers)}"
         with switched(self._options, optimized_model_filepath="", enable_profiling=self.profile is not None,
                       profile_file_prefix=prefix, log_severity_level=self._severity):
@@ -198,7 +198,7 @@ class OrtSessions:
         return {name: of_onnxruntime(array_of, value) for name, value in zip(kinds, values) if value.shape() != list(_NO_SIZES)}
 
     def write_optimized(self, source: Any) -> None:
-        """What the options want of an optimized model: that of the whole one, which onnxruntime writes when it loads it.
+        """Have onnxruntime write the optimized model that the options ask for: it does when it loads the whole model.
 
         source: the model's file, its bytes, or a ModelProto.
         """
@@ -208,7 +208,7 @@ class OrtSessions:
                 of_onnxruntime(onnxruntime.InferenceSession, source, self._options, self._providers, **self._others)
 
     def set_fallback(self, is_enabled: bool) -> None:
-        """Whether parts that a provider fails to run are run on the CPU."""
+        """Set whether the CPU runs parts that a provider fails to run."""
         self._others["enable_fallback"] = is_enabled
         for part in self._parts:
             part.enable_fallback() if is_enabled else part.disable_fallback()
@@ -225,7 +225,7 @@ class OrtSessions:
         return options
 
     def timed(self, node: NodeProto) -> AbstractContextManager[None]:
-        """Around a run of a recurrent node, for the profile."""
+        """Time a run of a recurrent node for the profile."""
         return self.profile.node(node.name or node.op_type, node.op_type, PROVIDER) if self.profile else nullcontext()
 
 
@@ -263,7 +263,7 @@ def with_given_initializers(model: ModelProto, sessions: OrtSessions) -> ModelPr
 
 
 def _front(model: ModelProto) -> bytes:
-    """With as many outputs as the model, which are constants: onnxruntime says of their memory what it says of the model's."""
+    """A model with as many outputs, all constants: onnxruntime says of their memory what it says of the model's."""
     constants = {tensor.name for tensor in model.graph.initializer}
     outputs = [f"{output.name}/constant" for output in model.graph.output]
     graph = helper.make_graph(

@@ -50,9 +50,9 @@ def feedable(value: Any) -> Any:
 
 
 def ort_value(value: Any) -> onnxruntime.OrtValue:
-    """Of an array, with memory of its own: what its numpy() returns can outlive the OrtValue, but not an array beneath it.
+    """An OrtValue with memory of its own: what its numpy() returns can outlive the OrtValue, but not an array beneath it.
 
-    Of a sparse tensor, too. Raises OnnxRuntimeError for what has none, such as a sequence.
+    value: an array or a sparse tensor. Raises OnnxRuntimeError for what has none, such as a sequence.
     """
     if isinstance(value, onnxruntime_pybind11_state.SparseTensor):
         return onnxruntime.OrtValue.ort_value_from_sparse_tensor(onnxruntime.SparseTensor(value))
@@ -88,16 +88,16 @@ def array_of(value: onnxruntime.OrtValue) -> np.ndarray:
 
 
 def array_at(address: int, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
-    """The array in the CPU's memory."""
+    """A view of the CPU's memory."""
     memory: Any = (ctypes.c_char * (prod(shape) * dtype.itemsize)).from_address(address)
     return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def _kind(value: Any) -> int | None:
-    """Of an array that onnxruntime does not take: its type."""
+    """ONNX's type of an array that onnxruntime does not take, else None."""
     return _KINDS.get(value.dtype) if isinstance(value, np.ndarray) else None
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """In a type that onnxruntime takes."""
+    """A view in a type that onnxruntime takes."""
     return array.view(f"u{array.itemsize}") if _kind(array) else array

@@ -20,15 +20,15 @@ Event = dict[str, Any]
 
 
 class Profile:
-    """front: the session that names the file."""
+    """A profile while it is written. front: the session that names the file."""
 
     def __init__(self, front: onnxruntime.InferenceSession) -> None:
         self._front = front
         self._parts: list[onnxruntime.InferenceSession] = []
         self._nodes: list[Event] = []
-        self._folder = Path.cwd()  # where onnxruntime has opened its files
+        self._folder = Path.cwd()  # onnxruntime has opened its files there
         self._start = start = front.get_profiling_start_time_ns()
-        # onnxruntime's documentation says the one, and libstdc++ gives it the other
+        # The start is by one of these clocks: the one in onnxruntime's documentation, or the other from libstdc++
         self._clock = min((time.monotonic_ns, time.time_ns), key=lambda clock: abs(clock() - start))
 
     def add(self, part: onnxruntime.InferenceSession) -> None:
@@ -36,7 +36,7 @@ class Profile:
 
     @contextmanager
     def node(self, name: str, op_type: str, provider: str) -> Iterator[None]:
-        """Around a run of a node that onnxruntime does not know of."""
+        """Time a run of a node that onnxruntime does not know of."""
         begin = self._clock()
         yield
         end = self._clock()

@@ -23,7 +23,7 @@ from ...errors import InvalidArgumentError
 from . import graphs, models
 from .assignment import DEVICE, HOST, LOAD, NOWHERE, ONNXRUNTIME, AssignedNode, assigned, within
 from .nodes import attribute_value, is_recurrent
-from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, Step, StreamStep, Values
+from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, StatefulStep, Step, Values
 
 
 class Program:
@@ -72,7 +72,7 @@ class Program:
         """Divides the nodes by stage: the length of the longest chain of recurrent steps that must run before a node."""
         stage_of: dict[str, int] = {}
         stages: defaultdict[int, tuple[list[NodeProto], list[NodeProto]]] = defaultdict(lambda: ([], []))  # plain, recurrent
-        users: defaultdict[str, set[int | None]] = defaultdict(set)  # of a value: the stages of plain nodes, None for recurrent
+        users: defaultdict[str, set[int | None]] = defaultdict(set)  # value -> stages of its plain users, None for recurrent
         for node in nodes:
             is_special = graphs.holds_recurrent(node)
             used = graphs.uses(node)
@@ -82,18 +82,18 @@ class Program:
             for name in used:
                 users[name].add(None if is_special else stage)
         steps: list[Step] = []
-        outputs, untold = set(self.outputs), set(self._dequantized)
+        outputs, unreported = set(self.outputs), set(self._dequantized)
         for stage, (plain, special) in sorted(stages.items()):
             wanted = {name for name in graphs.made(plain) if name in outputs or users[name] - {stage}}
             used = set[str]().union(*map(graphs.uses, plain))
             dequantized = {name: node for name, node in self._dequantized.items() if name in used}
-            told = [*(node for name, node in dequantized.items() if name in untold), *plain]
-            untold -= set(dequantized)
+            reported = [*(node for name, node in dequantized.items() if name in unreported), *plain]
+            unreported -= set(dequantized)
             if wanted:
                 steps.append(Piece([*dequantized.values(), *plain], wanted, context, self._scope))
-                self.assigned += assigned(told, ONNXRUNTIME, next(context.piece_numbers))
+                self.assigned += assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
             else:
-                self.assigned += assigned(told, NOWHERE)
+                self.assigned += assigned(reported, NOWHERE)
             steps += [self._special(node, context) for node in special]
         return steps
 
@@ -115,14 +115,14 @@ class Program:
         return [self._scope.type_of(name) for name in self.outputs]
 
     def run(self, given: Sequence[Any], run_options: RunOptions, outer: Values | None = None) -> list[Any]:
-        """Returns the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
+        """Run the steps and return the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
         values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
         for step in self._steps:
             step.run(values, run_options)
         return [values[name] for name in self.outputs]
 
     def recurrent(self) -> Iterator[RecurrentStep]:
-        """Those in bodies, too."""
+        """The recurrent steps, those in bodies too."""
         for step in self._steps:
             if isinstance(step, RecurrentStep):
                 yield step
@@ -130,19 +130,19 @@ class Program:
                 for body in step.bodies:
                     yield from body.recurrent()
 
-    def streaming(self, carried: Mapping[str, str], wanted: Collection[str]) -> tuple[Program, list[StreamStep]]:
+    def streaming(self, carried: Mapping[str, str], wanted: Collection[str]) -> tuple[Program, list[StatefulStep]]:
         """A program that keeps on the device what it can of the inputs that are carried, by output; and the steps that do.
 
         That is where an output is a recurrent node's last state, an input is its initial state, and nobody else uses either.
         wanted: the outputs that are returned.
         """
-        program, streams = copy.copy(self), list[StreamStep]()
+        program, streams = copy.copy(self), list[StatefulStep]()
         private = {output: name for output, name in carried.items() if output not in wanted and not self._used[output]
                    and self._used[name] == 1 and name not in self.outputs and self.outputs.count(output) == 1}
         program._steps = []
         for step in self._steps:
             if isinstance(step, RecurrentStep) and (kept := step.kept(private)):
-                streams.append(StreamStep(step, kept))
+                streams.append(StatefulStep(step, kept))
                 step = streams[-1]
             program._steps.append(step)
         program.outputs = [name for name in self.outputs if name not in chain(*(step.carried for step in streams))]
@@ -261,7 +261,7 @@ class _Stack:
 
 
 def _moved(node: NodeProto, array: np.ndarray, source: int, target: int) -> np.ndarray:
-    """With an axis in another place."""
+    """An array with an axis moved to another place."""
     try:
         return np.moveaxis(array, source, target)
     except np.exceptions.AxisError as error:
@@ -269,19 +269,19 @@ def _moved(node: NodeProto, array: np.ndarray, source: int, target: int) -> np.n
 
 
 def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """rows: the outputs of each iteration."""
+    """Outputs of a loop. rows: those of each iteration."""
     return [stack.join([row[index] for row in rows]) for index, stack in enumerate(stacks)]
 
 
-def _check_count(node: NodeProto, what: str, found: int, expected: int) -> None:
+def _check_count(node: NodeProto, field: str, found: int, expected: int) -> None:
     if found != expected:
-        raise InvalidArgumentError(graphs.describe(node), what, found, f"{expected}, as the node has")
+        raise InvalidArgumentError(graphs.describe(node), field, found, f"{expected}, as the node has")
 
 
-def _scalar(node: NodeProto, what: str, value: Any) -> Any:
+def _scalar(node: NodeProto, field: str, value: Any) -> Any:
     array = np.asarray(value)
     if array.size != 1:
-        raise InvalidArgumentError(graphs.describe(node), what, f"the shape {array.shape}", "a single value")
+        raise InvalidArgumentError(graphs.describe(node), field, f"the shape {array.shape}", "a single value")
     return array.item()
 
 

@@ -30,8 +30,8 @@ from .loaded import Loaded, ModelMetadata
 from .ort_sessions import PROVIDER, Arguments, expect_known, has_adapter
 from .ort_values import ort_value, write
 from .programs import Program
+from .session_streams import SessionStream
 from .steps import RecurrentStep, RunOptions
-from .streams import SessionStream
 
 # Members that are onnxruntime's; a version of it has more of them than another
 _ONNXRUNTIMES = ("create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",
@@ -98,7 +98,7 @@ class InferenceSession:
 
     @property
     def device(self) -> Device:
-        """Where the recurrent nodes run: another one after it was lost, unless the caller named a Device."""
+        """The device of the recurrent nodes: another one after it was lost, unless the caller named a Device."""
         return open_device("InferenceSession", self._loaded.device)
 
     def get_inputs(self) -> list[NodeArg]:
@@ -119,7 +119,7 @@ class InferenceSession:
         return list(self.get_provider_options())
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Of PROVIDER, the device."""
+        """Options by provider; that of PROVIDER is the device."""
         return {PROVIDER: {"device": self.device.info.name}, **self._loaded.ort.front.get_provider_options()}
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
@@ -140,7 +140,7 @@ class InferenceSession:
         self._loaded.ort.set_fallback(False)
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
-        """For onnxruntime's providers."""
+        """Set options of onnxruntime's providers."""
         self._loaded.ort.set_ep_dynamic_options(options)
 
     def get_session_options(self) -> onnxruntime.SessionOptions:
@@ -148,7 +148,7 @@ class InferenceSession:
         return self._loaded.ort.session_options()
 
     def get_profiling_start_time_ns(self) -> int:
-        """As onnxruntime has it, by time.time_ns() on Linux; 0 where the options do not enable profiling."""
+        """Start of the profile as onnxruntime has it, time.time_ns() on Linux; 0 where the options do not enable profiling."""
         return self._loaded.ort.front.get_profiling_start_time_ns()
 
     def end_profiling(self) -> str:
@@ -346,7 +346,7 @@ class InferenceSession:
 
 
 def _recurrent(program: Program) -> Iterator[tuple[str, RecurrentStep]]:
-    """The recurrent steps, by names of which each is there once."""
+    """The recurrent steps by name, made unique."""
     names = Counter[str]()
     for step in program.recurrent():
         name = step.node.operator

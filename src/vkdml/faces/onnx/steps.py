@@ -17,13 +17,13 @@ from ...operators.cells import STATES
 from ...operators.problem import WEIGHTS, Problem
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import Sessions, StreamSession
+from ..sessions import SessionCache, StatefulSession
 from . import graphs
 from .nodes import RecurrentNode
 from .ort_sessions import OrtSessions
 from .ort_values import WITHOUT_ARRAYS, feedable, of_onnxruntime
 
-_SESSIONS_KEPT = 4  # for each recurrent node: more than one only where its weights are fed in other shapes
+_SESSIONS_KEPT = 4  # a recurrent node needs more than one only where its weights are fed in other shapes
 
 Values = MutableMapping[str, Any]
 RunOptions: TypeAlias = onnxruntime.RunOptions | None
@@ -31,8 +31,7 @@ RunOptions: TypeAlias = onnxruntime.RunOptions | None
 
 @dataclass(frozen=True)
 class Context:
-    """What all parts of a model share. device: a Device, or what Device() takes. piece_numbers: of the model's pieces, from 1.
-    """
+    """What all parts of a model share. device: a Device, or what Device() takes. piece_numbers: the next pieces', from 1."""
 
     opset_imports: Sequence[onnx.OperatorSetIdProto]
     ir_version: int
@@ -48,8 +47,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that a graph can use. arrays: the constants, read-only. types: the types of all other values. sizes: of those
-    whose shape the model tells, its dimensions, None for those that may vary.
+    """The names that a graph can use. arrays: the constants, read-only. types: the types of all other values. sizes: the
+    dimensions that the model declares, None for those that may vary.
     """
 
     arrays: dict[str, np.ndarray]
@@ -112,7 +111,7 @@ class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self.node = RecurrentNode(node, context.opset_version, Sessions(_SESSIONS_KEPT))
+        self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT))
         self.proto = node
         self.context = context
         self.outputs = [name for name in node.output if name]
@@ -122,7 +121,7 @@ class RecurrentStep:
             self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        if run_options is not None and run_options.terminate:  # which may be set while the model runs
+        if run_options is not None and run_options.terminate:  # it may be set while the model runs
             raise OnnxRuntimeError(f"{self.node.operator}: the terminate flag of run_options is set")
         with self.context.ort.timed(self.proto):
             values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
@@ -133,7 +132,7 @@ class RecurrentStep:
             self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
-        """Of a run with these sizes, unless the node's weights are computed or fed. None: the model's own, or else 1."""
+        """The problem of a run, None if its weights are computed or fed. t, b: if None, what the model declares, or else 1."""
         if not self._has_weights:
             return None
         declared = [size or 1 for size in self._declared] or [1, 1]
@@ -146,16 +145,16 @@ class RecurrentStep:
         return all(name in self._weights for field, name in self.node.fields.items() if field in WEIGHTS)
 
     def kept(self, carried: Mapping[str, str]) -> dict[str, str]:
-        """Of the inputs that are carried, by output, those that are the node's initial states by its last states."""
+        """Last state -> initial state of this node, for those that are carried. carried: output -> input."""
         fields = self.node.fields
         return {fields[output]: fields[state] for output, state in STATES.items()
                 if output in fields and state in fields and carried.get(fields[output]) == fields[state]}
 
 
-class StreamStep:
+class StatefulStep:
     """A recurrent node whose last states are the initial states of its next run, and stay on the device.
 
-    carried: inputs of the graph by the outputs of the graph that they become; names of the node's.
+    carried: output -> input that it becomes, by the graph's names.
     """
 
     def __init__(self, step: RecurrentStep, carried: Mapping[str, str]) -> None:
@@ -165,11 +164,11 @@ class StreamStep:
         self._settings = step.node.settings(step.context.device, step.context.options)
         self._fields = {name: field for field, name in step.node.fields.items() if name in carried.values()}
         self._outputs = [name for name in step.outputs if name not in carried]
-        self._session: StreamSession | None = None
+        self._session: StatefulSession | None = None
         self._state: dict[str, np.ndarray] = {}
 
     def write(self, state: Mapping[str, np.ndarray]) -> None:
-        """What the next run begins with, by input: all of them."""
+        """Set what the next run begins with, for every carried input."""
         self._state = {field: state[name] for name, field in self._fields.items()}
         self._session = None
 
@@ -179,10 +178,10 @@ class StreamStep:
         return {name: state[field] for name, field in self._fields.items()}
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        """Of what it carries it only looks at types: the values are those that were written last."""
+        """Run the node. Carried inputs in `values` are only templates of types: what was written last counts."""
         checked, element = self._node.convert(values)
         if self._session is None:
-            self._session = StreamSession(self._node.operator, self._settings, element, self._state)
+            self._session = StatefulSession(self._node.operator, self._settings, element, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
         with self._step.context.ort.timed(self._step.proto):
             values.update(zip(self._outputs, self._session.run(self._node.operator, others)))

@@ -33,8 +33,8 @@ from ...operators.header.descs import (
     DML_TENSOR_FLAGS,
 )
 from ...operators.header.plain_descs import DML_SCALE_BIAS
-from .graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
-from .plain import (
+from .expression_graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
+from .plain_operators import (
     METHODS,
     FusedActivation,
     MatrixTransform,

@@ -98,7 +98,7 @@ class TensorDesc:
         sizes = integers("pydirectml", "TensorDesc.sizes", given["sizes"], 1)
         policy = given.get("tensor_policy", TensorPolicy.default)
         self._flags = given.get("flags", DML_TENSOR_FLAGS.NONE)
-        # Without the flags: OWNED_BY_DML is meant for the graph.
+        # The flags are left out: OWNED_BY_DML is meant for the graph.
         self.buffer_desc = DML_BUFFER_TENSOR_DESC(
             DataType=given["data_type"], Sizes=sizes, Strides=given["strides"] if "strides" in given else policy.strides(sizes),
             TotalTensorSizeInBytes=given.get("total_tensor_size_in_bytes"),

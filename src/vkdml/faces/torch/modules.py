@@ -14,8 +14,8 @@ from ...engine.vulkan.driver import calls
 from ...errors import InvalidArgumentError
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
-from .operators import OPERATORS, Compiled, States, call_with, check_tensors
 from .stacks import Form, Shape, layers_of
+from .torch_operators import OPERATORS, Compiled, States, call_with, check_tensors
 
 
 class Twin(nn.Module):
@@ -50,7 +50,7 @@ class Twin(nn.Module):
         raise NotImplementedError
 
     def _weights(self) -> list[Tensor]:
-        """All of them, in PyTorch's order."""
+        """All weights, in PyTorch's order."""
         raise NotImplementedError
 
     def _form(self) -> Form:
@@ -94,7 +94,7 @@ class Twin(nn.Module):
             return call_with(self._kept(), self._mode(), *arguments)
 
     def set_device(self, device: Device | int | str | None) -> None:
-        """device: a Device, or an argument of Device()."""
+        """Run on this device from now on: a Device, or an argument of Device()."""
         self._device, self._index = device, open_device("convert", device).info.index
         _compiled.pop(self, None)
 
@@ -110,7 +110,7 @@ class Twin(nn.Module):
         return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"
 
     def _run(self, input: Tensor, states: States, batch_sizes: Tensor | None = None) -> tuple[Tensor, States]:
-        """input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
+        """Run input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
         call = OPERATORS[self._mode()] if torch.compiler.is_compiling() else self._call
         y, *last = call(input, list(states), self._weights(), batch_sizes, *self._form(), self._index)
         return y, tuple(last)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError, MissingPackageError
-from .operators import OPERATORS
 from .stacks import KINDS, Form, Kind
+from .torch_operators import OPERATORS
 
 _ACTIVATIONS = {"RNN_TANH": "Tanh", "RNN_RELU": "Relu"}
 
 
 def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """For torch.onnx.export(..., dynamo=True, custom_translation_table=onnx_translations()).
+    """Translations to ONNX: torch.onnx.export(..., dynamo=True, custom_translation_table=onnx_translations()).
 
     Returns:
         For each operator of a twin a function that makes ONNX's operators of it, for any number of steps and rows.
@@ -32,7 +32,7 @@ def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def _translation(op: Any, mode: str) -> Callable[..., Any]:
-    """op: the opset. The translation takes an operator's arguments by their names: PyTorch looks at its signature."""
+    """One operator's translation, which PyTorch calls by the names of the operator's arguments. op: the opset."""
     def translated(input: Any, hx: Any, weights: Any, batch_sizes: Any, module: str, input_size: int, hidden_size: int,
                    num_layers: int, bidirectional: bool, device: int) -> Any:
         form = Form(module, input_size, hidden_size, num_layers, bidirectional)

@@ -46,7 +46,7 @@ class Kind:
 _SIGMOID, _TANH, _RELU = (desc() for desc in (DML_ACTIVATION_SIGMOID_OPERATOR_DESC, DML_ACTIVATION_TANH_OPERATOR_DESC,
                                               DML_ACTIVATION_RELU_OPERATOR_DESC))
 
-KINDS = {  # by PyTorch's names of modes
+KINDS = {  # keys: PyTorch's names of modes
     "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
     "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # i f g o -> i o f c
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
@@ -94,7 +94,7 @@ class Layer:
     """
 
     def __init__(self, kind: Kind, form: Form, parameters: Sequence[Mapping[str, Tensor]], inputs: int | None) -> None:
-        """parameters: of each direction, by their names. inputs: how many it takes; None for those that another layer makes."""
+        """parameters: for each direction, by name. inputs: how many it takes; None: those that another layer makes."""
         self.kind = kind
         self.directions = form.directions
         self._named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
@@ -249,7 +249,10 @@ class Stack:
 
     def run(self, name: str, parameters: Parameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """x: [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each. name: the module, in errors."""
+        """Run all layers on x [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each.
+
+        name: the module, in errors.
+        """
         values = {"y-1": np.ascontiguousarray(x)}
         for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
             for k, part in enumerate(np.split(state, self._layers)):
@@ -322,7 +325,7 @@ _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _are_the_same(first: Tensor, second: Tensor) -> bool:
-    """Whether they have the same bits, NaN and -0 among them."""
+    """Whether two arrays have the same bits, NaN and -0 among them."""
     words = _WORDS[second.itemsize]
     return first.dtype is second.dtype and torch.equal(first.detach().resolve_neg().view(words), second.view(words))
 

@@ -34,7 +34,7 @@ class DML_GRAPH_EDGE_TYPE(IntEnum):
 
 
 class DML_GRAPH_NODE_TYPE(IntEnum):
-    """A constant is refused: bind it as an input."""
+    """Types of nodes. A constant is refused: bind it as an input."""
 
     INVALID = 0
     OPERATOR = 1
@@ -43,7 +43,7 @@ class DML_GRAPH_NODE_TYPE(IntEnum):
 
 @dataclass(frozen=True)
 class DML_INPUT_GRAPH_EDGE_DESC:
-    """From an input of the graph to one of a node. One input may go to several."""
+    """An edge from an input of the graph to one of a node. One input may go to several."""
 
     GraphInputIndex: int
     ToNodeIndex: int
@@ -53,7 +53,7 @@ class DML_INPUT_GRAPH_EDGE_DESC:
 
 @dataclass(frozen=True)
 class DML_OUTPUT_GRAPH_EDGE_DESC:
-    """From an output of a node to one of the graph. It may go to other nodes too, but to no other output of the graph."""
+    """An edge from an output of a node to one of the graph. The output may go to nodes too, but to no other of the graph."""
 
     FromNodeIndex: int
     FromNodeOutputIndex: int
@@ -63,7 +63,7 @@ class DML_OUTPUT_GRAPH_EDGE_DESC:
 
 @dataclass(frozen=True)
 class DML_INTERMEDIATE_GRAPH_EDGE_DESC:
-    """From an output of a node to an input of another one. One output may go to several."""
+    """An edge from an output of a node to an input of another one. One output may go to several."""
 
     FromNodeIndex: int
     FromNodeOutputIndex: int

@@ -133,7 +133,7 @@ class DML_JOIN_OPERATOR_DESC:
 
 @dataclass(frozen=True, kw_only=True)
 class DML_SLICE_OPERATOR_DESC:
-    """Of each dimension of the input the elements Offset, Offset + Stride, ... (DML_OPERATOR_SLICE).
+    """The elements Offset, Offset + Stride, ... of each dimension of the input (DML_OPERATOR_SLICE).
 
     Sizes are those of the output. Both tensors have the same type, any, and 1 to 8 dimensions; Strides are 1 or more.
     """
@@ -152,7 +152,7 @@ class DML_SLICE_OPERATOR_DESC:
 
 @dataclass(frozen=True, kw_only=True)
 class DML_SLICE1_OPERATOR_DESC:
-    """Of each dimension of the input a window, of which every stride-th element is taken (DML_OPERATOR_SLICE1).
+    """Every stride-th element of a window in each dimension of the input (DML_OPERATOR_SLICE1).
 
     A window is InputWindowSizes elements from InputWindowOffsets on. A negative stride begins at its last element and goes
     back. The output's sizes are at most (window - 1) / |stride| + 1, rounded down. Both tensors have the same type, any, and

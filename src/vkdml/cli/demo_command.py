@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from .. import demo
 from ..faces.directml.device import Device
-from .arguments import add_device, add_json, print_json
+from .argument_types import add_device, add_json, print_json
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -28,6 +28,6 @@ def _word(text: str) -> str:
 def run(chosen: argparse.Namespace) -> int:
     device = Device(chosen.device)
     with tqdm(total=3, delay=2, disable=None, leave=False) as bar:
-        told = demo.say(chosen.words, device, bar)
-    (print_json if chosen.json else demo.tell)(told)
+        report = demo.say(chosen.words, device, bar)
+    (print_json if chosen.json else demo.tell)(report)
     return 0

@@ -16,7 +16,7 @@ from .programs import Program
 class SessionStream(OfOneProcess):
     """Runs of a session that hand values on from each to the next. Made by InferenceSession.stream. For one thread.
 
-    program: of the session. carried: inputs by output. output_names: what a step returns.
+    program: the session's. carried: output -> input. output_names: what a step returns.
     """
 
     def __init__(self, program: Program, carried: Mapping[str, str], output_names: Sequence[str], inputs: Inputs) -> None:
@@ -58,7 +58,7 @@ class SessionStream(OfOneProcess):
         self._write({name: np.array(self._inputs.check(name, array)) for name, array in state.items()})
 
     def _write(self, state: Mapping[str, np.ndarray]) -> None:
-        """Of what is on the device by then, `_state` keeps only types and shapes."""
+        """Set the state. For what is held on the device, `_state` is only a template of types and shapes."""
         self._state = dict(state)
         for step in self._steps:
             step.write(state)

@@ -13,7 +13,7 @@ from .. import explain
 from ..faces.directml.device import Device
 from ..operators.cells import Cell
 from ..operators.problem import Problem
-from .arguments import add_allow_outside, add_device, add_json, count, existing_file, print_json
+from .argument_types import add_allow_outside, add_device, add_json, count, existing_file, print_json
 from .values import add_inputs, feed
 
 
@@ -69,7 +69,7 @@ def _check_options(chosen: argparse.Namespace, is_model: bool) -> None:
 
 
 def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[str, Sequence[Problem]]]:
-    """Where its nodes run, and what its recurrent nodes compute, by name."""
+    """The places of a model's nodes, and what its recurrent nodes compute, by name."""
     from ..faces.onnx import InferenceSession
 
     session = InferenceSession(chosen.what, device=device, allow_outside=chosen.allow_outside)
@@ -81,7 +81,7 @@ def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[
 
 
 def _tell(report: Mapping[str, Any], unknown: str) -> None:
-    """unknown: why nothing is known of a node."""
+    """Print the report. unknown: why nothing is known of a node."""
     print(f"{report['device']}: at most {report['memory_limit']} bytes for buffers")
     if "assignment" in report:
         rows = [(group["runs_on"], group["piece"], group["nodes"],
@@ -90,6 +90,6 @@ def _tell(report: Mapping[str, Any], unknown: str) -> None:
         print("\n" + tabulate(rows, ["runs on", "piece", "nodes", "operators"], maxcolwidths=[None, None, None, 80]))
     for name, found in report["operators"].items():
         for of_sizes in found:
-            print(f"\n{name}: {explain.told(of_sizes)}")
+            print(f"\n{name}: {explain.text(of_sizes)}")
         if not found:
             print(f"\n{name}: {unknown}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...operators import activations
 from ...operators.checks import check_index
-from ...operators.copies import window_of
+from ...operators.copy_problem import window_of
 from ...operators.gather import output_sizes
 from ...operators.header.descs import DML_OPERATOR_DESC, DML_OPERATOR_TYPE
 from ...operators.header.plain_descs import (
@@ -29,8 +29,8 @@ from ...operators.header.plain_descs import (
     DML_SCALE_BIAS,
     DML_SLICE1_OPERATOR_DESC,
 )
-from ...operators.plain import OUTPUT
-from .graphs import Expression, Value, check_list, check_type, value_of
+from ...operators.plain_problem import OUTPUT
+from .expression_graphs import Expression, Value, check_list, check_type, value_of
 from .tensors import TensorDesc
 
 OperatorType = DML_OPERATOR_TYPE
@@ -109,7 +109,7 @@ def gemm(
 def join(input: Sequence[Expression], axis: int) -> Expression:
     """Tensors of one type one behind the other along an axis (PyDirectML's join, DML_OPERATOR_JOIN)."""
     inputs = check_list("join", "input", input, Expression)
-    check_index("join", "input", 0, len(inputs))  # there is one
+    check_index("join", "input", 0, len(inputs))  # at least one input is there
     values = _values("join", {f"InputTensors[{i}]": expression for i, expression in enumerate(inputs)})
     first, *others = (value.desc.sizes for value in values.values())
     axis = check_index("join", "axis", axis, len(first))
@@ -146,7 +146,7 @@ def gather(input: Expression, indices: Expression, axis: int, index_dimensions: 
 
 
 def _values(call: str, expressions: Mapping[str, Expression | None]) -> dict[str, Value]:
-    """By field, of those that are given: all of the first one's builder."""
+    """Values of the expressions that are given, by field. Refuses those of another builder than the first one's."""
     first, *_ = expressions
     builder = value_of(call, first, expressions[first]).builder
     return {field: value_of(call, field, expression, builder) for field, expression in expressions.items()
@@ -179,7 +179,7 @@ def _scaled(expression: Expression, scale: float, bias: float) -> Expression:
 
 
 def _method(function: Any, with_number: Any) -> Any:
-    """Of an expression and another one, or a number."""
+    """A method that takes another expression or a number."""
     def method(self: Expression, other: Any) -> Expression:
         if isinstance(other, numbers.Real):
             return _scaled(self, *with_number(float(other)))

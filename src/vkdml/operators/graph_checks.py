@@ -34,9 +34,9 @@ _EDGES = {
 class Graph:
     """A checked graph.
 
-    problem: its inputs and outputs as an operator's, by the names "input 0", "output 0" and so on. order: of the nodes'
-    execution. names: of each node's tensors, by field; what goes along an edge has one name. intermediate: bytes of what is
-    neither input nor output, by name.
+    problem: its inputs and outputs as an operator's, by the names "input 0", "output 0" and so on. order: in which the
+    nodes run. names: for each node those of its tensors, by field; what goes along an edge has one name. intermediate: bytes of
+    what is neither input nor output, by name.
     """
 
     problem: CheckedOperator
@@ -56,7 +56,7 @@ def nodes_of(desc: Any) -> list[DML_OPERATOR_GRAPH_NODE_DESC]:
 
 
 def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Graph:
-    """problems: of the nodes. Raises InvalidArgumentError naming the edge, what was found and what is allowed."""
+    """Check edges. problems: the nodes'. Raises InvalidArgumentError naming the edge, what was found and what is allowed."""
     edges = {field: _listed(desc, field, count, DML_GRAPH_EDGE_DESC, kind, structure)
              for field, (kind, structure, count) in _EDGES.items()}
     ends = _Ends(desc, problems)
@@ -89,7 +89,7 @@ def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Gr
 
 
 def _listed(desc: DML_GRAPH_DESC, field: str, count: str, wrapper: type, kind: int, structure: type) -> list[Any]:
-    """What is in a list, without the structures with types around it."""
+    """The items of a list, taken out of the structures with types around them."""
     values = getattr(desc, field)
     if not isinstance(values, list | tuple):
         raise InvalidArgumentError(NAME, field, type(values).__name__, f"a list of {structure.__name__}")
@@ -149,7 +149,7 @@ def _name(where: str, names: dict[str, str], field: str, name: str) -> None:
 
 
 def _check_connection(where: str, source: Tensor, target: Tensor) -> None:
-    """What one node has written the other one reads as it describes it: only the type and the size must fit."""
+    """Refuse an edge unless type and size fit. Strides may differ: each node reads the bytes as its own description says."""
     if source.data_type != target.data_type or target.size_in_bytes > source.size_in_bytes:
         raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.size_in_bytes} bytes for "
                                    f"{target.data_type.name} in {target.size_in_bytes}", "the same type, and bytes enough")
@@ -169,7 +169,7 @@ def _check_connected(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator], 
 
 
 def _tensors(problems: Sequence[CheckedOperator], names: Sequence[Mapping[str, str]]) -> dict[str, Tensor]:
-    """By name; of several descriptions of one, with the largest size and alignment."""
+    """Tensors by name, with the largest size and alignment that any of its descriptions has."""
     tensors: dict[str, Tensor] = {}
     for problem, of_node in zip(problems, names):
         for field, name in of_node.items():
@@ -190,7 +190,7 @@ def _problem(desc: DML_GRAPH_DESC, first: CheckedOperator, tensors: Mapping[str,
 
 
 def _order(before: Sequence[set[int]]) -> tuple[int, ...]:
-    """Of nodes, each behind those before it."""
+    """Nodes in an order in which each comes after its sources. before: the sources of each."""
     order: list[int] = []
     left = dict(enumerate(before))
     while left:

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-_MOST_DIGITS = 18  # of a number on the command line
+_MOST_DIGITS = 18  # a number on the command line has at most so many
 
 
 def existing_file(text: str) -> Path:

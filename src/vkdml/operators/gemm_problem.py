@@ -14,14 +14,14 @@ from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import check_output_strides, check_tensors, is_one_of
 from .header.plain_descs import DML_MATRIX_TRANSFORM
-from .plain import OUTPUT, ComputedProblem
+from .plain_problem import OUTPUT, ComputedProblem
 
 
 @dataclass(frozen=True)
 class GemmProblem(ComputedProblem):
     """OutputTensor [..., M, N] = function(alpha * A [..., M, K] B [..., K, N] + beta * CTensor [..., M, N]).
 
-    transposed: of ATensor and BTensor, whether their last two dimensions are exchanged in A and B. function: None where no
+    transposed: whether the last two dimensions of ATensor, and of BTensor, are exchanged in A and B. function: None where no
     activation is fused.
     """
 
@@ -32,7 +32,7 @@ class GemmProblem(ComputedProblem):
 
     @property
     def inner(self) -> int:
-        """K."""
+        """K, the number of products that an element sums."""
         return self.tensor("ATensor").sizes[-2 if self.transposed[0] else -1]
 
     @property

@@ -11,18 +11,18 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from . import element_types
 from .checks import Tensor, check_index, check_output_strides, check_tensor, integers, is_count
-from .elementwise import ElementwiseProblem, check_same_sizes, scaled
-from .plain import MOST_DIMENSIONS, OUTPUT, MovedProblem
+from .elementwise_problem import ElementwiseProblem, check_same_sizes, scaled
+from .plain_problem import MOST_DIMENSIONS, OUTPUT, MovedProblem
 
 _DIMENSIONS = range(1, MOST_DIMENSIONS + 1)
 
 
 @dataclass(frozen=True)
 class Move:
-    """Some elements of an input that go to some of the output: of each dimension those from a start on, with a step.
+    """A copy of some elements of an input to the output: in each dimension those from a start on, with a step.
 
-    field: the input's. starts, steps: of the input, in elements of each dimension; a step may be negative. at: where in the
-    output they begin.
+    field: the input's. starts, steps: in elements of the input, for each dimension; a step may be negative. at: place of
+    the first one in the output.
     """
 
     field: str
@@ -34,7 +34,10 @@ class Move:
 
 @dataclass(frozen=True)
 class CopyProblem(MovedProblem):
-    """moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place."""
+    """Elements copied from computed places.
+
+    moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place.
+    """
 
     moves: tuple[Move, ...]
     is_in_place: bool = False

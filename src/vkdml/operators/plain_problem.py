@@ -19,11 +19,11 @@ MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class ComputedProblem(CheckedOperator, ABC):
-    """One whose output is computed from floats."""
+    """A plain operator whose output is computed from floats."""
 
     @property
     def terms(self) -> int:
-        """Of the longest sum."""
+        """Number of terms in the longest sum."""
         return 2
 
     @abstractmethod
@@ -33,7 +33,7 @@ class ComputedProblem(CheckedOperator, ABC):
 
 @dataclass(frozen=True)
 class MovedProblem(CheckedOperator, ABC):
-    """One whose output's elements are some of its inputs', bit by bit, of whatever type."""
+    """A plain operator that copies some of its inputs' elements to its output, bit by bit, whatever their type."""
 
     @abstractmethod
     def moved(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:

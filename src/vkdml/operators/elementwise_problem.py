@@ -18,7 +18,7 @@ from .checks import Tensor, check_output_strides, check_tensors, unwrap_operator
 from .element_types import ElementType
 from .header.descs import DML_ACTIVATION_LINEAR_OPERATOR_DESC
 from .header.plain_descs import DML_SCALE_BIAS
-from .plain import MOST_DIMENSIONS, OUTPUT, ComputedProblem
+from .plain_problem import MOST_DIMENSIONS, OUTPUT, ComputedProblem
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
 from ...operators.whole_numbers import round_up
 from ..directml.device import Device
-from .operators import OperatorDispatchable, ReadyOperator, dispatchable
+from .dispatchables import OperatorDispatchable, ReadyOperator, dispatchable
+from .model_resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
-from .resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
 
-MAX_BYTES = 2**30  # of a model's resources and tensors, if its reader does not say
+MAX_BYTES = 2**30  # limit on a model's resources and tensors, by default
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _State:
 
 @dataclass(frozen=True)
 class DispatchCommand:
-    """bindings: by field, a resource's name and the byte in it at which the tensor begins."""
+    """Executes an operator. bindings: by field, a resource's name and the byte in it at which the tensor begins."""
 
     place: str
     dispatchable: str
@@ -102,7 +102,7 @@ class DispatchCommand:
 
 @dataclass(frozen=True)
 class PrintCommand:
-    """values: the resource's initial values, for their number and type."""
+    """Prints a resource. values: its initial values, for their number and type."""
 
     resource: str
     values: np.ndarray
@@ -114,7 +114,7 @@ class PrintCommand:
 
 @dataclass(frozen=True)
 class WriteFileCommand:
-    """dtype and sizes: those of the array in a .npy file; None and () for raw data."""
+    """Writes a resource to a file. dtype, sizes: those of the array in a .npy file; None and () for raw data."""
 
     place: str
     resource: str

@@ -14,7 +14,7 @@ import numpy as np
 from ...engine.weights import Contents, Snapshot
 from ...operators import table
 from ...operators.header.descs import DML_EXECUTION_FLAGS
-from ...operators.plain import PlainProblem
+from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
 from ..directml.compiled_operator import Operator
 from ..directml.device import Device
@@ -94,7 +94,7 @@ class ReadyOperator:
         return recorder
 
     def _upload(self, bound: Mapping[str, np.ndarray], given: Iterable[str]) -> None:
-        """What has not changed stays, so that weights stay packed."""
+        """Upload what has changed; the rest stays, so that weights stay packed."""
         for field in given:
             content = bound[field][:self._buffers[field].size_in_bytes]
             self._contents.look(field, {field: field}, {field: content})

@@ -5,7 +5,7 @@ All twins call them, so they are what stands in a graph that is traced, exported
     input: [T, B, I]; with batch_sizes the data of a PackedSequence, [sum of its lengths, I].
     hx: none, h, or h and c, [layers * directions, B, size] each.
     weights: those of all layers, in PyTorch's order.
-    batch_sizes: of a PackedSequence, whose rows are sorted by length.
+    batch_sizes: those of a PackedSequence, whose rows are sorted by length.
     module: the module's class, for errors.
     input_size, hidden_size, num_layers, bidirectional: as the module's.
     device: the index of the Vulkan device.
@@ -60,7 +60,7 @@ class Compiled:
             yield self.stacks.get(key, lambda: Stack(layers, shape, device, self._parameters)), self._parameters
 
 
-_compiled = WeakTensorKeyDictionary()  # by the first of the weights, where no twin calls
+_compiled = WeakTensorKeyDictionary()  # key: the first of the weights, where no twin calls
 _lock = Lock()
 _calling = threading.local()  # compiled: what the operator that this thread calls uses
 
@@ -143,7 +143,7 @@ def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tens
     if any(tensor.device != input.device for tensor in (*hx, *weights)):
         check_tensors(form.module, {"input": input}, layers_of(mode, form, weights))
     rows = input.shape[1]
-    if batch_sizes is not None:  # whose values are not known here
+    if batch_sizes is not None:  # their values are not known here
         rows = hx[0].shape[1] if hx else torch.library.get_ctx().new_dynamic_size()
     return _empty(input, form, _state_shapes(mode, form, weights, rows))
 
@@ -215,7 +215,7 @@ def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ..
 
 
 class _Library(torch.library.Library):
-    """One whose operators refuse derivatives: the kernel that register_autograd makes knows backward alone."""
+    """A library whose operators refuse derivatives: the kernel that register_autograd makes knows backward alone."""
 
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> Any:
         def checked(keyset: Any, *arguments: Any) -> Any:

@@ -17,18 +17,18 @@ import numpy as np
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import Tensor, least_size, packed_strides
-from .plain import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
+from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
 from .problem import MAX_FLOAT32, Problem
 from .reference import STEPS, direction_weights, initial_states, view
 
 SEQUENCE = "OutputSequenceTensor"
 
-_NUMBERS_AT_ONCE = 2**20  # of a state; there are some twenty arrays as large
+_NUMBERS_AT_ONCE = 2**20  # numbers of a state in a block of steps; some twenty arrays are as large
 
 
 @dataclass(frozen=True)
 class _Precision:
-    """Of results of a type, and of what they are computed in. rounding: the relative error of what is stored."""
+    """How accurate results of a type are, and what they are computed in. rounding: the relative error of what is stored."""
 
     unit: float
     rounding: float
@@ -37,7 +37,7 @@ class _Precision:
     least: float = 0.0  # error of what is stored
 
 
-_MOST_COMPUTED = 1e30  # of what float32 computes without an infinity on the way: activations have factors, pairs are split
+_MOST_COMPUTED = 1e30  # float32 has no infinity on the way to numbers up to this: activations have factors, pairs are split
 _FLOAT32_UNIT = 2.0**-23  # twice that of rounding to nearest, which Vulkan does not promise
 _PRECISIONS = {
     "float32": _Precision(_FLOAT32_UNIT, 0.0, MAX_FLOAT32),
@@ -49,7 +49,7 @@ _PRECISIONS = {
 
 @dataclass(frozen=True)
 class Difference:
-    """An output that is wrong. wrong: how many of its elements are. index: of the worst. tolerance: of that one."""
+    """An output that is wrong. wrong: number of wrong elements. index, tolerance: those of the worst one."""
 
     field: str
     wrong: int
@@ -65,7 +65,7 @@ class Difference:
 
 
 def with_sequence(problem: Problem) -> Problem:
-    """With OutputSequenceTensor among its outputs, which says what each step began with."""
+    """The problem with OutputSequenceTensor among its outputs, which says what each step began with."""
     if problem.has(SEQUENCE):
         return problem
     sizes = problem.steps, problem.directions, problem.batch, problem.hidden
@@ -75,7 +75,7 @@ def with_sequence(problem: Problem) -> Problem:
 
 
 def differences(problem: Problem | PlainProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
-    """What is wrong with a device's results. Where numbers were not finite, or too large for the device, nothing is.
+    """Differences of a device's results beyond the bound. Numbers not finite or too large for the device are never wrong.
 
     memory: the bytes of all inputs and outputs that the problem has, by field. A recurrent problem has OutputSequenceTensor.
     """
@@ -94,12 +94,12 @@ def differences(problem: Problem | PlainProblem, memory: Mapping[str, np.ndarray
 
 
 def _moved(problem: MovedProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
-    """Of elements that must be the very same bits."""
+    """Differences of elements that must have exactly the same bits."""
     views = {}
     for field, array in memory.items():
         tensor = problem.tensor(field)
         dtype = np.dtype(tensor.data_type.name.lower())
-        if field != problem.checked_input:  # as bits: a NaN is equal to itself then
+        if field != problem.checked_input:  # compared as bits, so that a NaN equals itself
             dtype = np.dtype(f"u{problem.element.itemsize}")
         views[field] = tensor.view(array[:tensor.size_of_elements * dtype.itemsize].view(dtype))
     expected = problem.moved(views)
@@ -143,7 +143,7 @@ def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.
     """All outputs of the cell, in DirectML's sizes. sequence: the device's."""
     steps, rows = np.arange(problem.steps)[:, None], np.arange(problem.batch)
     lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(problem.batch, problem.steps)).reshape(-1).astype(np.int64)
-    lengths = np.minimum(lengths, problem.steps)  # as kernels do with those that a device wrote
+    lengths = np.minimum(lengths, problem.steps)  # kernels do the same with lengths that a device wrote
     arithmetic = _arithmetic(problem, problem.input_size + problem.hidden + 4)
     last_states = [field for field in problem.cell.outputs if field != SEQUENCE]
     shapes = [sequence.shape, *[(1, *sequence.shape[1:])] * len(last_states)]
@@ -191,7 +191,7 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
 
 
 class _BoundedStep:
-    """The reference's step of a direction, of Bounded with a column for each row."""
+    """A time step as the reference computes it, on Bounded numbers with a column for each row."""
 
     def __init__(self, problem: Problem, arrays: Mapping[str, np.ndarray], direction: int) -> None:
         bounded = replace(problem, activations=tuple(map(_of_bounded, problem.activations)))
@@ -201,7 +201,7 @@ class _BoundedStep:
         self._matrices: tuple[Any, Any] = self._w, self._r
 
     def multiply(self, x: Bounded, h: Bounded) -> None:
-        """Take the products with these from now on, of which calls say the columns: for steps that are computed one by one."""
+        """Multiply all columns now. Later calls name the columns that they take: for steps that are computed one by one."""
         self._matrices = [_Product(w, x) for w in self._w], [_Product(r, h) for r in self._r]
 
     def __call__(self, x: Bounded | slice, h: Bounded | slice, *c: Bounded) -> Any:
@@ -209,7 +209,7 @@ class _BoundedStep:
 
 
 class _Product:
-    """Of a matrix and all columns: `@` takes some of these."""
+    """Products of a matrix and all columns: `@` takes some of these."""
 
     def __init__(self, matrix: np.ndarray, columns: Bounded) -> None:
         self._product = matrix @ columns

@@ -25,9 +25,7 @@ _MEMBERS = ("type", "initialValues", "initialValuesDataType", "sizeInBytes")
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the files are that a model names. is_open: as DxDispatch looks for them, and writes them; else only in the model's
-    folder, links followed.
-    """
+    """The folder of the files that a model names, links followed. is_open: they may be wherever DxDispatch looks or writes."""
 
     path: Path
     is_open: bool
@@ -78,7 +76,7 @@ class Budget:
 
 
 def resource(folder: Folder, budget: Budget, place: str, value: object) -> Resource:
-    """Read and check a resource. folder: for the files that it names.
+    """Read and check a resource. folder: that of the files that it names.
 
     Raises InvalidArgumentError, which names the place in the model.
     """
@@ -145,7 +143,7 @@ def _sequence(count: int, start: np.generic, delta: np.generic) -> np.ndarray:
         return np.add.accumulate(steps, dtype=steps.dtype)
 
 
-# By the member that tells the generators apart: the numbers that one takes besides valueCount, and its function
+# Member that tells the generators apart -> the numbers that one takes besides valueCount, and its function
 _GENERATORS: dict[str, tuple[tuple[str, ...], Callable[..., np.ndarray]]] = {
     "value": (("value",), _constant),
     "valueStart": (("valueStart", "valueDelta"), _sequence),
