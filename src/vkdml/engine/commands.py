@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .vulkan import fork
+from ..planning.dispatches import Dispatch
+from .vulkan import system
 from .vulkan.buffers import Bound, Buffer, overlap
 from .vulkan.gpu import Gpu, Kernel, Submission
 from .vulkan.store import Lease
@@ -70,7 +71,7 @@ class Commands:
     """
 
     def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
-        self._gpu = gpu
+        self.gpu = gpu
         self._merges = merges
         self.lease = lease
         self._steps: list[_Step] = []
@@ -104,7 +105,7 @@ class Commands:
                 yield from step.writes
 
     def upload(self, buffer: Buffer) -> None:
-        if not self._gpu.host_memory:
+        if not self.gpu.host_memory:
             if self._merges:
                 self._merge_before_upload(buffer)
                 self._stamped.append(buffer)
@@ -119,13 +120,22 @@ class Commands:
             self.before_execute(buffer.merge)
 
     def readback(self, buffer: Buffer) -> None:
-        if not self._gpu.host_memory:
+        if not self.gpu.host_memory:
             self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """push: the push constants, by their names in the shader. starts_submission: what is before it is enough for one."""
         self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
                              starts_submission=starts_submission))
+
+    def record(self, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> None:
+        """Record a plan's dispatches. buffers: by the plan's names."""
+        made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
+        for dispatch in dispatches:
+            key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
+            if key not in made:
+                made[key] = self.gpu.create_kernel(dispatch, buffers, lease=self.lease)
+            self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
     def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
         """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
@@ -136,7 +146,7 @@ class Commands:
 
         record: records the dispatches that do. sources: what they read.
         """
-        inner = Commands(self._gpu, lease=self.lease)
+        inner = Commands(self.gpu, lease=self.lease)
         record(inner)
         operations = list(inner._operations())
         written = set(self._changes(self._steps))
@@ -167,7 +177,7 @@ class Commands:
         return weights.within is not None and any(overlap(part, weights.within) for part in since)
 
     def _add(self, step: _Step) -> None:
-        fork.check()
+        system.check()
         self._steps.append(step)
         self._built.clear()
         self._overwritten = None
@@ -181,7 +191,7 @@ class Commands:
 
     def execute(self) -> None:
         """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
-        with self._gpu.lock:
+        with self.gpu.lock:
             for check in self._checks:
                 check()
             due, origins = self._due() if self._stamped else ((), {})
@@ -197,7 +207,7 @@ class Commands:
 
     def prepare(self) -> None:
         """Record now what the next execution would."""
-        with self._gpu.lock:
+        with self.gpu.lock:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
@@ -229,7 +239,7 @@ class Commands:
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
         """Submissions and calls, in order."""
         if due not in self._built:
-            builder = _Builder(self._gpu, self._merges)
+            builder = _Builder(self.gpu, self._merges)
             packs = iter(due)
             for step in self._steps:
                 if isinstance(step, _Call):

@@ -20,10 +20,10 @@ from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
 from .commands import Commands
-from .recording import Attempts, record_dispatches, record_execution, storage_buffers
 from .trust import tuner
 from .trust.float64 import check_float64
 from .trust.self_test import check_driver
+from .trust.trial import Attempts, record_execution, storage_buffers
 from .trust.verification import verify
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
@@ -160,7 +160,7 @@ class Compiled:
 
     def record_packing(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights) -> None:
         """Record what packs the weights that are in the memory of their fields."""
-        record_dispatches(self.gpu, commands, self.plan.initialize, {**memory, **weights.buffers})
+        commands.record(self.plan.initialize, {**memory, **weights.buffers})
 
     def record(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights | None, is_checked: bool = False
                ) -> None:
@@ -181,7 +181,7 @@ class Compiled:
             if sources:
                 commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
             memory = {**memory, **weights.buffers}
-        record_execution(self.gpu, commands, self.plan, memory, self._decided.attempts)
+        record_execution(commands, self.plan, memory, self._decided.attempts)
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..engine.execution import Execution, Node
-from ..engine.recent import Recent
-from ..engine.vulkan.fork import Lock
+from ..engine.vulkan.store import Recent
+from ..engine.vulkan.system import Lock
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape

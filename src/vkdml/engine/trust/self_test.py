@@ -48,11 +48,10 @@ from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
 from ...planning.plan import Plan, plan_of
 from ...planning.profiles import profile
-from ..recording import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Run, Trial
+from .trial import Run, Trial, storage_buffers
 
 _log = logging.getLogger(__name__)
 

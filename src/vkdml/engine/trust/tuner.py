@@ -23,11 +23,9 @@ from ...planning.options import PERSISTENT, Options
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling
-from ..recording import Attempts, storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .grid_sync import workgroups_meet
-from .trial import Run, Trial
+from .trial import Attempts, Run, Trial, storage_buffers, workgroups_meet
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,6 @@
-"""Calls of a device's driver through kp's objects: what they raise, how long they may take, and when the device is lost."""
+"""Calls of a device's driver through kp's objects: what they raise, how long they may take, and when the device is lost; and a
+thread for executions that nobody waits for at once.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from ...errors import DeviceLostError, DriverError, OutOfMemoryError, VkdmlError
-from . import fork, system
+from . import system
 
 T = TypeVar("T")
 
@@ -112,7 +116,7 @@ class Driver:
 
     def make(self, doing: str, call: Callable[[], T]) -> T:
         """An object of kp's."""
-        return fork.keep(self.call(doing, call))
+        return system.keep(self.call(doing, call))
 
     def call(self, doing: str, call: Callable[[], T]) -> T:
         """Call kp. What it raises becomes a DriverError that says what was being done."""
@@ -125,7 +129,7 @@ class Driver:
 
     def check(self) -> None:
         """Raises DriverError where the device cannot be used."""
-        fork.check()
+        system.check()
         if self.lost is not None:
             raise DeviceLostError(self.lost)
 
@@ -166,7 +170,7 @@ class Driver:
     def end(self, until: float) -> None:
         """Wait for what is running until then, then abandon it."""
         with suppress(RuntimeError, MemoryError):  # it is lost, or a call of another thread has not ended
-            fork.check()
+            system.check()
             while self.running is not None and self.running.is_running() and time.monotonic() < until:
                 self.running.eval_await(_WAIT_NANOSECONDS)
         self.abandon()
@@ -175,7 +179,7 @@ class Driver:
         """Let what is running outlive this process's objects: it must not be destroyed, and is not waited for."""
         if self.running is not None and self.running.is_running():
             for used in (self._manager, self.running):
-                fork.never_destroy(used)
+                system.never_destroy(used)
             system.end_without_destructors()
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
@@ -197,7 +201,7 @@ class Driver:
         return DeviceLostError(self.lost)
 
 
-class DeviceLock(fork.Lock):
+class DeviceLock(system.Lock):
     """Around work on a device.
 
     Entering waits for what an interrupted call left running, and raises if the device is lost. After a
@@ -227,3 +231,52 @@ class DeviceLock(fork.Lock):
                 self._driver.forget()
         finally:
             super().__exit__()
+
+
+_Work = tuple[Future[None], Callable[[], None]]
+_Queue = SimpleQueue[_Work | None]  # None: the thread ends
+
+
+class Background:
+    """Starts its thread with the first piece of work. The thread goes when nobody holds this any more.
+
+    It is a daemon, as a process that ends joins the others, with all that is queued, and cannot join one whose start was
+    interrupted: such a thread waits for work without end.
+    """
+
+    def __init__(self) -> None:
+        self._queue: _Queue | None = None
+        self._starting = threading.Lock()
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        """Raises RuntimeError where the system gives no thread. An interrupt may leave the work queued."""
+        future: Future[None] = Future()
+        with self._starting:
+            if self._queue is None:
+                self._queue = self._start()
+            self._queue.put((future, work))
+        return future
+
+    def _start(self) -> _Queue:
+        queue: _Queue = SimpleQueue()
+        try:
+            threading.Thread(target=_work, args=(queue,), name="vkdml", daemon=True).start()
+            finalize(self, queue.put, None).atexit = False
+        except BaseException:  # an interrupt, perhaps of a start that goes on
+            queue.put(None)
+            raise
+        return queue
+
+
+def _work(queue: _Queue) -> None:
+    while item := queue.get():
+        future, work = item
+        try:
+            work()
+        except SystemExit:  # see driver.Calls
+            future.set_exception(DriverError("the process ended before the execution did"))
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        del item, future, work  # which hold the device

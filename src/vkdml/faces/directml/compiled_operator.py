@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from ...engine.commands import Commands
 from ...engine.compiled import Compiled, choose_within
 from ...engine.vulkan.buffers import Bound, Buffer, parts
-from ...engine.vulkan.fork import OfOneProcess
 from ...engine.vulkan.gpu import Gpu
+from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError
 from ...operators.header.descs import DML_BINDING_PROPERTIES
