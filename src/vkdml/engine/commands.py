@@ -18,8 +18,9 @@ _NONE: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True)
 class _Operation:
-    """reads, writes: of the device's memory; of what it writes, which parts. copies: the buffer whose host's copy it takes or
-    fills.
+    """A dispatch or a copy.
+
+    reads: buffers. writes: parts of buffers. copies: for an upload or a readback, its buffer.
     """
 
     record: Callable[[Submission], None]
@@ -27,11 +28,6 @@ class _Operation:
     writes: frozenset[Bound] = _NONE
     copies: Buffer | None = None
     starts_submission: bool = False
-
-    @property
-    def changes(self) -> set[Buffer]:
-        """The buffers that it writes."""
-        return {part.buffer for part in self.writes}
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Packing:
-    """sources: what is packed. is_fresh: something before it writes them at each execution."""
+    """The dispatches that pack weights. sources: their inputs. is_fresh: an earlier step writes these at each execution."""
 
     weights: Weights
     sources: Sequence[Bound]
@@ -54,7 +50,7 @@ class _Packing:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
     def origin(self) -> Origin | None:
-        """What is packed when it is executed now; None: unknown."""
+        """Origin of the weights that packing now gives; None: unknown."""
         return None if self.is_fresh else origin_of(self.sources)
 
 
@@ -89,7 +85,7 @@ class Commands:
         self._checks.append(check)
 
     def writes(self, bound: Bound) -> bool:
-        """Whether a dispatch that was recorded so far does."""
+        """Whether a dispatch recorded so far writes to it."""
         return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
 
     @property
@@ -98,7 +94,7 @@ class Commands:
         return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
-        """What they write, but what the host has written to a buffer when it is uploaded, and has stamped then."""
+        """The parts that steps write, without uploads of what the host wrote to its copy: those are stamped already."""
         for step in steps:
             copied = step.copies if isinstance(step, _Operation) else None
             if not (self._merges and copied and not copied.is_exposed):
@@ -156,7 +152,7 @@ class Commands:
         self._add(self._packings[-1])
 
     def own(self, weights: Weights) -> None:
-        """The dispatches before this are an initializer's, and have packed these."""
+        """Note that the dispatches before this are an initializer's, and pack these."""
         self._owned[weights] = len(self._steps)
         self._stamped.append(weights)
 
@@ -166,12 +162,12 @@ class Commands:
 
     @property
     def owned(self) -> Iterable[Weights]:
-        """What initializers that were recorded here pack."""
+        """Weights that initializers recorded here pack."""
         return self._owned.keys()
 
     def is_spoiled(self, weights: Weights) -> bool:
-        """Whether something recorded since an initializer packed them here, or at all, writes to the caller's resource, besides
-        what the host tells by stamps.
+        """Whether a step recorded since an initializer packed them here (or any step, if none did) writes to the caller's
+        resource. Uploads are told by stamps.
         """
         since = self._changes(self._steps[self._owned.get(weights, 0):])
         return weights.within is not None and any(overlap(part, weights.within) for part in since)
@@ -200,7 +196,7 @@ class Commands:
                     refuse()
             for weights in origins:
                 weights.origin = None  # stays so if the driver fails
-            for run in self._runs(due):
+            for run in self._built.get(due) or self._runs(due):
                 run()
             for weights, origin in origins.items():
                 weights.origin = origin
@@ -211,8 +207,10 @@ class Commands:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Say which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place
-        among the packings: what comes before it still sees what was there, even if the host wrote the new before.
+        """Say which packings are needed now, and the origins of all weights after them.
+
+        Stamps each upload at its place among the packings: an earlier packing still sees the old contents of the device, even
+        if the host has already written new ones to its copy.
         """
         after: dict[Weights, tuple[Origin | None, int | None]] = {}
         due = []
@@ -232,12 +230,12 @@ class Commands:
         return tuple(due), {weights: origin if weights.stamp == stamp else None for weights, (origin, stamp) in after.items()}
 
     def _is_overwritten(self, weights: Weights) -> bool:
-        """Whether something else that is recorded here writes to the caller's resource that they are in."""
+        """Whether another step recorded here writes to the caller's resource that they are in."""
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
-        """Submissions and calls, in order."""
+        """The submissions and calls of an execution, in order."""
         if due not in self._built:
             builder = _Builder(self.gpu, self._merges)
             packs = iter(due)
@@ -282,7 +280,11 @@ class _Builder:
         self._runs.append(work)
 
     def add(self, operation: _Operation) -> None:
-        needed = self._dependencies(operation)
+        changes = {part.buffer for part in operation.writes}
+        # Buffers that need a barrier before it. kp's own order a copy and what a dispatch reads, a dispatch and a readback
+        needed = changes & (self._written | self._read)
+        if operation.copies is None:
+            needed |= operation.reads & self._written | changes & self._copied
         if operation.starts_submission or operation.copies in self._copied:
             self.finish()
         if self._submission is None:
@@ -293,23 +295,15 @@ class _Builder:
             self._read -= needed
         operation.record(self._submission)
         if operation.copies is None:
-            self._written |= operation.changes
+            self._written |= changes
             self._read |= operation.reads
             self._unread |= operation.writes
         else:
             self._copied.add(operation.copies)
-            self._uploaded |= operation.changes
+            self._uploaded |= changes
             seen = {part for part in self._unread if part.buffer is operation.copies}
             self._seen |= seen
             self._unread -= seen
-
-    def _dependencies(self, operation: _Operation) -> set[Buffer]:
-        """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
-        dispatch and a readback.
-        """
-        if operation.copies is None:
-            return set(operation.reads & self._written | operation.changes & (self._written | self._read | self._copied))
-        return operation.changes & (self._written | self._read)
 
     def finish(self) -> list[Callable[[], None]]:
         """Ends the submission. Returns all so far."""
@@ -320,12 +314,13 @@ class _Builder:
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
             copied = self._copied
+            late = [part for part in unread if part.buffer in copied]
             read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
                 for part in seen:  # before, as a submission that fails may have changed them
                     part.mark_computed()
-                unsent = [(buffer, buffer.unsent()) for buffer in read_back]
+                unsent = [(buffer, buffer.unsent()) for buffer in read_back] if read_back else []
                 for part in unread:
                     part.mark_computed()
                 submission.run()
@@ -333,9 +328,8 @@ class _Builder:
                     buffer.mark_copied()
                 for buffer, arrays in unsent:
                     buffer.put_back(arrays)
-                for part in unread:
-                    if part.buffer in copied:
-                        part.mark_computed()
+                for part in late:
+                    part.mark_computed()
 
             self._runs.append(run)
         self._start()

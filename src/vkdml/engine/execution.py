@@ -29,7 +29,7 @@ _LEAST_BYTES = 256
 
 
 class Place(NamedTuple):
-    """Says which buffer: of those of so many bytes, with or without a copy for the host, the one of this number."""
+    """Identifies a buffer: the n-th of those of this size, with or without a copy for the host."""
 
     size: int
     has_copy: bool
@@ -114,9 +114,8 @@ class Execution:
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
                  contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
-        self.gpu, self._share = gpu, share
-        is_verified = bool(share.share)
-        self._nodes = [(Compiled(gpu, problem, options, is_verified), names) for problem, names in nodes]
+        self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
+        self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # in errors
         self._contents = contents or Contents()
         self._lease = Lease(gpu.store, self._let_go)
@@ -128,12 +127,12 @@ class Execution:
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
         self._read = list(outputs)  # by the host, after each run
-        self._on_host = self._sizes.keys() if is_verified else {*self._inputs, *self._read}
+        self._on_host = self._sizes.keys() if self._is_verified else {*self._inputs, *self._read}
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
     def _let_go(self) -> None:
-        """Keep nothing of what is in the store."""
+        """Forget everything that is in the store."""
         self._layout: Layout | None = None
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
@@ -161,12 +160,12 @@ class Execution:
         made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
         """
         with self.gpu.lock:
-            commands = self._prepared(values, self._share.has_next())
+            commands = self._prepared(values, self._is_verified and self._share.has_next())
             for name in self._inputs:
-                self._buffers[name].write(flat(values[name]))
+                self._buffers[name].put(flat(values[name]))
             commands.execute()
             self._carried.advance()
-            return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
+            return {name: self._buffers[name].take(shape, dtype) for name, (shape, dtype) in results.items()}
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run with them needs."""
@@ -187,7 +186,7 @@ class Execution:
         """The commands, with the weights in `values` packed."""
         if not self._commands:  # what is made to choose may take the place of what this execution has
             self._layout = self._chosen_layout()
-        self._lease.renew()
+        self.gpu.store.use(self._lease.keys)
         if not self._weight_names.isdisjoint(values):
             for index, names in self._given.items():
                 self._contents.look(index, names, values)
@@ -237,7 +236,7 @@ class Execution:
     # Weights
 
     def _pack(self, index: int) -> None:
-        """Pack a node's, unless they are packed already, by whomever."""
+        """Pack a node's weights, unless this or another execution has them packed."""
         assert self._layout is not None
         compiled, snapshot = self._nodes[index][0], self._contents.snapshot(index)
         if index in self._packed:
@@ -315,7 +314,7 @@ class Carried:
             self.current(name).upload(np.zeros(needed[name] // 4, np.uint32))
 
     def buffers(self) -> dict[str, Buffer]:
-        """Those of this turn, by name."""
+        """The buffers of this turn, by name."""
         return {name: buffer for source, output, buffers in self._pairs
                 for name, buffer in ((source, buffers[self.turn]), (output, buffers[1 - self.turn]))}
 

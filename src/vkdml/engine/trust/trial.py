@@ -12,20 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
+from ...operators.arguments import tensor_descs
+from ...operators.cells import GRU
+from ...operators.element_types import FLOAT32
 from ...operators.header.descs import (
     DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_BUFFER_TENSOR_DESC,
-    DML_GRU_OPERATOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
 )
 from ...operators.plain import PlainProblem
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
 from ...planning.options import PERSISTENT, STEPPED, Options
 from ...planning.plan import Plan, plan_of
-from ...planning.tiling import Tiling
 from ..commands import Commands
 from ..vulkan import spirv
 from ..vulkan.buffers import Bound
@@ -38,7 +37,7 @@ Record = Callable[[Commands], None]
 
 
 def storage_buffers(plan: Plan) -> dict[str, int]:
-    """How many each of its kernels binds, by name. A tensor that is left out takes one too."""
+    """Number of buffers that each kernel of a plan binds, by name. A tensor that is left out takes one too."""
     names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
     return {name: len(spirv.load(name).interface.bindings) for name in names}
 
@@ -58,14 +57,14 @@ def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound
 
 @dataclass
 class Attempts:
-    """What came of those at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that."""
+    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that."""
 
     goes_on: bool = True
     timeouts: int = 0
 
     @property
     def is_worthwhile(self) -> bool:
-        """Each that gives up has waited before."""
+        """Whether to try: each attempt that gives up has waited first."""
         return self.goes_on or not self.timeouts
 
 
@@ -169,12 +168,12 @@ class Run:
 
     @property
     def timeouts(self) -> int:
-        """How often."""
+        """Number of executions that gave up."""
         return self._attempts.timeouts
 
     @property
     def timed_out(self) -> bool:
-        """Ever."""
+        """Whether any execution gave up."""
         return self.timeouts > 0
 
 
@@ -224,23 +223,16 @@ def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
     except InvalidArgumentError:
         return None
     found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and tiling.fits_side_by_side(planner.machine)]
-    return plan_of(planner, max(found, key=_workgroups)) if found else None
-
-
-def _workgroups(tiling: Tiling) -> int:
-    return tiling.loop.workgroups
+    return plan_of(planner, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
 
 
 def _gru(batch: int, hidden: int) -> Problem:
     """A GRU with two meetings a step, as the reset gate is applied before the product."""
-    def tensor(*sizes: int) -> DML_BUFFER_TENSOR_DESC:
-        return DML_BUFFER_TENSOR_DESC(DataType=DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=sizes)
-
-    return from_desc(DML_GRU_OPERATOR_DESC(
-        InputTensor=tensor(1, _STEPS, batch, _INPUTS), WeightTensor=tensor(1, 1, 3 * hidden, _INPUTS),
-        RecurrenceTensor=tensor(1, 1, 3 * hidden, hidden), OutputSequenceTensor=tensor(_STEPS, 1, batch, hidden),
-        OutputSingleTensor=tensor(1, 1, batch, hidden), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
-        ActivationDescs=(DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), DML_ACTIVATION_TANH_OPERATOR_DESC()), LinearBeforeReset=False))
+    sizes = {"T": _STEPS, "B": batch, "I": _INPUTS, "H": hidden, "D": 1}
+    fields = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor")
+    return from_desc(GRU.desc(
+        **tensor_descs(GRU, FLOAT32, sizes, fields), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, LinearBeforeReset=False,
+        ActivationDescs=(DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), DML_ACTIVATION_TANH_OPERATOR_DESC())))
 
 
 def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:

@@ -128,12 +128,12 @@ class Buffer(OfOneProcess):
 
     @property
     def buffer(self) -> Buffer:
-        """Itself, as that of a Range."""
+        """The buffer itself, as a Range has one."""
         return self
 
     @property
     def stamp(self) -> int | None:
-        """Another number after each change of what the device has; None where the host can change it unseen."""
+        """A number that grows with each change of the device's memory; None where the host can change it unseen."""
         return self.stamp_of(0, self.size_in_bytes)
 
     @property
@@ -218,7 +218,12 @@ class Buffer(OfOneProcess):
         if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > room:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
                                        f"native numbers, at most {room} bytes")
-        self._bytes[offset:offset + flat.nbytes] = flat.view(np.uint8)
+        self.gpu.driver.check()
+        self.put(flat, offset)
+
+    def put(self, flat: np.ndarray, offset: int = 0) -> None:
+        """The same as `write`, for a flat array that fits; the device is open."""
+        self._mapped[offset:offset + flat.nbytes] = flat.view(np.uint8)
         self.mark_written(offset, flat.nbytes)
         if self.has_other_memory:
             self._differences.written_by_host(offset, offset + flat.nbytes)
@@ -233,7 +238,12 @@ class Buffer(OfOneProcess):
         if math.prod(shape) * dtype.itemsize > room or len(shape) > _MOST_DIMENSIONS:
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
                                        f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
-        return np.ndarray(shape, dtype, self._bytes, offset).copy()
+        self.gpu.driver.check()
+        return self.take(shape, dtype, offset)
+
+    def take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
+        """The same as `read`, for an array that is not larger; the device is open."""
+        return np.ndarray(shape, dtype, self._mapped, offset).copy()
 
     def _checked_offset(self, call: str, offset: int) -> int:
         checked = offset if type(offset) is int and offset >= 0 else integers(call, "offset", (offset,), 0)[0]
@@ -276,14 +286,14 @@ class Buffer(OfOneProcess):
             self.download((0,))
 
     def expect_seen(self, computed: Iterable[Bound]) -> None:
-        """Raises what `merge` would once dispatches have written to these parts, too."""
+        """Raises what `merge` would raise after dispatches have written to these parts."""
         unread = [*self._differences.of_device, *((part.offset, part.offset + part.size_in_bytes) for part in computed)]
         if self.is_exposed and unread and (0, self.size_in_bytes) not in unread:
             raise InvalidArgumentError("Buffer", "upload", "a part that a dispatch wrote, and an array of host()",
                                        "write() instead of that array, or a readback before the upload")
 
     def unsent(self) -> list[tuple[int, np.ndarray]]:
-        """What only the host's copy has, with where it begins; to be `put_back` after a readback, which copies all."""
+        """Parts that only the host's copy has, each with its offset; to be `put_back` after a readback, which copies all."""
         return [(begin, self._bytes[begin:end].copy()) for begin, end in self._differences.of_host]
 
     def put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -330,12 +340,12 @@ class Range:
 
     @property
     def stamp(self) -> int | None:
-        """The same of this part as a Buffer has of all."""
+        """Stamp of this part, as `Buffer.stamp`."""
         return self.buffer.stamp_of(self.offset, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
-        """The same of this part as a Buffer has of all."""
+        """Contents of this part, as `Buffer.contents`."""
         return _contents(self)
 
     def mark_computed(self) -> None:

@@ -51,8 +51,8 @@ system.after_fork_in_child(_in_child)
 
 
 class Calls:
-    """Around each call into C++ beside which other threads run. While the process ends, any other thread ends where it would
-    enter one; but not within another one, as PyTorch does not let such exceptions through.
+    """Context of each call into C++ that lets other threads run. While the process ends, any other thread ends when it enters
+    such a call; but not within another one, as PyTorch does not let such exceptions through.
 
     Python ends a daemon thread that comes back from such a call when the process has ended, and so aborts the process.
     """
@@ -115,7 +115,7 @@ class Driver:
         return self._manager
 
     def make(self, doing: str, call: Callable[[], T]) -> T:
-        """An object of kp's."""
+        """Make an object of kp's, which is never destroyed in a child process."""
         return system.keep(self.call(doing, call))
 
     def call(self, doing: str, call: Callable[[], T]) -> T:
@@ -139,14 +139,8 @@ class Driver:
         An exception that a signal's handler raises, such as KeyboardInterrupt, gets through within a moment. What was submitted
         runs on then, and the lock waits for it first when it is next entered.
         """
-        if not _log.isEnabledFor(logging.DEBUG):
-            self._run(sequence)
-            return
         begin = time.perf_counter()
-        self._run(sequence)
-        _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
-    def _run(self, sequence: Any) -> None:
         def submit() -> None:
             self.running = sequence  # before, as a signal may come at any place
             sequence.eval_async()
@@ -156,6 +150,7 @@ class Driver:
         if sequence.is_running():
             self.settle()
         self.running = None
+        _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
     def settle(self) -> None:
         """Wait for what is running. Raises DriverError when the driver fails or the device is lost."""
@@ -183,7 +178,7 @@ class Driver:
             system.end_without_destructors()
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
-        """What to raise for what kp raised."""
+        """The error to raise for an exception of kp's."""
         text = f"{_FAILED} {doing}: {str(error).strip() or type(error).__name__}"
         if _LOST in text:
             return self._lose(text)
@@ -202,7 +197,7 @@ class Driver:
 
 
 class DeviceLock(system.Lock):
-    """Around work on a device.
+    """Lock around work on a device.
 
     Entering waits for what an interrupted call left running, and raises if the device is lost. After a
     foreign exception, as of a signal's handler, the cached state may be inconsistent, so it is dropped; not within a wait, nor

@@ -17,9 +17,10 @@ import numpy as np
 from ...errors import DriverError, InvalidArgumentError, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
-from . import queries, spirv, system
+from . import spirv, system
 from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
+from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
@@ -43,11 +44,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def enumerate_devices() -> list[DeviceInfo]:
-    """All devices in the order of their indices, which kp must count as we do. Raises what queries.enumerate_devices raises."""
-    return queries.enumerate_devices()
-
-
 def select_device(device: int | str | None) -> DeviceInfo:
     """The device with this index, or else the first whose name contains this.
 
@@ -60,7 +56,7 @@ def select_device(device: int | str | None) -> DeviceInfo:
     infos = enumerate_devices()
     wanted = os.environ.get("VKDML_DEVICE") if device is None else device
     if wanted is None or wanted == "":
-        return queries.default_device(infos)
+        return default_device(infos)
     for info in infos:
         if wanted in (info.index, str(info.index)):
             return info
@@ -124,7 +120,7 @@ class Submission:
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
     def barrier(self, buffers: Iterable[Buffer]) -> None:
-        """What comes next waits for all that was done with these buffers."""
+        """Have the next operations wait for all earlier ones on these buffers."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
@@ -309,8 +305,8 @@ LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 
 
 def obey_environment() -> None:
-    """VKDML_LOG: what is logged of this level and above goes to stderr, and nowhere else. Raises InvalidArgumentError for what
-    is no level.
+    """Send messages of VKDML_LOG's level and above to stderr, and nowhere else. Raises InvalidArgumentError for what is no
+    level.
     """
     name = os.environ.get("VKDML_LOG")
     if not name:

@@ -1,4 +1,4 @@
-"""What is kept on a device from one call to the next, and how much of its memory the process may take.
+"""The store of all that is kept on a device from one call to the next, and the budget of its memory.
 
 All faces share the pipelines, scratch buffers and packed weights in the store. It is bounded in bytes; what was not used for
 the longest is dropped.
@@ -27,20 +27,15 @@ DEFAULT_LIMIT = 2**30
 
 
 class Lease:
-    """What one user of the store uses of it. Once a part is dropped, `lost` is called: the user lets go of all of it."""
+    """The entries of the store that one user needs. Once one is dropped, `lost` is called: the user lets go of all."""
 
     def __init__(self, store: Store, lost: Callable[[], None]) -> None:
-        self._store = store
         self.lost = lost
         self.keys: dict[Hashable, None] = {}
         store.leases.add(self)
 
-    def renew(self) -> None:
-        """It is used now."""
-        self._store.use(self.keys)
-
     def give_back(self, key: Hashable) -> None:
-        """It is not used any more, if it was."""
+        """Stop using an entry."""
         self.keys.pop(key, None)
 
 
@@ -55,20 +50,15 @@ class _Entry:
 class Store:
     """Values by key, each with its size in bytes. Not thread-safe: the device's lock is held around its use.
 
-    leases: of all its users.
+    leases: of all its users. size: bytes of all that is kept.
     """
 
     def __init__(self, limit: int) -> None:
         self.leases: WeakSet[Lease] = WeakSet()
         self._limit = limit
         self._entries: dict[Hashable, _Entry] = {}  # what was used last is last
-        self._size = 0
+        self.size = 0
         self._last_keys: object = None  # keys of the most recent `use`, if nothing else has touched the store
-
-    @property
-    def size(self) -> int:
-        """Bytes of all that is kept."""
-        return self._size
 
     @property
     def limit(self) -> int:
@@ -82,7 +72,7 @@ class Store:
 
     @property
     def memory(self) -> int:
-        """Bytes of what of it is the device's memory."""
+        """Bytes of the entries that are memory of the device."""
         return sum(entry.size for entry in self._entries.values() if entry.is_memory)
 
     def get(self, key: Hashable, make: Callable[[], T], size: int | Callable[[], int], lease: Lease | None = None,
@@ -97,7 +87,7 @@ class Store:
         if entry is None:
             made = make()
             entry = _Entry(made, size() if callable(size) else size, is_memory)
-            self._size += entry.size
+            self.size += entry.size
         self._entries[key] = entry
         if lease is not None:
             lease.keys[key] = None
@@ -116,18 +106,18 @@ class Store:
 
     def clear(self) -> None:
         """Drop everything, also where an interrupted call has left what is not consistent."""
-        self._entries, self._size, self._last_keys = {}, 0, None
+        self._entries, self.size, self._last_keys = {}, 0, None
         for lease in list(self.leases):
             lease.keys.clear()
             lease.lost()
 
     def drop_memory(self, is_enough: Callable[[], bool], lease: Lease | None = None) -> None:
-        """What was not used for the longest of the device's memory, until it is enough, but nothing of this lease."""
+        """Drop device memory, the least recently used first, until it is enough, but nothing of this lease."""
         self._drop_while(lambda: not is_enough(), lambda key: self._entries[key].is_memory, lease)
 
     def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
         """Drop until the rest is within the limit, but nothing of this lease, nor the key that is used now."""
-        self._drop_while(lambda: self._size > self._limit, lambda key: key != used, lease)
+        self._drop_while(lambda: self.size > self._limit, lambda key: key != used, lease)
 
     def _drop_while(self, is_needed: Callable[[], bool], may_go: Callable[[Hashable], bool], lease: Lease | None) -> None:
         if not is_needed():
@@ -140,8 +130,8 @@ class Store:
 
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key)
-        self._size -= entry.size
-        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", _kind(key), entry.size, self._size,
+        self.size -= entry.size
+        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", _kind(key), entry.size, self.size,
                   self._limit)
         for lease in list(entry.leases):
             if key in lease.keys:
@@ -160,7 +150,7 @@ class Store:
 
 
 def _kind(key: Hashable) -> str:
-    """What an entry is."""
+    """The kind of an entry, for messages."""
     return str(key[0] if isinstance(key, tuple) else key)
 
 

@@ -92,7 +92,7 @@ def trim_heap() -> None:
 
 
 def after_fork_in_child(call: Callable[[], None]) -> None:
-    """Have it called in each child process that os.fork makes, where there is such a thing."""
+    """Register a function to call in each child process that os.fork makes, where there is os.fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
 
@@ -157,7 +157,7 @@ def never_destroy(made: object) -> None:
 
 
 class OfOneProcess:
-    """What cannot be pickled, as it has memory or kernels on a device. Raises InvalidArgumentError."""
+    """Base of objects with memory or kernels on a device: to pickle one raises InvalidArgumentError."""
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgumentError("pickle", "object", f"a {type(self).__name__}, or what holds one, with memory on a device",
