@@ -27,7 +27,7 @@ LABORATORY = "laboratory"
 
 # The lines that a room's Python and GLSL may have, so that a tree which grows is seen to. A change may raise its room's bound, and
 # says in its message what the lines are for; one that takes lines away lowers it. "." stands for files of the folder itself.
-LINES = {"src/vkdml/.": 550, "src/vkdml/operators": 3500, "src/vkdml/planning": 3150, "src/vkdml/engine": 4350, "src/vkdml/faces": 7450,
+LINES = {"src/vkdml/.": 550, "src/vkdml/operators": 3500, "src/vkdml/planning": 3150, "src/vkdml/engine": 4200, "src/vkdml/faces": 7420,
          "src/vkdml/cli": 1400, "shaders": 3120, "tools": 4150, "bench": 2900}
 
 KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
@@ -48,9 +48,8 @@ GLSL_CONSTANTS = re.compile(r"^[ \t]*const[ \t]+\w+\b([^;]*);|^[ \t]*#define[ \t
 GLSL_NUMBER = re.compile(rf"(?:^|,)\s*(\w+)(?:\s*=|[ \t])\s*{NUMBER}\s*(?=,|$)")
 GENERATED = "shaders/common/numbers.glsl"
 
-# How docstrings begin that cannot be read without the name above them, and the rooms that still have such
+# How docstrings begin that cannot be read without the name above them
 BEGINNING = re.compile(r"(After|As|At|Before|Behind|Beside|By|For|From|In|Into|Of|On|That|To|Where|With|Without)\b")
-NOT_YET_READABLE = ("src/vkdml/engine/",)
 
 UNREAD = {".git", ".venv", ".vulkan", "__pycache__", "build", "dist"}
 ANY = re.compile(r"\b(PATH|NAME|DIRECTORY|FILE)\b")  # stand for anything in a path
@@ -382,8 +381,6 @@ def docstrings(text: str) -> Iterator[tuple[int, str]]:
 
 def riddles(root: Path) -> Iterator[str]:
     for path in files(root, "src/**/*.py", "tools/**/*.py", "bench/**/*.py"):
-        if path.relative_to(root).as_posix().startswith(NOT_YET_READABLE):
-            continue
         for line, said in docstrings(path.read_text()):
             if found := BEGINNING.match(said.lstrip()):
                 yield (f"{place(root, path, line)} has a docstring that begins with {found[0]}: begin with a noun or a verb, so that "

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from vkdml.engine.trust import tuner
-from vkdml.engine.vulkan import log
+from vkdml.engine.vulkan import gpu
 
 ROOT = Path(__file__).parents[2]
 TABLE = dict(re.findall(r"^\| `(VKDML_\w+)` \| (.*?) \|", (ROOT / "docs/faces/cli.md").read_text(), re.M))
@@ -16,5 +16,5 @@ def test_each_is_told():
 
 
 def test_what_they_allow():
-    for name, allowed in (("VKDML_LOG", log.LEVELS), ("VKDML_TUNING", tuner.MODES)):
+    for name, allowed in (("VKDML_LOG", gpu.LEVELS), ("VKDML_TUNING", tuner.MODES)):
         assert all(f"`{value}`" in TABLE[name] for value in allowed), name

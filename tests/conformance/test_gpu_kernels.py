@@ -194,7 +194,7 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 # Parts that cannot run side by side
 
 def timed_out(compiled):
-    return compiled._decided.attempts.timeouts
+    return compiled._chosen.attempts.timeouts
 
 
 def executed(device, case, options):

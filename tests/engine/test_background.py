@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vkdml.engine.vulkan.background import Background
+from vkdml.engine.vulkan.driver import Background
 
 
 def test_work_is_done_in_order_by_one_thread():

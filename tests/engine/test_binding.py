@@ -134,7 +134,7 @@ def test_resources_of_the_callers(device, memory, case):
 def test_a_plan_that_may_give_up_has_its_word_beside_the_callers_resource(device, case):
     """The host looks at it after each execution."""
     compiled = device.compile_operator(device.create_operator(case.desc), options=v.Options(schedule="persistent"))
-    assert compiled.flagged
+    assert compiled.plan.timed_out
     heap, properties = Heap(device, compiled, case), compiled.get_binding_properties()
     table = bound_table(device, heap)
     table.bind_temporary_resource(resource(device, properties.TemporaryResourceSize))

@@ -7,8 +7,7 @@ import pytest
 
 import vkdml
 from tests.support import tensor
-from vkdml.engine.vulkan.buffers import Buffer
-from vkdml.engine.vulkan.copy_differences import Parts
+from vkdml.engine.vulkan.buffers import Buffer, Parts
 
 
 class Heap:

@@ -7,8 +7,8 @@ import vkdml
 from tests.support import tensor
 from vkdml.engine import weights
 from vkdml.engine.execution import Execution, Node
-from vkdml.engine.recent import Recent
 from vkdml.engine.vulkan import gpu as low_level
+from vkdml.engine.vulkan.store import Recent
 from vkdml.engine.weights import Contents
 from vkdml.operators import reference
 

@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.support import tensor
-from vkdml.engine.recording import Attempts, Fallback
+from vkdml.engine.trust.trial import Attempts, Fallback
 
 WORD = 2  # of the state, that says that the attempt gave up
 
@@ -90,5 +90,5 @@ def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, 
 @pytest.mark.parametrize(("goes_on", "text"), [(True, "this time"), (False, "and from now on at once")])
 def test_it_is_logged_that_one_gave_up(device, gpu, caplog, goes_on, text):
     Scene(device, goes_on).run(1, 2, 3, 0)
-    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.recording", "WARNING")]
+    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.trust.trial", "WARNING")]
     assert caplog.text.endswith(f"workgroups did not meet in time: the fallback runs, {text}\n")

@@ -59,7 +59,7 @@ def machine(monkeypatch):
     """Has devices of these names."""
     def has(*names):
         infos = [replace(GPU, index=index, name=name) for index, name in enumerate(names)]
-        monkeypatch.setattr(queries, "enumerate_devices", lambda: infos)
+        monkeypatch.setattr(low_level, "enumerate_devices", lambda: infos)
 
     return has
 

@@ -8,8 +8,8 @@ import pytest
 
 import vkdml
 from tests.planning.devices import GPU
-from vkdml.engine.trust import grid_sync
-from vkdml.engine.trust.grid_sync import workgroups_meet
+from vkdml.engine.trust import trial
+from vkdml.engine.trust.trial import workgroups_meet
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.device
 @pytest.fixture
 def small(tuned, monkeypatch):
     """What a CPU driver runs in a moment."""
-    monkeypatch.setattr(grid_sync, "_SIZES", ((1, 64), (2, 96)))
+    monkeypatch.setattr(trial, "_SIZES", ((1, 64), (2, 96)))
     return tuned.gpu
 
 
@@ -30,9 +30,9 @@ def without_waiting(small, monkeypatch):
 
     def in_sequence(gpu, problem, waits_by):
         plans.append(waits_by)
-        return grid_sync._plan(gpu, problem, "sequence")
+        return trial._plan(gpu, problem, "sequence")
 
-    monkeypatch.setattr(grid_sync, "_most_workgroups", in_sequence)
+    monkeypatch.setattr(trial, "_most_workgroups", in_sequence)
     return plans
 
 
@@ -45,7 +45,7 @@ def test_what_agrees_passes(small, without_waiting):
 def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
     executions = []
 
-    class Wrong(grid_sync.Run):
+    class Wrong(trial.Run):
         def execute(self):
             super().execute()
             executions.append(self)
@@ -56,14 +56,14 @@ def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
             results["OutputSequenceTensor"][len(executions)] ^= 1
         return results
 
-    real = grid_sync.Trial.outputs
-    monkeypatch.setattr(grid_sync, "Run", Wrong)
-    monkeypatch.setattr(grid_sync.Trial, "outputs", outputs)
+    real = trial.Trial.outputs
+    monkeypatch.setattr(trial, "Run", Wrong)
+    monkeypatch.setattr(trial.Trial, "outputs", outputs)
     assert not workgroups_meet(small, "barrier")
 
 
 def test_giving_up_fails(small, without_waiting, monkeypatch):
-    monkeypatch.setattr(grid_sync.Run, "timed_out", True)
+    monkeypatch.setattr(trial.Run, "timed_out", True)
     assert not workgroups_meet(small, "barrier")
 
 
@@ -71,15 +71,15 @@ def test_a_driver_that_fails_fails(small, without_waiting, monkeypatch):
     def fail(*_):
         raise vkdml.DriverError("lost")
 
-    monkeypatch.setattr(grid_sync.Run, "execute", fail)
+    monkeypatch.setattr(trial.Run, "execute", fail)
     assert not workgroups_meet(small, "barrier")
 
 
 def test_as_many_workgroups_as_may_be_chosen():
-    gpu, problem = SimpleNamespace(info=GPU), grid_sync._gru(12, 128)
+    gpu, problem = SimpleNamespace(info=GPU), trial._gru(12, 128)
     planner = Planner(problem, GPU, Options(schedule="persistent"))
     counts = {tiling.loop.workgroups for tiling in planner.tilings() if tiling.fits_side_by_side(planner.machine)}
-    planned = grid_sync._most_workgroups(gpu, problem, "barrier")
+    planned = trial._most_workgroups(gpu, problem, "barrier")
     assert planned.fallback
     assert max(prod(dispatch.groups) for dispatch in planned.execute if "gru" in dispatch.kernel) == max(counts) > min(counts)
 
@@ -87,6 +87,6 @@ def test_as_many_workgroups_as_may_be_chosen():
 def test_where_nothing_may_wait_nothing_is_tried(small, monkeypatch):
     alone = replace(small.info, max_workgroup_invocations=1)
     monkeypatch.setattr(small, "info", alone)
-    assert grid_sync._most_workgroups(small, grid_sync._gru(1, 64), "no such meeting") is None
-    monkeypatch.setattr(grid_sync, "_most_workgroups", lambda *_: None)
+    assert trial._most_workgroups(small, trial._gru(1, 64), "no such meeting") is None
+    monkeypatch.setattr(trial, "_most_workgroups", lambda *_: None)
     assert workgroups_meet(small, "no such meeting")

@@ -7,7 +7,7 @@ import pytest
 from tests import support
 from tests.engine import heaps
 from vkdml.engine import commands
-from vkdml.engine.vulkan import buffers, copy_differences
+from vkdml.engine.vulkan import buffers
 from vkdml.engine.weights import Weights
 
 
@@ -68,7 +68,7 @@ def without_merges(monkeypatch):
 
 
 def without_what_the_host_wrote(monkeypatch):
-    monkeypatch.setattr(copy_differences.Differences, "written_by_host", lambda differences, begin, end: None)
+    monkeypatch.setattr(buffers.Differences, "written_by_host", lambda differences, begin, end: None)
 
 
 FAMILY = [without_writes_to_parts, without_stamps_of_dispatches, without_what_is_written_before, without_others_in_a_resource,

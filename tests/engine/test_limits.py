@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml.engine.vulkan.background import Background
+from vkdml.engine.vulkan.driver import Background
 from vkdml.engine.vulkan.gpu import pipeline_bytes
 from vkdml.engine.vulkan.system import heap_bytes
 

@@ -15,7 +15,7 @@ from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from tests.planning.devices import make_problem
 from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
 from vkdml.engine.trust.tuner import Tuner
-from vkdml.engine.vulkan import log
+from vkdml.engine.vulkan import gpu
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.store import Store
 from vkdml.operators import element_types
@@ -58,7 +58,7 @@ def test_the_environment_sends_it_to_stderr(device):
 def test_a_wrong_level_is_refused(monkeypatch):
     monkeypatch.setenv("VKDML_LOG", "all")
     with pytest.raises(vkdml.InvalidArgumentError, match="Device: VKDML_LOG: found 'all'; expected one of info, debug"):
-        log.obey_environment()
+        gpu.obey_environment()
 
 
 @pytest.mark.device

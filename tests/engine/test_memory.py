@@ -13,10 +13,9 @@ from tests.planning.devices import GPU
 from tests.support import gru_desc, initialize, make_outputs, random_arrays, tensor
 from vkdml.engine import compiled as compiled_operators
 from vkdml.engine.trust.trial import Run, Trial
-from vkdml.engine.vulkan import memory
 from vkdml.engine.vulkan.gpu import Buffer
-from vkdml.engine.vulkan.memory import Memory
-from vkdml.engine.vulkan.store import Lease, Store
+from vkdml.engine.vulkan.store import Lease, Memory, Store
+from vkdml.engine.vulkan.system import Lock
 from vkdml.operators.problem import from_desc
 from vkdml.planning.tiling import GATES
 
@@ -49,7 +48,7 @@ class Thing:
 
 
 def test_what_is_gone_is_not_counted():
-    budget, things = Memory(GPU, Store(0), memory.Lock()), [Thing(), Thing()]
+    budget, things = Memory(GPU, Store(0), Lock()), [Thing(), Thing()]
     for thing, size in zip(things, (10, 20)):
         budget.take(thing, size)
     assert budget.used == 30
@@ -58,7 +57,7 @@ def test_what_is_gone_is_not_counted():
 
 
 def test_what_only_a_circle_holds_is_looked_for_before_a_refusal():
-    budget = Memory(GPU, Store(0), memory.Lock())
+    budget = Memory(GPU, Store(0), Lock())
     thing = Thing()
     thing.itself = thing
     budget.take(thing, 100)
@@ -75,7 +74,7 @@ def test_what_only_a_circle_holds_is_looked_for_before_a_refusal():
 
 def test_the_least_recently_used_memory_is_dropped_and_nothing_else():
     store = Store(1000)
-    budget = Memory(GPU, store, memory.Lock())
+    budget = Memory(GPU, store, Lock())
     lease = Lease(store, lambda: pytest.fail("it has a lease"))
 
     def make(size):
@@ -97,12 +96,12 @@ def test_the_least_recently_used_memory_is_dropped_and_nothing_else():
 @pytest.mark.parametrize(("text", "limit"), [("", 800), ("1000", 1000), ("0", 0)])
 def test_the_limit_of_the_environment(monkeypatch, text, limit):
     monkeypatch.setenv("VKDML_MEMORY_BYTES", text)
-    assert Memory(replace(GPU, memory=1000), Store(0), memory.Lock()).limit == limit
+    assert Memory(replace(GPU, memory=1000), Store(0), Lock()).limit == limit
 
 
 def test_no_limit_where_the_driver_does_not_say_how_much_there_is(monkeypatch):
     monkeypatch.delenv("VKDML_MEMORY_BYTES", raising=False)
-    assert Memory(replace(GPU, memory=0), Store(0), memory.Lock()).limit > 2**60
+    assert Memory(replace(GPU, memory=0), Store(0), Lock()).limit > 2**60
 
 
 def test_a_device_tells_its_memory(device):

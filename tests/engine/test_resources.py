@@ -289,7 +289,7 @@ def test_weights_that_a_plan_which_may_give_up_computes(device):
     arrays = [random_arrays(desc, np.random.default_rng(0)) for desc in descs]
     operators = [device.compile_operator(device.create_operator(desc), options=options)
                  for desc, options in zip(descs, (v.Options(schedule="persistent"), v.Options()))]
-    assert operators[0].flagged
+    assert operators[0].plan.timed_out
     bound = [{field: device.upload(array) for field, array in given.items()} for given in arrays]
     bound[1]["WeightTensor"], y = device.create_buffer(24 * 8 * 4), device.create_buffer(3 * 2 * 8 * 4)
     tables = [device.create_binding_table(operator) for operator in operators]

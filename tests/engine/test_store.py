@@ -36,7 +36,7 @@ def test_a_user_is_told_once_a_part_of_its_is_dropped():
     first, second = (Lease(store, lambda name=name: lost.append(name)) for name in ("first", "second"))
     put(store, "ab", first)
     put(store, "bc", second)
-    first.renew()
+    store.use(first.keys)
     assert keys(store) == "cab"
     put(store, "xy")
     assert (lost, keys(store)) == (["second"], "abxy")
@@ -51,10 +51,10 @@ def test_renewed_again_and_again_with_others_between():
     put(store, "a", first)
     put(store, "b", second)
     for lease, order in ((first, "ba"), (first, "ba"), (second, "ab"), (first, "ba")):
-        lease.renew()
+        store.use(lease.keys)
         assert keys(store) == order
     put(store, "c")
-    first.renew()
+    store.use(first.keys)
     assert keys(store) == "bca"
 
 
@@ -65,7 +65,7 @@ def test_what_a_user_gave_back_is_dropped_without_telling():
     lease.give_back(("a",))
     put(store, "c")
     assert keys(store) == "bc"
-    lease.renew()
+    store.use(lease.keys)
     assert keys(store) == "cb"
 
 

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from tabulate import tabulate
 
 from ..engine.trust import choices, tuner
-from ..engine.vulkan.gpu import KP_VERSION, enumerate_devices, select_device
+from ..engine.vulkan.gpu import KP_VERSION, select_device
+from ..engine.vulkan.queries import enumerate_devices
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
 from .argument_types import add_json, print_json

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .vulkan import fork
+from ..planning.dispatches import Dispatch
+from .vulkan import system
 from .vulkan.buffers import Bound, Buffer, overlap
 from .vulkan.gpu import Gpu, Kernel, Submission
 from .vulkan.store import Lease
@@ -17,8 +18,9 @@ _NONE: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True)
 class _Operation:
-    """reads, writes: of the device's memory; of what it writes, which parts. copies: the buffer whose host's copy it takes or
-    fills.
+    """A dispatch or a copy.
+
+    reads: buffers. writes: parts of buffers. copies: for an upload or a readback, its buffer.
     """
 
     record: Callable[[Submission], None]
@@ -26,11 +28,6 @@ class _Operation:
     writes: frozenset[Bound] = _NONE
     copies: Buffer | None = None
     starts_submission: bool = False
-
-    @property
-    def changes(self) -> set[Buffer]:
-        """The buffers that it writes."""
-        return {part.buffer for part in self.writes}
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Packing:
-    """sources: what is packed. is_fresh: something before it writes them at each execution."""
+    """The dispatches that pack weights. sources: their inputs. is_fresh: an earlier step writes these at each execution."""
 
     weights: Weights
     sources: Sequence[Bound]
@@ -53,7 +50,7 @@ class _Packing:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
     def origin(self) -> Origin | None:
-        """What is packed when it is executed now; None: unknown."""
+        """Origin of the weights that packing now gives; None: unknown."""
         return None if self.is_fresh else origin_of(self.sources)
 
 
@@ -70,7 +67,7 @@ class Commands:
     """
 
     def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
-        self._gpu = gpu
+        self.gpu = gpu
         self._merges = merges
         self.lease = lease
         self._steps: list[_Step] = []
@@ -88,7 +85,7 @@ class Commands:
         self._checks.append(check)
 
     def writes(self, bound: Bound) -> bool:
-        """Whether a dispatch that was recorded so far does."""
+        """Whether a dispatch recorded so far writes to it."""
         return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
 
     @property
@@ -97,14 +94,14 @@ class Commands:
         return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
-        """What they write, but what the host has written to a buffer when it is uploaded, and has stamped then."""
+        """The parts that steps write, without uploads of what the host wrote to its copy: those are stamped already."""
         for step in steps:
             copied = step.copies if isinstance(step, _Operation) else None
             if not (self._merges and copied and not copied.is_exposed):
                 yield from step.writes
 
     def upload(self, buffer: Buffer) -> None:
-        if not self._gpu.host_memory:
+        if not self.gpu.host_memory:
             if self._merges:
                 self._merge_before_upload(buffer)
                 self._stamped.append(buffer)
@@ -119,13 +116,22 @@ class Commands:
             self.before_execute(buffer.merge)
 
     def readback(self, buffer: Buffer) -> None:
-        if not self._gpu.host_memory:
+        if not self.gpu.host_memory:
             self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """push: the push constants, by their names in the shader. starts_submission: what is before it is enough for one."""
         self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
                              starts_submission=starts_submission))
+
+    def record(self, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> None:
+        """Record a plan's dispatches. buffers: by the plan's names."""
+        made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
+        for dispatch in dispatches:
+            key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
+            if key not in made:
+                made[key] = self.gpu.create_kernel(dispatch, buffers, lease=self.lease)
+            self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
     def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
         """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
@@ -136,7 +142,7 @@ class Commands:
 
         record: records the dispatches that do. sources: what they read.
         """
-        inner = Commands(self._gpu, lease=self.lease)
+        inner = Commands(self.gpu, lease=self.lease)
         record(inner)
         operations = list(inner._operations())
         written = set(self._changes(self._steps))
@@ -146,7 +152,7 @@ class Commands:
         self._add(self._packings[-1])
 
     def own(self, weights: Weights) -> None:
-        """The dispatches before this are an initializer's, and have packed these."""
+        """Note that the dispatches before this are an initializer's, and pack these."""
         self._owned[weights] = len(self._steps)
         self._stamped.append(weights)
 
@@ -156,18 +162,18 @@ class Commands:
 
     @property
     def owned(self) -> Iterable[Weights]:
-        """What initializers that were recorded here pack."""
+        """Weights that initializers recorded here pack."""
         return self._owned.keys()
 
     def is_spoiled(self, weights: Weights) -> bool:
-        """Whether something recorded since an initializer packed them here, or at all, writes to the caller's resource, besides
-        what the host tells by stamps.
+        """Whether a step recorded since an initializer packed them here (or any step, if none did) writes to the caller's
+        resource. Uploads are told by stamps.
         """
         since = self._changes(self._steps[self._owned.get(weights, 0):])
         return weights.within is not None and any(overlap(part, weights.within) for part in since)
 
     def _add(self, step: _Step) -> None:
-        fork.check()
+        system.check()
         self._steps.append(step)
         self._built.clear()
         self._overwritten = None
@@ -181,7 +187,7 @@ class Commands:
 
     def execute(self) -> None:
         """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
-        with self._gpu.lock:
+        with self.gpu.lock:
             for check in self._checks:
                 check()
             due, origins = self._due() if self._stamped else ((), {})
@@ -190,19 +196,21 @@ class Commands:
                     refuse()
             for weights in origins:
                 weights.origin = None  # stays so if the driver fails
-            for run in self._runs(due):
+            for run in self._built.get(due) or self._runs(due):
                 run()
             for weights, origin in origins.items():
                 weights.origin = origin
 
     def prepare(self) -> None:
         """Record now what the next execution would."""
-        with self._gpu.lock:
+        with self.gpu.lock:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Say which packings are needed now, and what is packed after them. Stamps what uploads will bring, each at its place
-        among the packings: what comes before it still sees what was there, even if the host wrote the new before.
+        """Say which packings are needed now, and the origins of all weights after them.
+
+        Stamps each upload at its place among the packings: an earlier packing still sees the old contents of the device, even
+        if the host has already written new ones to its copy.
         """
         after: dict[Weights, tuple[Origin | None, int | None]] = {}
         due = []
@@ -222,14 +230,14 @@ class Commands:
         return tuple(due), {weights: weights.since(*then) for weights, then in after.items()}
 
     def _is_overwritten(self, weights: Weights) -> bool:
-        """Whether something else that is recorded here writes to the caller's resource that they are in."""
+        """Whether another step recorded here writes to the caller's resource that they are in."""
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
-        """Submissions and calls, in order."""
+        """The submissions and calls of an execution, in order."""
         if due not in self._built:
-            builder = _Builder(self._gpu, self._merges)
+            builder = _Builder(self.gpu, self._merges)
             packs = iter(due)
             for step in self._steps:
                 if isinstance(step, _Call):
@@ -272,7 +280,11 @@ class _Builder:
         self._runs.append(work)
 
     def add(self, operation: _Operation) -> None:
-        needed = self._dependencies(operation)
+        changes = {part.buffer for part in operation.writes}
+        # Buffers that need a barrier before it. kp's own order a copy and what a dispatch reads, a dispatch and a readback
+        needed = changes & (self._written | self._read)
+        if operation.copies is None:
+            needed |= operation.reads & self._written | changes & self._copied
         if operation.starts_submission or operation.copies in self._copied:
             self.finish()
         if self._submission is None:
@@ -283,23 +295,15 @@ class _Builder:
             self._read -= needed
         operation.record(self._submission)
         if operation.copies is None:
-            self._written |= operation.changes
+            self._written |= changes
             self._read |= operation.reads
             self._unread |= operation.writes
         else:
             self._copied.add(operation.copies)
-            self._uploaded |= operation.changes
+            self._uploaded |= changes
             seen = {part for part in self._unread if part.buffer is operation.copies}
             self._seen |= seen
             self._unread -= seen
-
-    def _dependencies(self, operation: _Operation) -> set[Buffer]:
-        """Buffers for which a barrier must stand before it. kp's own order a copy and what a dispatch reads then, and a
-        dispatch and a readback.
-        """
-        if operation.copies is None:
-            return set(operation.reads & self._written | operation.changes & (self._written | self._read | self._copied))
-        return operation.changes & (self._written | self._read)
 
     def finish(self) -> list[Callable[[], None]]:
         """Ends the submission. Returns all so far."""
@@ -310,12 +314,13 @@ class _Builder:
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
             copied = self._copied
+            late = [part for part in unread if part.buffer in copied]
             read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
                 for part in seen:  # before, as a submission that fails may have changed them
                     part.mark_computed()
-                unsent = [(buffer, buffer.unsent()) for buffer in read_back]
+                unsent = [(buffer, buffer.unsent()) for buffer in read_back] if read_back else []
                 for part in unread:
                     part.mark_computed()
                 submission.run()
@@ -323,9 +328,8 @@ class _Builder:
                     buffer.mark_copied()
                 for buffer, arrays in unsent:
                     buffer.put_back(arrays)
-                for part in unread:
-                    if part.buffer in copied:
-                        part.mark_computed()
+                for part in late:
+                    part.mark_computed()
 
             self._runs.append(run)
         self._start()

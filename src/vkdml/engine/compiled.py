@@ -20,10 +20,9 @@ from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
 from .commands import Commands
-from .recording import Attempts, record_dispatches, record_execution, storage_buffers
 from .trust import tuner
-from .trust.float64 import check_float64
-from .trust.self_test import check_driver
+from .trust.self_test import check_driver, check_float64
+from .trust.trial import Attempts, record_execution, storage_buffers
 from .trust.verification import verify
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
@@ -34,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A plan, and what is the same with smaller chunks. workspace_bytes: the bound on them."""
+    """A plan with its attempts. workspace_bytes: the bound on its chunks, which may be changed later."""
 
     plan: Plan
     attempts: Attempts
@@ -62,78 +61,55 @@ class Compiled:
         self.is_verified = is_verified
         self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
         self._tuning = tuner.mode_of_environment()
-        self._is_tuned = isinstance(problem, Problem) and profile(gpu.info).tuned
+        self._tuner = tuner.tuner(gpu) if isinstance(problem, Problem) and profile(gpu.info).tuned else None
         self._chosen: _Chosen | None = None
-        _check_storage_buffers(gpu.info, problem.operator, self.plan if self._is_chosen_at_once else self._by_model())
+        is_measured_first = (self._tuner is not None and isinstance(self.computed, Problem)
+                             and not self._tuner.knows(self.computed, options, self._tuning))
+        plan = self._planned(None, None) if is_measured_first else self.plan
+        _check_storage_buffers(gpu.info, problem.operator, plan)
         check_driver(gpu, problem)  # after what the device cannot have is refused
 
     # The plan
 
     @property
     def plan(self) -> Plan:
-        """What runs."""
-        return self._decided.plan
-
-    @property
-    def _decided(self) -> _Chosen:
-        return self._chosen or self.choose()
+        """The plan that runs."""
+        return (self._chosen or self.choose()).plan
 
     def choose(self, workspace_bytes: int | None = None) -> _Chosen:
         """Decide on the plan, unless that is done. workspace_bytes: of its chunks, where memory is short."""
         with self.gpu.lock:
             chosen = self._chosen
-            if chosen is None:
-                chosen = _Chosen(self._planned(workspace_bytes), self._attempts(), workspace_bytes)
-            elif chosen.workspace_bytes != workspace_bytes:
-                chosen = replace(chosen, plan=self._planned(workspace_bytes), workspace_bytes=workspace_bytes)
-            if chosen is not self._chosen:
-                self._log_choice(chosen.plan)
-            self._chosen = chosen
+            if chosen is None or chosen.workspace_bytes != workspace_bytes:
+                plan = self._planned(self._tuner, workspace_bytes)
+                chosen = self._chosen = _Chosen(plan, chosen.attempts if chosen else self._attempts(), workspace_bytes)
+                if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
+                    _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
             return chosen
 
-    def _log_choice(self, plan: Plan) -> None:
-        if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
-            _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
-
-    def _planned(self, workspace_bytes: int | None) -> Plan:
-        if self._is_tuned and isinstance(self.computed, Problem):
-            plan = tuner.tuner(self.gpu).plan(self.computed, self._options, self._tuning, workspace_bytes)
-            return self._with_computed(plan)
-        return self._by_model(workspace_bytes)
+    def _planned(self, timed_by: tuner.Tuner | None, workspace_bytes: int | None) -> Plan:
+        """A plan, with buffers for outputs that nobody binds. timed_by: None: by the model alone."""
+        if isinstance(self.computed, PlainProblem):
+            return plan_plain(self.computed, self.gpu.info)
+        if timed_by:
+            plan = timed_by.plan(self.computed, self._options, self._tuning, workspace_bytes)
+        else:
+            plan = plan_recurrent(self.computed, self.gpu.info, self._options, workspace_bytes)
+        unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
+        return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
     def _attempts(self) -> Attempts:
-        if self._is_tuned and isinstance(self.computed, Problem):
-            return tuner.tuner(self.gpu).attempts(self.computed, self._options)
+        if self._tuner and isinstance(self.computed, Problem):
+            return self._tuner.attempts(self.computed, self._options)
         return Attempts()
-
-    def _by_model(self, workspace_bytes: int | None = None) -> Plan:
-        if isinstance(self.problem, PlainProblem):
-            return plan_plain(self.problem, self.gpu.info)
-        assert isinstance(self.computed, Problem)
-        return self._with_computed(plan_recurrent(self.computed, self.gpu.info, self._options, workspace_bytes))
-
-    def _with_computed(self, plan: Plan) -> Plan:
-        """The plan with buffers for outputs that nobody binds."""
-        fields = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
-        return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in fields})
-
-    @property
-    def _is_chosen_at_once(self) -> bool:
-        """Whether nothing need be measured for it."""
-        if not self._is_tuned or not isinstance(self.computed, Problem):
-            return True
-        return tuner.tuner(self.gpu).knows(self.computed, self._options, self._tuning)
 
     # The memory that it takes
 
-    @property
-    def flagged(self) -> str | None:
-        """The scratch buffer with the word in which the plan says that it gave up."""
-        return self.plan.timed_out[0] if self.plan.timed_out else None
-
     def is_read(self, name: str) -> bool:
-        """Whether the host reads a scratch buffer, which is no part of another one then."""
-        return name == self.flagged or name in self.computed.outputs
+        """Whether the host reads a scratch buffer, which is no part of another one then: outputs that are checked, and the word
+        in which the plan says that it gave up.
+        """
+        return name in self.computed.outputs or (self.plan.timed_out is not None and name == self.plan.timed_out[0])
 
     @property
     def temporary(self) -> dict[str, int]:
@@ -160,7 +136,7 @@ class Compiled:
 
     def record_packing(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights) -> None:
         """Record what packs the weights that are in the memory of their fields."""
-        record_dispatches(self.gpu, commands, self.plan.initialize, {**memory, **weights.buffers})
+        commands.record(self.plan.initialize, {**memory, **weights.buffers})
 
     def record(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights | None, is_checked: bool = False
                ) -> None:
@@ -181,15 +157,16 @@ class Compiled:
             if sources:
                 commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
             memory = {**memory, **weights.buffers}
-        record_execution(self.gpu, commands, self.plan, memory, self._decided.attempts)
+        chosen = self._chosen or self.choose()
+        record_execution(commands, chosen.plan, memory, chosen.attempts)
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}
             commands.call(lambda: verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
 
     def _check_values_before(self, commands: Commands, memory: Mapping[str, Bound]) -> None:
-        """Check sequence lengths and indices, if the operator has any, at each execution. Of those that a dispatch before it
-        writes the host knows nothing: the kernels bound them.
+        """Check sequence lengths and indices, if the operator has any, at each execution. The host cannot see those that an
+        earlier dispatch writes: the kernels bound them.
         """
         field, problem = self.problem.checked_input, self.problem
         if field is not None and not commands.writes(memory[field]):

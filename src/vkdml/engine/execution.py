@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,15 +15,79 @@ import numpy as np
 from ..operators.arrays import flat
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
+from ..operators.whole_numbers import power_of_two
 from ..planning.options import Options
 from .commands import Commands
 from .compiled import Compiled, choose_within
-from .scratch import Layout, Place, Scratch
 from .trust.verification import Share
 from .vulkan.buffers import Bound, Buffer
 from .vulkan.gpu import Gpu
 from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, is_current
+
+_LEAST_BYTES = 256
+
+
+class Place(NamedTuple):
+    """Identifies a buffer: the n-th of those of this size, with or without a copy for the host."""
+
+    size: int
+    has_copy: bool
+    number: int
+
+    def taken(self, gpu: Gpu) -> int:
+        """Bytes of the device's memory for its buffer."""
+        return gpu.bytes_of(self.size, self.has_copy)
+
+    def buffer(self, gpu: Gpu, lease: Lease) -> Buffer:
+        """The buffer, from the store. lease: of whoever uses it."""
+        return gpu.keep(("scratch", *self, gpu.host_memory), lambda: Buffer(gpu, self.size, self.has_copy), self.taken(gpu),
+                        lease)
+
+
+class Scratch:
+    """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
+
+    largest: bytes of the largest buffer that there may be.
+    """
+
+    def __init__(self, largest: int, taken: Counter[tuple[int, bool]] | None = None) -> None:
+        self._largest = largest
+        self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and whether for the host
+
+    def beside(self) -> Scratch:
+        """Another one, for places that are none of those handed out so far."""
+        return Scratch(self._largest, self._taken)
+
+    def place(self, size: int, has_copy: bool) -> Place:
+        """A place for `size` bytes or more. has_copy: whether the host reads or writes it."""
+        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._largest))
+        self._taken[size, has_copy] += 1
+        return Place(size, has_copy, self._taken[size, has_copy])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of all buffers of an execution.
+
+    tensors: by the execution's names. own: what each node alone needs, by the plan's names; the next one may have it after it.
+    packing: weights of nodes, by node and field, while they are packed. kept: bytes of buffers that are nobody else's, by name.
+    """
+
+    tensors: Mapping[str, Place]
+    own: Sequence[Mapping[str, Place]]
+    packing: Mapping[int, Mapping[str, Place]]
+    kept: Mapping[str, int]
+
+    def sizes(self, gpu: Gpu) -> Counter[str]:
+        """Bytes of all, by name. What has the same place counts once."""
+        sizes, seen = Counter(self.kept), set[Place]()
+        places = (self.tensors, *self.own, *self.packing.values())
+        for name, place in chain.from_iterable(named.items() for named in places):
+            if place not in seen:
+                sizes[name] += place.taken(gpu)
+                seen.add(place)
+        return sizes
 
 
 class Node(NamedTuple):
@@ -48,9 +114,8 @@ class Execution:
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
                  contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
-        self.gpu, self._share = gpu, share
-        is_verified = bool(share.share)
-        self._nodes = [(Compiled(gpu, problem, options, is_verified), names) for problem, names in nodes]
+        self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
+        self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # in errors
         self._contents = contents or Contents()
         self._lease = Lease(gpu.store, self._let_go)
@@ -62,12 +127,12 @@ class Execution:
         self._sizes = self._buffer_sizes()
         self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
         self._read = list(outputs)  # by the host, after each run
-        self._on_host = self._sizes.keys() if is_verified else {*self._inputs, *self._read}
+        self._on_host = self._sizes.keys() if self._is_verified else {*self._inputs, *self._read}
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
     def _let_go(self) -> None:
-        """Keep nothing of what is in the store."""
+        """Forget everything that is in the store."""
         self._layout: Layout | None = None
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
@@ -95,12 +160,12 @@ class Execution:
         made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
         """
         with self.gpu.lock:
-            commands = self._prepared(values, self._share.has_next())
+            commands = self._prepared(values, self._is_verified and self._share.has_next())
             for name in self._inputs:
-                self._buffers[name].write(flat(values[name]))
+                self._buffers[name].put(flat(values[name]))
             commands.execute()
             self._carried.advance()
-            return {name: self._buffers[name].read(shape, dtype) for name, (shape, dtype) in results.items()}
+            return {name: self._buffers[name].take(shape, dtype) for name, (shape, dtype) in results.items()}
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run with them needs."""
@@ -121,7 +186,7 @@ class Execution:
         """The commands, with the weights in `values` packed."""
         if not self._commands:  # what is made to choose may take the place of what this execution has
             self._layout = self._chosen_layout()
-        self._lease.renew()
+        self.gpu.store.use(self._lease.keys)
         if not self._weight_names.isdisjoint(values):
             for index, names in self._given.items():
                 self._contents.look(index, names, values)
@@ -171,7 +236,7 @@ class Execution:
     # Weights
 
     def _pack(self, index: int) -> None:
-        """Pack a node's, unless they are packed already, by whomever."""
+        """Pack a node's weights, unless this or another execution has them packed."""
         assert self._layout is not None
         compiled, snapshot = self._nodes[index][0], self._contents.snapshot(index)
         if index in self._packed:
@@ -249,7 +314,7 @@ class Carried:
             self.current(name).upload(np.zeros(needed[name] // 4, np.uint32))
 
     def buffers(self) -> dict[str, Buffer]:
-        """Those of this turn, by name."""
+        """The buffers of this turn, by name."""
         return {name: buffer for source, output, buffers in self._pairs
                 for name, buffer in ((source, buffers[self.turn]), (output, buffers[1 - self.turn]))}
 

@@ -37,7 +37,7 @@ def origin_of(sources: Sequence[Bound]) -> Origin | None:
 
 @dataclass(eq=False)
 class PackState:
-    """What is known of packed weights. Holds no buffer, so it does not extend the life of a caller's.
+    """State of packed weights. Holds no buffer, so it does not extend the life of a caller's.
 
     origin: what they were packed from; None: nobody knows. stamp: the caller's resource's at the time. contents: the bytes of
     weights that no execution binds, by field, where executions are checked.
@@ -71,7 +71,7 @@ class Weights:
 
     @property
     def origin(self) -> Origin | None:
-        """What they were packed from; None where nobody knows, or somebody has written to the caller's resource since."""
+        """Origin that they were packed from; None if unknown, or if the caller's resource was written to since."""
         if self.within is None:
             return self._state.origin
         stamp = self.stamp
@@ -151,7 +151,7 @@ def digest(arrays: Mapping[str, np.ndarray], *facts: object) -> Origin:
 
 
 class Contents:
-    """What arrays held when they were last looked at, by whom they belong to: a node of an execution, say.
+    """Snapshots of arrays as last looked at, by owner: a node of an execution, say.
 
     Executions with the same nodes, but for T and B, share one. version: another number once anything has changed.
     """
@@ -178,7 +178,7 @@ class Contents:
         self.version += 1
 
     def snapshot(self, owner: Hashable) -> Snapshot:
-        """What was seen of an owner's arrays last."""
+        """The last snapshot of an owner's arrays."""
         return self._last[owner]
 
 

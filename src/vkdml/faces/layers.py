@@ -18,7 +18,7 @@ from .streams import Stream
 
 
 class Layer:
-    """What GRU, LSTM and RNN have in common."""
+    """Base of GRU, LSTM and RNN."""
 
     _cell: ClassVar[Cell]
 
@@ -33,7 +33,7 @@ class Layer:
         self._session = Session(settings, element)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process makes the layer again of."""
+        """The state from which another process makes the layer again."""
         settings = self._session.settings
         return {**self.__dict__, "_session": (settings.attributes, settings.given_device, settings.options)}
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from ..engine.execution import Execution, Node
-from ..engine.recent import Recent
-from ..engine.vulkan.fork import Lock
+from ..engine.vulkan.store import Recent
+from ..engine.vulkan.system import Lock
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
@@ -30,38 +30,35 @@ Arrays = Mapping[str, np.ndarray | None]
 
 
 class Settings:
-    """What calls of an operator must have in common, besides their weights, to share a session.
+    """Settings that calls of an operator must have in common, besides their weights, to share a session.
 
     attributes: ONNX's, by name; those left out have ONNX's defaults. wanted: for each of the cell's outputs whether to compute
-    it. device: what Device() takes, or a Device. name: the operator's in errors.
+    it. device: what Device() takes, or a Device. name: the operator's in errors. facts: all of this but the device, hashable.
     """
 
     def __init__(self, name: str, cell: Cell, attributes: Mapping[str, Any], wanted: Sequence[bool],
                  device: Device | int | str | None, options: Options) -> None:
         self.cell = cell
-        self.attributes = {**DEFAULT_ATTRIBUTES, **{key: _plain(value) for key, value in attributes.items()}}
+        self.attributes = {**DEFAULT_ATTRIBUTES, **{  # numpy's arrays and scalars as Python's lists and numbers
+            key: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value for key, value in attributes.items()}}
         self.wanted = tuple(wanted)
-        self._name, self.given_device = name, device
-        open_device(name, device)  # refuses a wrong one before any call
-        self.options = options
+        self._name, self.given_device, self.options = name, device, options
+        self._device = open_device(name, device)  # refuses a wrong one before any call
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
-        self._of_attributes = (cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
+        self.facts = (cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
         try:
-            hash(self._of_attributes)
+            hash(self.facts)
         except TypeError:
-            raise InvalidArgumentError(name, "attributes", self._of_attributes[1:],
+            raise InvalidArgumentError(name, "attributes", self.facts[1:],
                                        "numbers, strings and lists of them") from None
 
     @property
-    def key(self) -> tuple[Hashable, ...]:
-        """The key of calls that share a session."""
-        return self.device, *self._of_attributes
-
-    @property
     def device(self) -> Device:
-        """Another one after the device was lost, unless the caller named a Device."""
-        return open_device(self._name, self.given_device)
+        """The device; a new one after it was lost, unless the caller named a Device."""
+        if self._device.gpu.driver.lost:
+            self._device = open_device(self._name, self.given_device)
+        return self._device
 
     def problem(self, name: str, arrays: Arrays, element: ElementType) -> tuple[Problem, dict[str, tuple[int, ...]]]:
         """The problem of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in
@@ -104,6 +101,10 @@ class Session:
         self._calls: Recent[Call] = Recent(_SHAPES_KEPT)
         self._contents = Contents()
         self._check_before: RangeCheck | None = None
+        # What a StreamSession has
+        self._state: Mapping[str, np.ndarray] = {}
+        self._carried: Mapping[str, str] = {}
+        self._carrier: Execution | None = None
 
     def run(self, name: str, arrays: Arrays) -> list[np.ndarray]:
         """The wanted outputs, in ONNX's shapes and the type of the input.
@@ -111,20 +112,28 @@ class Session:
         name: the operator's in errors. arrays: by field, as `convert` and `convert_to` return them.
         """
         device = self.settings.device
-        with device.lock:
+        with device.gpu.lock:
             key = self._key(device, arrays)
             call = self._call(name, key, device, arrays)
             check = self._check_range(name, arrays) if self.element.pairs else None
+            given = {field: array for field, array in arrays.items() if array is not None}
+            lengths = given.get("SequenceLengthsTensor")
+            if lengths is not None:
+                check_lengths(name, lengths, call.problem.steps)
+                given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
             try:
-                return call.run(name, arrays, check)
+                results = call.execution.run(given, call.results)
             except DriverError:
                 self._calls.drop(key)
                 raise
+            if check:
+                check.check_results(results)
+            return list(results.values())
 
     def prepare(self, name: str, arrays: Arrays) -> Call:
         """Make all that calls like this one need."""
         device = self.settings.device
-        with device.lock:
+        with device.gpu.lock:
             call = self._call(name, self._key(device, arrays), device, arrays)
             call.execution.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
             return call
@@ -135,22 +144,20 @@ class Session:
                          for field in self.settings.cell.inputs]
 
     def _call(self, name: str, key: Hashable, device: Device, arrays: Arrays) -> Call:
-        return self._kept(key, lambda: Call(name, self, device, arrays, self._contents))
+        """The call of a key, made if it is not there."""
+        return self._calls.get(key, lambda: self._made(name, device, arrays))
 
-    def _kept(self, key: Hashable, make: Callable[[], Call]) -> Call:
-        """The call of a key. A device that is lost keeps its memory as long as anything on it is kept."""
-        def fresh() -> Call:
-            self._calls.drop_where(Call.is_lost)
-            return make()
-
-        return self._calls.get(key, fresh)
+    def _made(self, name: str, device: Device, arrays: Arrays) -> Call:
+        """A new call. A device that is lost keeps its memory as long as anything on it is kept."""
+        self._calls.drop_where(Call.is_lost)
+        return Call(name, self, device, {**arrays, **self._state}, self._contents, self._carried, self._carrier)
 
     def problems(self) -> list[Problem]:
         """Problems of the calls that are kept, the last one last."""
         return [call.problem for call in list(self._calls.values())]  # a list, as another thread may call meanwhile
 
     def is_lost(self) -> bool:
-        """True if the devices of all calls that it keeps are lost."""
+        """Whether the devices of all its calls are lost."""
         return all(call.is_lost() for call in self._calls.values())
 
     def _check_range(self, name: str, arrays: Arrays) -> RangeCheck:
@@ -161,35 +168,25 @@ class Session:
 class Call:
     """The execution for calls with the same shapes and layouts.
 
-    carried: output -> input in whose place it stays. carrier: the execution that holds these values now.
+    carried: inputs by the outputs that stay in their place. carrier: where such values are by now. results: shapes and dtypes
+    of the outputs that it returns, by field.
     """
 
     def __init__(self, name: str, session: Session, device: Device, arrays: Arrays, contents: Contents,
-                 carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
+                 carried: Mapping[str, str], carrier: Execution | None) -> None:
         settings, element = session.settings, session.element
-        self.problem, self.shapes = settings.problem(name, arrays, element)
-        self.outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
+        self.problem, shapes = settings.problem(name, arrays, element)
+        outputs = [field for field in self.problem.outputs if self.problem.has(field) and field not in carried]
         names = {field: field for field, tensor in self.problem.tensors.items() if tensor is not None}
         x = arrays["InputTensor"]
         assert x is not None
-        self._results = {field: (self.shapes[field], x.dtype) for field in self.outputs}
-        self.execution = Execution(device.gpu, device.share, [Node(self.problem, names)], self.outputs, settings.options,
-                                   contents, carried, carrier)
+        self.results = {field: (shapes[field], x.dtype) for field in outputs}
+        self.execution = Execution(device.gpu, device.share, [Node(self.problem, names)], outputs, settings.options, contents,
+                                   carried, carrier)
 
     def is_lost(self) -> bool:
         """True if the device is lost."""
         return self.execution.gpu.driver.lost is not None
-
-    def run(self, name: str, arrays: Arrays, check: RangeCheck | None) -> list[np.ndarray]:
-        given = {field: array for field, array in arrays.items() if array is not None}
-        lengths = given.get("SequenceLengthsTensor")
-        if lengths is not None:
-            check_lengths(name, lengths, self.problem.steps)
-            given["SequenceLengthsTensor"] = lengths.astype(np.uint32)
-        results = self.execution.run(given, self._results)
-        if check:
-            check.check_results(results)
-        return list(results.values())
 
 
 class StatefulSession(Session):
@@ -205,11 +202,10 @@ class StatefulSession(Session):
         super().__init__(settings, element)
         self._name = name
         self._carried = {output: field for output, field in STATES.items() if field in state}
-        self._carrier: Execution | None = None
         self.write(name, state)
 
     def write(self, name: str, state: Mapping[str, np.ndarray]) -> None:
-        """Set what the next call begins with, by input: all of them, in the shapes of the first ones."""
+        """Set the states that the next call begins with, by input: all of them, in the shapes of the first ones."""
         self._check_before = None
         if self.element.pairs:
             self._check_range(name, state)
@@ -217,9 +213,9 @@ class StatefulSession(Session):
         self._is_on_device = False
 
     def read(self) -> dict[str, np.ndarray]:
-        """What the next call begins with, by input."""
+        """The states that the next call begins with, by input."""
         self._check_state()
-        with self.settings.device.lock:
+        with self.settings.device.gpu.lock:
             if self._is_on_device:
                 assert self._carrier is not None
                 return {field: self._carrier.read(field, array.shape, array.dtype) for field, array in self._state.items()}
@@ -242,8 +238,7 @@ class StatefulSession(Session):
         self._check_state()
         if self._carrier is not None and self._carrier.gpu is not device.gpu:
             self._carrier = None
-        call = self._kept(
-            key, lambda: Call(name, self, device, {**arrays, **self._state}, self._contents, self._carried, self._carrier))
+        call = super()._call(name, key, device, arrays)
         self._carrier = self._carrier or call.execution
         self.enter()
         return call
@@ -285,8 +280,9 @@ class SessionCache:
     def session(self, settings: Settings, element: ElementType, arrays: Arrays) -> Session:
         """The session of calls with weights of these shapes."""
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
+        key = (settings.device, *settings.facts, element, *weights)
         with self._lock:
-            return self._sessions.get((settings.key, element, *weights), lambda: self._made(settings, element))
+            return self._sessions.get(key, lambda: self._made(settings, element))
 
     def problems(self) -> list[Problem]:
         """Problems of the calls that are kept."""
@@ -323,29 +319,19 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
 
     Raises DeviceLostError for a Device that is lost.
     """
-    if not isinstance(device, (Device, int, str, NoneType)):
+    if isinstance(device, Device):
+        if device.gpu.driver.lost:
+            raise DeviceLostError(device.gpu.driver.lost)
+        return device
+    if not isinstance(device, (int, str, NoneType)):
         raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
-    if not isinstance(device, Device):
-        return _device(device)
-    reason = device.get_device_removed_reason()
-    if reason:
-        raise DeviceLostError(reason)
-    return device
-
-
-_devices: dict[int | str | None, Device] = {}
-
-
-def _device(device: int | str | None) -> Device:
     found = _devices.get(device)
-    if found is None or found.get_device_removed_reason():
+    if found is None or found.gpu.driver.lost:
         found = _devices[device] = Device(device)
     return found
 
 
-def _plain(value: Any) -> Any:
-    """numpy's arrays and scalars as Python's lists and numbers."""
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+_devices: dict[int | str | None, Device] = {}
 
 
 def _typed(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.vulkan.fork import OfOneProcess
+from ..engine.vulkan.system import OfOneProcess
 from ..errors import InvalidArgumentError, shown
 from ..operators.arguments import convert_to
 from ..operators.cells import STATES

@@ -1,4 +1,4 @@
-"""What was found out about a device, kept on disk for later processes: a small file of JSON for each fact.
+"""Facts that were found out about a device, kept on disk for later processes: a small file of JSON for each.
 
 A file that cannot be read, or that says something else, is as one that is not there; what cannot be written is not kept. Nor
 is anything read or written where others than this user and root could have put it.
@@ -65,7 +65,7 @@ class Choices:
             self._folder = None
 
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What was kept under a key of words and numbers."""
+        """The value kept under a key of words and numbers; None: there is none."""
         path = self._path(key)
         if path is None or _others_write(path):
             return None

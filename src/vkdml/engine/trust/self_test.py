@@ -1,7 +1,8 @@
-"""Whether a device computes right: each kernel that it may be given runs a small problem, and the float64 reference checks it.
+"""Tests of whether a device computes right: each kernel that it may be given runs a small problem, and the float64 reference
+checks it.
 
-Done when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
-kernels are left to `meetings`, which compares them with stepped ones.
+They run when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
+kernels are left to `workgroups_meet` (trial.py), which compares them with stepped ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from ...operators.elementwise_problem import ElementwiseProblem
 from ...operators.gather import INDICES, GatherProblem
 from ...operators.gemm_problem import GemmProblem
 from ...operators.header.descs import (
+    DML_ACTIVATION_LINEAR_OPERATOR_DESC,
     DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
+    DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
     DML_RECURRENT_NETWORK_DIRECTION,
@@ -48,11 +51,10 @@ from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
 from ...planning.plan import Plan, plan_of
 from ...planning.profiles import profile
-from ..recording import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Run, Trial
+from .trial import Run, Trial, storage_buffers
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ ON, OFF = "on", "off"
 # Of what is run: several tiles and workgroups at most, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
 _LENGTHS = (5, 0, 3)
+_FLOAT64_TOLERANCE = 1e-12
 
 ACTIVATION = "activation"
 # The others, by kind
@@ -77,7 +80,7 @@ _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("U
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found of the kernels of one plan. kind: of operators, one of KINDS. wrong: what is, or nothing. seconds: with
+    """Outcome of testing one plan's kernels. kind: of operators, one of KINDS. wrong: the differences, or "". seconds: with
     compiling.
     """
 
@@ -180,6 +183,33 @@ def _check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
     if choices.get(key) is None:
         expect_right(gpu, outcomes_of(gpu, kind, element))
         choices.put(key, {"passed": True})
+
+
+@OnceForEachGpu
+def check_float64(gpu: Gpu) -> None:
+    """Raises DriverError where float64 results, of which each number is a pair of float32 numbers, would not be accurate.
+
+    A driver that rearranges sums, or does not round them to nearest, makes results wrong from the eighth digit on. Vulkan has
+    no query for that, so the first operator in float64 on a device tries it.
+    """
+    if not is_float64_accurate(gpu):
+        raise DriverError(f"float64: {gpu.info.name}'s driver does not keep the rounding of float32 sums and products, of "
+                          "which this package makes float64. Use float32 on this device")
+
+
+def is_float64_accurate(gpu: Gpu) -> bool:
+    """Whether sums, products, divisions and exponentials of numbers with all digits have all digits right."""
+    x = np.random.default_rng(0).uniform(-2, 2, 64)
+    tensor = _tensor(element_types.FLOAT64, *x.shape)
+    for desc in (DML_ACTIVATION_LINEAR_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.1),
+                 DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.7)):
+        problem = elementwise_problem.from_desc(desc, element_types.FLOAT64)
+        trial = Trial(gpu, problem, {"InputTensor": x})
+        Run(trial, plan_plain(problem, gpu.info)).execute()
+        computed = trial.outputs()["OutputTensor"].view(np.float64)
+        if not np.allclose(computed, problem.function(x), rtol=_FLOAT64_TOLERANCE, atol=_FLOAT64_TOLERANCE):
+            return False
+    return True
 
 
 def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:

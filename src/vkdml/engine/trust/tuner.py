@@ -1,5 +1,4 @@
-"""The plan that an operator gets where the model of costs is a guess: what the model thinks best is timed, once for a size
-class.
+"""Choice of a plan where the cost model is a guess: the plans that it thinks best are timed, once for each size class.
 
 The choice is kept on disk (choices.py). It changes times, never a result: what is chosen from gives the same bits.
 """
@@ -22,11 +21,9 @@ from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling
-from ..recording import Attempts, storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .grid_sync import workgroups_meet
-from .trial import Run, Trial
+from .trial import Attempts, Run, Trial, storage_buffers, workgroups_meet
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +47,7 @@ def mode_of_environment() -> str:
 
 
 class Tuner:
-    """What was found out of one device so far. Its calls hold the device's lock."""
+    """Plans timed on one device so far, and whether workgroups meet there. Its calls hold the device's lock."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
@@ -60,12 +57,12 @@ class Tuner:
         self._attempts: dict[Hashable, Attempts] = {}
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
-        """The plan of what it chooses."""
+        """The plan of the chosen tiling."""
         return plan_of(*self.choice(problem, options, mode, workspace_bytes))
 
     def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
                ) -> tuple[Planner, Tiling]:
-        """What was the fastest, or else the model's choice. What waits for other workgroups has passed the self-test."""
+        """The fastest tiling measured, or else the model's choice. One that waits for other workgroups has passed the test."""
         with self._gpu.lock:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
             failed: frozenset[str] = frozenset()
@@ -82,7 +79,7 @@ class Tuner:
         return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
 
     def attempts(self, problem: Problem, options: Options) -> Attempts:
-        """At the persistent plans of a size class. Unless it is forced, one that gives up is not tried again."""
+        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again."""
         if options.schedule == PERSISTENT:
             return Attempts()
         return self._attempts.setdefault(_class_key(problem, options, ""), Attempts(goes_on=False))
@@ -172,7 +169,7 @@ class Tuner:
 
 @OnceForEachGpu
 def tuner(gpu: Gpu) -> Tuner:
-    """The process's one for a device."""
+    """The process's tuner of a device."""
     return Tuner(gpu)
 
 
@@ -181,8 +178,8 @@ def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
 
 
 def likely(planner: Planner) -> list[Tiling]:
-    """What to time: of each way to order the steps the model's best, then its next ones, if they are not much slower than the
-    first. All give the same bits.
+    """Tilings to time: the model's best of each way to order the steps, then its next ones, if they are not much slower than
+    the first. All give the same bits.
     """
     tilings, seconds = planner.tilings(), planner.costs.seconds
     first = tilings[0]
@@ -193,7 +190,7 @@ def likely(planner: Planner) -> list[Tiling]:
 
 
 def _arithmetic(tiling: Tiling) -> tuple[str, str | None]:
-    """What the order of its sums depends on."""
+    """Facts that determine the order of its sums."""
     return tiling.loop.kernel, tiling.projection.kernel if tiling.projection else None
 
 
@@ -218,7 +215,7 @@ def _elapsed(run: Run) -> float | None:
 
 
 def _read(value: dict[str, Any] | None) -> Measured | None:
-    """What was kept, if that can be."""
+    """The measurement in a kept file; None: there is none that makes sense."""
     tiling, seconds = (value or {}).get("tiling"), (value or {}).get("step seconds")
     if not isinstance(tiling, dict) or not isinstance(seconds, float) or not 0 < seconds < math.inf:
         return None

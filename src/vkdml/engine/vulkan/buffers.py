@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,80 @@ import numpy as np
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
 from ...planning.needs import laid_out
-from .copy_differences import Differences
-from .fork import OfOneProcess
+from .system import OfOneProcess
+
+Part = tuple[int, int]  # where it begins and ends
+
+
+class Parts:
+    """Parts of a buffer, in order, with gaps between them."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, begin: int, end: int) -> None:
+        if begin == end:
+            return
+        first = bisect_left(self._parts, begin, key=_end)
+        behind = bisect_right(self._parts, end, key=_begin)
+        touched = self._parts[first:behind]
+        if touched:
+            begin, end = min(begin, touched[0][0]), max(end, touched[-1][1])
+        self._parts[first:behind] = [(begin, end)]
+
+    def remove(self, begin: int, end: int) -> None:
+        if begin == end:
+            return
+        first = bisect_right(self._parts, begin, key=_end)
+        behind = bisect_left(self._parts, end, key=_begin)
+        left = [piece for one in self._parts[first:behind] for piece in ((one[0], begin), (end, one[1])) if piece[0] < piece[1]]
+        self._parts[first:behind] = left
+
+
+def _begin(part: Part) -> int:
+    return part[0]
+
+
+def _end(part: Part) -> int:
+    return part[1]
+
+
+class Differences:
+    """of_host: what only the host's copy has, as the host wrote it last: at first all, which is zeros. of_device: what only the
+    device has, as a dispatch wrote it last.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.of_host, self.of_device = Parts(), Parts()
+        self.of_host.add(0, size)
+
+    def written_by_host(self, begin: int, end: int) -> None:
+        self.of_host.add(begin, end)
+        self.of_device.remove(begin, end)
+
+    def exposed_to_host(self) -> None:
+        """The host holds a raw view and may write anywhere without notice."""
+        unread = list(self.of_device)
+        self.of_host.add(0, self._size)
+        for begin, end in unread:
+            self.of_host.remove(begin, end)
+
+    def written_by_device(self, begin: int, end: int) -> None:
+        self.of_device.add(begin, end)
+        self.of_host.remove(begin, end)
+
+    def copied(self, begin: int, end: int) -> None:
+        """The range [begin, end) is now equal on both sides."""
+        self.of_host.remove(begin, end)
+        self.of_device.remove(begin, end)
+
 
 _serials = itertools.count(1)
 
@@ -55,12 +128,12 @@ class Buffer(OfOneProcess):
 
     @property
     def buffer(self) -> Buffer:
-        """Itself, as that of a Range."""
+        """The buffer itself, as a Range has one."""
         return self
 
     @property
     def stamp(self) -> int | None:
-        """Another number after each change of what the device has; None where the host can change it unseen."""
+        """A number that grows with each change of the device's memory; None where the host can change it unseen."""
         return self.stamp_of(0, self.size_in_bytes)
 
     @property
@@ -145,7 +218,12 @@ class Buffer(OfOneProcess):
         if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > room:
             raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
                                        f"native numbers, at most {room} bytes")
-        self._bytes[offset:offset + flat.nbytes] = flat.view(np.uint8)
+        self.gpu.driver.check()
+        self.put(flat, offset)
+
+    def put(self, flat: np.ndarray, offset: int = 0) -> None:
+        """The same as `write`, for a flat array that fits; the device is open."""
+        self._mapped[offset:offset + flat.nbytes] = flat.view(np.uint8)
         self.mark_written(offset, flat.nbytes)
         if self.has_other_memory:
             self._differences.written_by_host(offset, offset + flat.nbytes)
@@ -160,7 +238,12 @@ class Buffer(OfOneProcess):
         if math.prod(shape) * dtype.itemsize > room or len(shape) > _MOST_DIMENSIONS:
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
                                        f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
-        return np.ndarray(shape, dtype, self._bytes, offset).copy()
+        self.gpu.driver.check()
+        return self.take(shape, dtype, offset)
+
+    def take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
+        """The same as `read`, for an array that is not larger; the device is open."""
+        return np.ndarray(shape, dtype, self._mapped, offset).copy()
 
     def _checked_offset(self, call: str, offset: int) -> int:
         checked = offset if type(offset) is int and offset >= 0 else integers(call, "offset", (offset,), 0)[0]
@@ -203,14 +286,14 @@ class Buffer(OfOneProcess):
             self.download((0,))
 
     def expect_seen(self, computed: Iterable[Bound]) -> None:
-        """Raises what `merge` would once dispatches have written to these parts, too."""
+        """Raises what `merge` would raise after dispatches have written to these parts."""
         unread = [*self._differences.of_device, *((part.offset, part.offset + part.size_in_bytes) for part in computed)]
         if self.is_exposed and unread and (0, self.size_in_bytes) not in unread:
             raise InvalidArgumentError("Buffer", "upload", "a part that a dispatch wrote, and an array of host()",
                                        "write() instead of that array, or a readback before the upload")
 
     def unsent(self) -> list[tuple[int, np.ndarray]]:
-        """What only the host's copy has, with where it begins; to be `put_back` after a readback, which copies all."""
+        """Parts that only the host's copy has, each with its offset; to be `put_back` after a readback, which copies all."""
         return [(begin, self._bytes[begin:end].copy()) for begin, end in self._differences.of_host]
 
     def put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -257,12 +340,12 @@ class Range:
 
     @property
     def stamp(self) -> int | None:
-        """The same of this part as a Buffer has of all."""
+        """Stamp of this part, as `Buffer.stamp`."""
         return self.buffer.stamp_of(self.offset, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
-        """The same of this part as a Buffer has of all."""
+        """Contents of this part, as `Buffer.contents`."""
         return _contents(self)
 
     def mark_computed(self) -> None:

@@ -1,4 +1,6 @@
-"""Calls of a device's driver through kp's objects: what they raise, how long they may take, and when the device is lost."""
+"""Calls of a device's driver through kp's objects: what they raise, how long they may take, and when the device is lost; and a
+thread for executions that nobody waits for at once.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from ...errors import DeviceLostError, DriverError, OutOfMemoryError, VkdmlError
-from . import fork, system
+from . import system
 
 T = TypeVar("T")
 
@@ -47,8 +51,8 @@ system.after_fork_in_child(_in_child)
 
 
 class Calls:
-    """Around each call into C++ beside which other threads run. While the process ends, any other thread ends where it would
-    enter one; but not within another one, as PyTorch does not let such exceptions through.
+    """Context of each call into C++ that lets other threads run. While the process ends, any other thread ends when it enters
+    such a call; but not within another one, as PyTorch does not let such exceptions through.
 
     Python ends a daemon thread that comes back from such a call when the process has ended, and so aborts the process.
     """
@@ -111,8 +115,8 @@ class Driver:
         return self._manager
 
     def make(self, doing: str, call: Callable[[], T]) -> T:
-        """An object of kp's."""
-        return fork.keep(self.call(doing, call))
+        """Make an object of kp's, which is never destroyed in a child process."""
+        return system.keep(self.call(doing, call))
 
     def call(self, doing: str, call: Callable[[], T]) -> T:
         """Call kp. What it raises becomes a DriverError that says what was being done."""
@@ -125,7 +129,7 @@ class Driver:
 
     def check(self) -> None:
         """Raises DriverError where the device cannot be used."""
-        fork.check()
+        system.check()
         if self.lost is not None:
             raise DeviceLostError(self.lost)
 
@@ -135,14 +139,8 @@ class Driver:
         An exception that a signal's handler raises, such as KeyboardInterrupt, gets through within a moment. What was submitted
         runs on then, and the lock waits for it first when it is next entered.
         """
-        if not _log.isEnabledFor(logging.DEBUG):
-            self._run(sequence)
-            return
         begin = time.perf_counter()
-        self._run(sequence)
-        _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
-    def _run(self, sequence: Any) -> None:
         def submit() -> None:
             self.running = sequence  # before, as a signal may come at any place
             sequence.eval_async()
@@ -152,6 +150,7 @@ class Driver:
         if sequence.is_running():
             self.settle()
         self.running = None
+        _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
     def settle(self) -> None:
         """Wait for what is running. Raises DriverError when the driver fails or the device is lost."""
@@ -166,7 +165,7 @@ class Driver:
     def end(self, until: float) -> None:
         """Wait for what is running until then, then abandon it."""
         with suppress(RuntimeError, MemoryError):  # it is lost, or a call of another thread has not ended
-            fork.check()
+            system.check()
             while self.running is not None and self.running.is_running() and time.monotonic() < until:
                 self.running.eval_await(_WAIT_NANOSECONDS)
         self.abandon()
@@ -175,11 +174,11 @@ class Driver:
         """Let what is running outlive this process's objects: it must not be destroyed, and is not waited for."""
         if self.running is not None and self.running.is_running():
             for used in (self._manager, self.running):
-                fork.never_destroy(used)
+                system.never_destroy(used)
             system.end_without_destructors()
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
-        """What to raise for what kp raised."""
+        """The error to raise for an exception of kp's."""
         text = f"{_FAILED} {doing}: {str(error).strip() or type(error).__name__}"
         if _LOST in text:
             return self._lose(text)
@@ -197,8 +196,8 @@ class Driver:
         return DeviceLostError(self.lost)
 
 
-class DeviceLock(fork.Lock):
-    """Around work on a device.
+class DeviceLock(system.Lock):
+    """Lock around work on a device.
 
     Entering waits for what an interrupted call left running, and raises if the device is lost. After a
     foreign exception, as of a signal's handler, the cached state may be inconsistent, so it is dropped; not within a wait, nor
@@ -227,3 +226,52 @@ class DeviceLock(fork.Lock):
                 self._driver.forget()
         finally:
             super().__exit__()
+
+
+_Work = tuple[Future[None], Callable[[], None]]
+_Queue = SimpleQueue[_Work | None]  # None: the thread ends
+
+
+class Background:
+    """Starts its thread with the first piece of work. The thread goes when nobody holds this any more.
+
+    It is a daemon, as a process that ends joins the others, with all that is queued, and cannot join one whose start was
+    interrupted: such a thread waits for work without end.
+    """
+
+    def __init__(self) -> None:
+        self._queue: _Queue | None = None
+        self._starting = threading.Lock()
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        """Raises RuntimeError where the system gives no thread. An interrupt may leave the work queued."""
+        future: Future[None] = Future()
+        with self._starting:
+            if self._queue is None:
+                self._queue = self._start()
+            self._queue.put((future, work))
+        return future
+
+    def _start(self) -> _Queue:
+        queue: _Queue = SimpleQueue()
+        try:
+            threading.Thread(target=_work, args=(queue,), name="vkdml", daemon=True).start()
+            finalize(self, queue.put, None).atexit = False
+        except BaseException:  # an interrupt, perhaps of a start that goes on
+            queue.put(None)
+            raise
+        return queue
+
+
+def _work(queue: _Queue) -> None:
+    while item := queue.get():
+        future, work = item
+        try:
+            work()
+        except SystemExit:  # see driver.Calls
+            future.set_exception(DriverError("the process ended before the execution did"))
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        del item, future, work  # which hold the device

@@ -17,13 +17,12 @@ import numpy as np
 from ...errors import DriverError, InvalidArgumentError, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
-from . import fork, log, queries, spirv, system
-from .background import Background
+from . import spirv, system
 from .buffers import Bound, Buffer, Range
-from .driver import Driver
-from .memory import Memory
+from .driver import Background, Driver
+from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
-from .store import DEFAULT_LIMIT, Lease, Store
+from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
 KP_VERSION = "0.9.0+vkdml.3"  # as the last patch in tools/kp/ says
 _INSTALL_KP = "run `make setup` in vkdml's source tree, or install the wheel of kp that `make wheels` puts into dist/ there"
@@ -45,11 +44,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def enumerate_devices() -> list[DeviceInfo]:
-    """All devices in the order of their indices, which kp must count as we do. Raises what queries.enumerate_devices raises."""
-    return queries.enumerate_devices()
-
-
 def select_device(device: int | str | None) -> DeviceInfo:
     """The device with this index, or else the first whose name contains this.
 
@@ -62,7 +56,7 @@ def select_device(device: int | str | None) -> DeviceInfo:
     infos = enumerate_devices()
     wanted = os.environ.get("VKDML_DEVICE") if device is None else device
     if wanted is None or wanted == "":
-        return queries.default_device(infos)
+        return default_device(infos)
     for info in infos:
         if wanted in (info.index, str(info.index)):
             return info
@@ -126,7 +120,7 @@ class Submission:
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
     def barrier(self, buffers: Iterable[Buffer]) -> None:
-        """What comes next waits for all that was done with these buffers."""
+        """Have the next operations wait for all earlier ones on these buffers."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
@@ -149,7 +143,7 @@ _COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
 _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
 
 
-class Gpu(fork.OfOneProcess):
+class Gpu(system.OfOneProcess):
     """One opened Vulkan device.
 
     store: what the process keeps on it, from one call to the next. memory: how much of it is taken. host_memory: whether
@@ -166,7 +160,7 @@ class Gpu(fork.OfOneProcess):
         self.pipelines_made = 0
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._background = Background()
-        fork.begin()
+        system.begin()
         self._manager = self.driver.open(lambda: kp.Manager(info.index))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
         _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
@@ -198,7 +192,7 @@ class Gpu(fork.OfOneProcess):
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """Do work in the device's own thread, after what it was given before."""
-        fork.check()
+        system.check()
         try:
             return self._background.submit(work)
         except RuntimeError as error:
@@ -288,14 +282,37 @@ class OnceForEachGpu(Generic[T]):
 
 
 _open: dict[tuple[int, str, str], Gpu] = {}
-_opening = fork.Lock()
+_opening = system.Lock()
 
 
 def open_device(info: DeviceInfo) -> Gpu:
     """The process's one Gpu for a device, so that buffers can pass between all that use it."""
-    log.obey_environment()
+    obey_environment()
     with _opening:
         key = info.index, info.name, info.driver  # its other facts may change: cores with the process's affinity
         if key not in _open or _open[key].driver.lost:
             _open[key] = Gpu(info)
         return _open[key]
+
+
+_ROOT = logging.getLogger("vkdml")
+_ROOT.addHandler(logging.NullHandler())
+
+_STDERR = logging.StreamHandler()
+_STDERR.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+
+LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
+
+
+def obey_environment() -> None:
+    """Send messages of VKDML_LOG's level and above to stderr, and nowhere else. Raises InvalidArgumentError for what is no
+    level.
+    """
+    name = os.environ.get("VKDML_LOG")
+    if not name:
+        return
+    if name not in LEVELS:
+        raise InvalidArgumentError("Device", "VKDML_LOG", repr(name), "one of " + ", ".join(LEVELS))
+    _ROOT.setLevel(LEVELS[name])
+    _ROOT.propagate = False
+    _ROOT.addHandler(_STDERR)

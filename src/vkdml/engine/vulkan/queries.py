@@ -48,7 +48,8 @@ def _asked_for() -> str:
 
 
 def enumerate_devices() -> list[DeviceInfo]:
-    """All devices with Vulkan 1.1 or newer, in the loader's order; also those of drivers that lack parts of it, as macOS's.
+    """All devices with Vulkan 1.1 or newer, in the order of the loader and of kp's indices; also those of drivers that lack
+    parts of it, as macOS's.
 
     Raises DriverError where there is no loader or driver.
     """
@@ -100,7 +101,7 @@ def _check(function: str, result: int) -> None:
 
 
 def _all(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
-    """What a function of Vulkan's enumerates, which is asked for their number first."""
+    """All that a function of Vulkan's enumerates. It is asked for their number first."""
     count = c_uint32()
     _check(function.__name__, function(*arguments, byref(count), None))
     elements = (element * count.value)()

@@ -52,7 +52,7 @@ _OPERATIONS: dict[int, Callable[..., int]] = {
 
 @dataclass(frozen=True)
 class Interface:
-    """What a kernel's SPIR-V declares, by the names in the GLSL.
+    """Declarations of a kernel's SPIR-V, by the names in the GLSL.
 
     constant_ids: of specialization constants. bindings: in ascending order, each binding's blocks (several may show one buffer
     in different types). push: the members of the push constants, in order.
@@ -172,7 +172,7 @@ def of_spirv(name: str, spirv: bytes) -> CompiledKernel:
 
 
 def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
-    """What stands before the first function: each instruction's place, opcode and operands."""
+    """Instructions before the first function: the place, opcode and operands of each."""
     for at, opcode in _instructions(words, _FIRST_INSTRUCTION):
         if opcode == _OP_FUNCTION:
             return

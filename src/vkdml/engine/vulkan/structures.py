@@ -91,8 +91,8 @@ class MemoryProperties(Structure):
 
 
 class _Chained(Structure):
-    """What may follow Properties2, for devices that know it. TYPE: its sType. SINCE: the version of Vulkan that brought it;
-    None: none has. EXTENSION: the extension that did before.
+    """A structure that may follow Properties2, for devices that know it. TYPE: its sType. SINCE: the version of Vulkan that
+    brought it; None: none has. EXTENSION: the extension that did before.
     """
 
     TYPE: int

@@ -14,7 +14,7 @@ from .resources import of_array, resolve, resolve_resource
 
 
 class OperatorBindings:
-    """What a table binds of one operator: for an execution, or for its initializer.
+    """Bindings of one operator in a table: for an execution, or for its initializer.
 
     bound: the tensors' memory, by field. persistent: the caller's resource for packed weights.
     """
@@ -35,7 +35,7 @@ class OperatorBindings:
         return problem.has(field) and (field in problem.initialized) == self._initializing
 
     def bind(self, call: str, fields: Sequence[str], bindings: Sequence[object]) -> None:
-        """A binding for each field; of an empty list, nothing any more."""
+        """Bind each field; an empty list unbinds all."""
         operator = self.compiled.problem.operator
         if not isinstance(bindings, Sequence) or len(bindings) not in (0, len(fields)):
             found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from ...engine.commands import Commands
 from ...engine.compiled import Compiled, choose_within
 from ...engine.vulkan.buffers import Bound, Buffer, parts
-from ...engine.vulkan.fork import OfOneProcess
 from ...engine.vulkan.gpu import Gpu
+from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError
 from ...operators.header.descs import DML_BINDING_PROPERTIES
@@ -55,7 +55,7 @@ class Bindings:
 
     @property
     def initialized(self) -> Weights | None:
-        """What an initializer must have packed before an execution; None: nothing."""
+        """Weights that an initializer must have packed before an execution; None: there are none."""
         return self.compiled.weights(self.persistent) if self.compiled.problem.initialized else None
 
     def record_initialization(self, commands: Commands) -> None:
@@ -80,7 +80,7 @@ class Bindings:
 
 
 class Bindable(NamedOperator, OfOneProcess):
-    """What a binding table binds for an execution: a CompiledOperator or a CompiledGraph."""
+    """Base of CompiledOperator and CompiledGraph, which a binding table binds for an execution."""
 
     @property
     def input_fields(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class CompiledOperator(Compiled, Bindable):
                 choose_within(self.gpu, [self], lambda: self._missing)
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """What executions bind and take (IDMLDispatchable::GetBindingProperties).
+        """Descriptors and resources of an execution (IDMLDispatchable::GetBindingProperties).
 
         A descriptor for each buffer, the tensors' among them; temporary: scratch memory; persistent: the packed weights. A
         binding table may bind resources of these sizes; where it does not, the package makes them itself. Nothing is allocated
@@ -139,7 +139,7 @@ class CompiledOperator(Compiled, Bindable):
         return needs.memory(self.problem, self.plan)
 
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
-        """What is to be recorded: as a graph of itself alone."""
+        """The nodes to record: itself, as a graph of one node."""
         return [Bindings(self, tensors, temporary, persistent)]
 
     # Memory: a caller's, or its own, which is made when it is first needed

@@ -18,8 +18,9 @@ import numpy as np
 from ...engine.trust.self_test import Outcome, expect_right, outcomes
 from ...engine.trust.verification import Share
 from ...engine.vulkan.buffers import Buffer
-from ...engine.vulkan.fork import Lock
-from ...engine.vulkan.gpu import enumerate_devices, open_device, select_again, select_device
+from ...engine.vulkan.gpu import open_device, select_again, select_device
+from ...engine.vulkan.queries import enumerate_devices
+from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, shown
 from ...operators import cells, features, graph_checks
 from ...operators import problem as problems

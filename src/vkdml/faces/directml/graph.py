@@ -33,8 +33,8 @@ class CompiledGraph(Bindable):
         return f"{super()._facts} of {len(self._compiled)} operators on {self.gpu.info.name}"
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """What executions bind and take (IDMLDispatchable::GetBindingProperties): temporary, what goes between the nodes, and
-        scratch memory of one after the other; persistent, the packed weights of all.
+        """Descriptors and resources of an execution (IDMLDispatchable::GetBindingProperties): temporary, the tensors between
+        the nodes, and scratch memory that the nodes use in turn; persistent, the packed weights of all.
         """
         descriptors = sum(compiled.get_binding_properties().RequiredDescriptorCount for compiled in self._compiled)
         return DML_BINDING_PROPERTIES(descriptors, laid_out(self._temporary)[1], laid_out(self._persistent)[1])
@@ -64,7 +64,7 @@ class CompiledGraph(Bindable):
                 for node, compiled in enumerate(self._compiled)}
 
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
-        """What is to be recorded, in order."""
+        """The nodes to record, in order."""
         operator = self.problem.operator
         memory = {**tensors, **(parts(operator, temporary, self._temporary) if temporary else self._made())}
         packed = parts(operator, persistent, self._persistent) if persistent else {}
@@ -75,7 +75,7 @@ class CompiledGraph(Bindable):
             _part(packed.get(str(node)), self._persistent[str(node)])) for node in self._graph.order]
 
     def _made(self) -> Mapping[str, Bound]:
-        """What goes between the nodes, in buffers of the package's own."""
+        """The tensors between the nodes, in buffers of the package's own."""
         with self.gpu.lock:
             if self._intermediate is None:
                 is_read = any(compiled.is_verified for compiled in self._compiled)

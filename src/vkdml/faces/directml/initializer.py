@@ -42,7 +42,7 @@ class OperatorInitializer(Named):
         return "of " + ", ".join(map(str, self.operators))
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """What an initialization binds and takes, as that of a CompiledOperator. What it packs is the operators' persistent
+        """Descriptors and resources of an initialization, as of a CompiledOperator. It packs into the operators' persistent
         resources.
         """
         return DML_BINDING_PROPERTIES(sum(operator.initializer_descriptors for operator in self.operators), 0, 0)

@@ -15,7 +15,7 @@ class Named:
 
     @property
     def name(self) -> str:
-        """What set_name gave it; at first nothing."""
+        """The name that set_name gave it; at first empty."""
         return self._name
 
     def set_name(self, name: str) -> None:
@@ -26,7 +26,7 @@ class Named:
 
     @property
     def _facts(self) -> str:
-        """What repr tells beside the class and the name."""
+        """Text that repr shows beside the class and the name."""
         return ""
 
     def __repr__(self) -> str:

@@ -13,8 +13,8 @@ from typing import NoReturn
 from ...engine.commands import Commands
 from ...engine.trust.verification import Share
 from ...engine.vulkan.buffers import Buffer, overlap
-from ...engine.vulkan.fork import OfOneProcess
 from ...engine.vulkan.gpu import Gpu
+from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import OWNED, Weights, is_current
 from ...errors import InvalidArgumentError
 from .binding import BindingTable, OperatorBindings

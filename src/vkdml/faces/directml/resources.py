@@ -1,4 +1,4 @@
-"""What a caller binds -> the memory that kernels are given; and what may be bound together.
+"""Turns a caller's bindings into the memory that kernels are given, and refuses overlaps.
 
 Source: DirectML's page "Binding in DirectML".
 """
@@ -71,7 +71,7 @@ def of_array(operator: str, field: str, binding: object, count: int) -> Sequence
 
 
 def _inner(operator: str, field: str, binding: object, allowed: DML_BINDING_TYPE) -> Any:
-    """What is in a DML_BINDING_DESC, None of one that binds nothing; anything else as it is."""
+    """The content of a DML_BINDING_DESC, None if it binds nothing; anything else as it is."""
     if not isinstance(binding, DML_BINDING_DESC):
         return binding
     if is_one_of(binding.Type, [DML_BINDING_TYPE.NONE]):

@@ -9,8 +9,8 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto
 
-from ...engine.recent import Recent
-from ...engine.vulkan.fork import Lock
+from ...engine.vulkan.store import Recent
+from ...engine.vulkan.system import Lock
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device

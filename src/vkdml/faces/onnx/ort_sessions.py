@@ -16,7 +16,7 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from ...engine.vulkan.fork import Lock
+from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, shown
 from . import graphs
 from .ort_values import array_of, of_onnxruntime

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.vulkan.fork import OfOneProcess
+from ...engine.vulkan.system import OfOneProcess
 from ...errors import InvalidArgumentError
 from .feeds import Inputs, own
 from .programs import Program

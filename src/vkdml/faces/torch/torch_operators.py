@@ -27,8 +27,8 @@ from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ...engine.recent import Recent
-from ...engine.vulkan.fork import Lock
+from ...engine.vulkan.store import Recent
+from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError
 from ...operators.element_types import ElementType
 from ..directml.device import Device
