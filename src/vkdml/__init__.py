@@ -28,13 +28,10 @@ from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN
 from .faces.streams import Stream
-from .operators import features
-from .operators.features import *  # noqa: F403
-from .operators.header import binding_descs, c_names, descs, graph_descs, plain_descs
-from .operators.header.binding_descs import *  # noqa: F403  (the DML_* names that it lists)
+from .operators.header import c_names, descs, device_descs, plain_descs
 from .operators.header.c_names import DMLCalcBufferTensorSize
-from .operators.header.descs import *  # noqa: F403
-from .operators.header.graph_descs import *  # noqa: F403
+from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
+from .operators.header.device_descs import *  # noqa: F403
 from .operators.header.plain_descs import *  # noqa: F403
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
@@ -72,7 +69,7 @@ __all__ = [
     "lstm",
     "rnn",
 ]
-__all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__ + graph_descs.__all__
+__all__ += descs.__all__ + plain_descs.__all__ + device_descs.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)

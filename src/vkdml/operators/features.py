@@ -1,85 +1,22 @@
-"""What DirectML's IDMLDevice::CheckFeatureSupport asks and answers, as in DirectML.h.
-
-Sources: DirectML's pages "DML_FEATURE enumeration", "DML_FEATURE_LEVEL enumeration", "DirectML feature level history", and
-those of the structures.
-"""
+"""The answers of DirectML's IDMLDevice::CheckFeatureSupport. Source: DirectML's page "DirectML feature level history"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from .checks import is_count, is_one_of
 from .element_types import ITEMSIZES
-from .fields import tell_fields
 from .header.descs import DML_TENSOR_DATA_TYPE
-
-__all__ = [
-    "DML_FEATURE",
-    "DML_FEATURE_DATA_FEATURE_LEVELS",
-    "DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT",
-    "DML_FEATURE_LEVEL",
-    "DML_FEATURE_QUERY_FEATURE_LEVELS",
-    "DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT",
-]
-
-
-class DML_FEATURE(IntEnum):
-    TENSOR_DATA_TYPE_SUPPORT = 0
-    FEATURE_LEVELS = 1
-
-
-class DML_FEATURE_LEVEL(IntEnum):
-    """DML_FEATURE_LEVEL_1_0 and so on in C: a name cannot begin with a number."""
-
-    LEVEL_1_0 = 0x1000
-    LEVEL_2_0 = 0x2000
-    LEVEL_2_1 = 0x2100
-    LEVEL_3_0 = 0x3000
-    LEVEL_3_1 = 0x3100
-    LEVEL_4_0 = 0x4000
-    LEVEL_4_1 = 0x4100
-    LEVEL_5_0 = 0x5000
-    LEVEL_5_1 = 0x5100
-    LEVEL_5_2 = 0x5200
-    LEVEL_6_0 = 0x6000
-    LEVEL_6_1 = 0x6100
-    LEVEL_6_2 = 0x6200
-    LEVEL_6_3 = 0x6300
-    LEVEL_6_4 = 0x6400
-
-
-@dataclass(frozen=True, kw_only=True)
-class DML_FEATURE_QUERY_FEATURE_LEVELS:
-    """Which is the highest of these feature levels that the device has?"""
-
-    RequestedFeatureLevels: Sequence[int]
-    RequestedFeatureLevelCount: int | None = None
-
-
-@dataclass(frozen=True)
-class DML_FEATURE_DATA_FEATURE_LEVELS:
-    """The highest of those that were asked for."""
-
-    MaxSupportedFeatureLevel: int
-
-
-@dataclass(frozen=True)
-class DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT:
-    """Does any operator take tensors of this type?"""
-
-    DataType: DML_TENSOR_DATA_TYPE
-
-
-@dataclass(frozen=True)
-class DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT:
-    """Whether any operator takes tensors of the type."""
-
-    IsSupported: bool
-
+from .header.device_descs import (
+    DML_FEATURE,
+    DML_FEATURE_DATA_FEATURE_LEVELS,
+    DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT,
+    DML_FEATURE_LEVEL,
+    DML_FEATURE_QUERY_FEATURE_LEVELS,
+    DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT,
+)
 
 # All that this level says of recurrent operators and activations is here. The next level adds integers, for example.
 _HIGHEST = DML_FEATURE_LEVEL.LEVEL_5_0
@@ -123,6 +60,3 @@ _ANSWERS: dict[DML_FEATURE, tuple[type, Callable[[Any], Any]]] = {
     DML_FEATURE.TENSOR_DATA_TYPE_SUPPORT: (DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT, _has_data_type),
     DML_FEATURE.FEATURE_LEVELS: (DML_FEATURE_QUERY_FEATURE_LEVELS, _highest_level),
 }
-
-
-tell_fields(globals())

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from .checks import CheckedOperator, Tensor, integers, is_count, is_one_of
-from .header.graph_descs import (
+from .header.device_descs import (
     DML_GRAPH_DESC,
     DML_GRAPH_EDGE_DESC,
     DML_GRAPH_EDGE_TYPE,

@@ -26,9 +26,8 @@ from ...operators import cells, features, graph_checks
 from ...operators import problem as problems
 from ...operators import table as operator_checks
 from ...operators.checks import unwrap_operator
-from ...operators.features import DML_FEATURE
 from ...operators.header.descs import DML_EXECUTION_FLAGS
-from ...operators.header.graph_descs import DML_GRAPH_DESC
+from ...operators.header.device_descs import DML_FEATURE, DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
 from .binding import BindingTable

@@ -12,7 +12,7 @@ from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
 from ...engine.vulkan.gpu import Gpu
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
-from ...operators.header.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
+from ...operators.header.device_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 
 
 def resolve(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:

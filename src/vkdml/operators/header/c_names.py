@@ -7,37 +7,19 @@ Sources: DirectML.h; DirectML's page "DML_BUFFER_TENSOR_DESC structure" for DMLC
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum, IntFlag
 
 from ...errors import InvalidArgumentError, shown
 from ..checks import MINIMUM_ALIGNMENT, integers, is_one_of, least_size, packed_strides
 from ..element_types import ITEMSIZES
-from ..features import DML_FEATURE, DML_FEATURE_LEVEL
-from .binding_descs import DML_BINDING_TYPE
-from .descs import (
-    DML_EXECUTION_FLAGS,
-    DML_OPERATOR_TYPE,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-    DML_TENSOR_FLAGS,
-    DML_TENSOR_TYPE,
-)
-from .graph_descs import DML_GRAPH_EDGE_TYPE, DML_GRAPH_NODE_TYPE
-from .plain_descs import DML_MATRIX_TRANSFORM
+from . import descs, device_descs, plain_descs
+from .descs import DML_TENSOR_DATA_TYPE
 
-_PREFIXES = {
-    DML_TENSOR_DATA_TYPE: "DML_TENSOR_DATA_TYPE_",
-    DML_TENSOR_TYPE: "DML_TENSOR_TYPE_",
-    DML_TENSOR_FLAGS: "DML_TENSOR_FLAG_",
-    DML_RECURRENT_NETWORK_DIRECTION: "DML_RECURRENT_NETWORK_DIRECTION_",
-    DML_EXECUTION_FLAGS: "DML_EXECUTION_FLAG_",
-    DML_OPERATOR_TYPE: "DML_OPERATOR_",
-    DML_BINDING_TYPE: "DML_BINDING_TYPE_",
-    DML_GRAPH_EDGE_TYPE: "DML_GRAPH_EDGE_TYPE_",
-    DML_GRAPH_NODE_TYPE: "DML_GRAPH_NODE_TYPE_",
-    DML_FEATURE: "DML_FEATURE_",
-    DML_FEATURE_LEVEL: "DML_FEATURE_",
-    DML_MATRIX_TRANSFORM: "DML_MATRIX_TRANSFORM_",
-}
+# How names of members begin where it is not with the enumeration's name
+_PREFIXES = {"DML_TENSOR_FLAGS": "DML_TENSOR_FLAG", "DML_EXECUTION_FLAGS": "DML_EXECUTION_FLAG",
+             "DML_OPERATOR_TYPE": "DML_OPERATOR", "DML_FEATURE_LEVEL": "DML_FEATURE"}
+_ENUMERATIONS = [found for module in (descs, plain_descs, device_descs) for name in module.__all__
+                 if issubclass(found := getattr(module, name), IntEnum | IntFlag)]
 
 CONSTANTS: dict[str, int] = {
     "DML_TENSOR_DIMENSION_COUNT_MAX": 5,
@@ -45,7 +27,8 @@ CONSTANTS: dict[str, int] = {
     "DML_TEMPORARY_BUFFER_ALIGNMENT": 256,
     "DML_PERSISTENT_BUFFER_ALIGNMENT": 256,
     "DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT": MINIMUM_ALIGNMENT,
-    **{prefix + name: member for enumeration, prefix in _PREFIXES.items() for name, member in enumeration.__members__.items()},
+    **{f"{_PREFIXES.get(kind.__name__, kind.__name__)}_{name}": member for kind in _ENUMERATIONS
+       for name, member in kind.__members__.items()},
 }
 
 

@@ -7,44 +7,24 @@ Sources: the DirectML reference page of each structure (DML_GRU_OPERATOR_DESC, D
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, IntFlag
 from typing import Any
 
-from ..fields import tell_fields
+from .fields import Structure
 
 __all__ = [
-    "DML_ACTIVATION_CELU_OPERATOR_DESC",
-    "DML_ACTIVATION_ELU_OPERATOR_DESC",
-    "DML_ACTIVATION_GELU_OPERATOR_DESC",
-    "DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC",
-    "DML_ACTIVATION_IDENTITY_OPERATOR_DESC",
-    "DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC",
-    "DML_ACTIVATION_LINEAR_OPERATOR_DESC",
-    "DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC",
-    "DML_ACTIVATION_RELU_OPERATOR_DESC",
-    "DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC",
-    "DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC",
-    "DML_ACTIVATION_SHRINK_OPERATOR_DESC",
-    "DML_ACTIVATION_SIGMOID_OPERATOR_DESC",
-    "DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC",
-    "DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC",
-    "DML_ACTIVATION_TANH_OPERATOR_DESC",
-    "DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC",
-    "DML_BINDING_PROPERTIES",
-    "DML_BUFFER_TENSOR_DESC",
-    "DML_EXECUTION_FLAGS",
-    "DML_GRU_OPERATOR_DESC",
-    "DML_LSTM_OPERATOR_DESC",
-    "DML_OPERATOR_DESC",
-    "DML_OPERATOR_TYPE",
-    "DML_RECURRENT_NETWORK_DIRECTION",
-    "DML_RNN_OPERATOR_DESC",
-    "DML_TENSOR_DATA_TYPE",
-    "DML_TENSOR_DESC",
-    "DML_TENSOR_FLAGS",
-    "DML_TENSOR_TYPE",
-]
+    "DML_ACTIVATION_CELU_OPERATOR_DESC", "DML_ACTIVATION_ELU_OPERATOR_DESC", "DML_ACTIVATION_GELU_OPERATOR_DESC",
+    "DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC", "DML_ACTIVATION_IDENTITY_OPERATOR_DESC",
+    "DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC", "DML_ACTIVATION_LINEAR_OPERATOR_DESC",
+    "DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC", "DML_ACTIVATION_RELU_OPERATOR_DESC",
+    "DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC", "DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC",
+    "DML_ACTIVATION_SHRINK_OPERATOR_DESC", "DML_ACTIVATION_SIGMOID_OPERATOR_DESC", "DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC",
+    "DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC", "DML_ACTIVATION_TANH_OPERATOR_DESC",
+    "DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC", "DML_BINDING_PROPERTIES", "DML_BUFFER_TENSOR_DESC",
+    "DML_EXECUTION_FLAGS", "DML_GRU_OPERATOR_DESC", "DML_LSTM_OPERATOR_DESC", "DML_OPERATOR_DESC", "DML_OPERATOR_TYPE",
+    "DML_RECURRENT_NETWORK_DIRECTION", "DML_RNN_OPERATOR_DESC", "DML_TENSOR_DATA_TYPE", "DML_TENSOR_DESC",
+    "DML_TENSOR_FLAGS", "DML_TENSOR_TYPE"]
 
 
 class DML_TENSOR_DATA_TYPE(IntEnum):
@@ -128,16 +108,7 @@ class DML_OPERATOR_TYPE(IntEnum):
     ACTIVATION_GELU = 157
 
 
-def as_tuple(value: Any) -> Any:
-    """A sequence as a tuple, so that descriptors can be compared and hashed. The checks refuse anything else later."""
-    try:
-        return value if isinstance(value, str) else tuple(value)
-    except TypeError:
-        return value
-
-
-@dataclass(frozen=True, kw_only=True)
-class DML_BUFFER_TENSOR_DESC:
+class DML_BUFFER_TENSOR_DESC(Structure, kw_only=True):
     """A tensor in a buffer. Its fields are given by name: in C they have another order.
 
     Sizes and Strides count elements; None for Strides is a packed tensor. TotalTensorSizeInBytes defaults to the smallest
@@ -152,13 +123,8 @@ class DML_BUFFER_TENSOR_DESC:
     GuaranteedBaseOffsetAlignment: int = 0
     DimensionCount: int | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "Sizes", as_tuple(self.Sizes))
-        object.__setattr__(self, "Strides", as_tuple(self.Strides))
 
-
-@dataclass(frozen=True)
-class DML_TENSOR_DESC:
+class DML_TENSOR_DESC(Structure):
     """A tensor description with its type. Wherever one is expected, a DML_BUFFER_TENSOR_DESC alone is accepted too."""
 
     Type: DML_TENSOR_TYPE
@@ -168,16 +134,14 @@ class DML_TENSOR_DESC:
 TensorDesc = DML_TENSOR_DESC | DML_BUFFER_TENSOR_DESC
 
 
-@dataclass(frozen=True)
-class DML_OPERATOR_DESC:
+class DML_OPERATOR_DESC(Structure):
     """An operator description with its type. Wherever one is expected, the structure in `Desc` alone is accepted too."""
 
     Type: DML_OPERATOR_TYPE
     Desc: Any
 
 
-@dataclass(frozen=True)
-class DML_BINDING_PROPERTIES:
+class DML_BINDING_PROPERTIES(Structure):
     """What an operator or its initializer binds and takes beside its tensors: how many buffers, and bytes."""
 
     RequiredDescriptorCount: int
@@ -185,8 +149,7 @@ class DML_BINDING_PROPERTIES:
     PersistentResourceSize: int
 
 
-@dataclass(frozen=True)
-class ActivationDesc:
+class ActivationDesc(Structure):
     """The fields that all DML_ACTIVATION_*_OPERATOR_DESC begin with.
 
     In an operator of its own, both are tensors of the same sizes and type: 1 to 8 dimensions, FLOAT32 or FLOAT16. They may be
@@ -197,21 +160,18 @@ class ActivationDesc:
     OutputTensor: TensorDesc | None = None
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_ELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = x where x >= 0, else Alpha * (exp(x) - 1)."""
 
     Alpha: float = 1.0
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_CELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = x where x >= 0, else Alpha * (exp(x / Alpha) - 1). Alpha must not be 0."""
 
     Alpha: float = 1.0
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(ActivationDesc):
     """f(x) = max(0, min(Alpha * x + Beta, 1))."""
 
@@ -219,19 +179,16 @@ class DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(ActivationDesc):
     Beta: float = 0.5
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_IDENTITY_OPERATOR_DESC(ActivationDesc):
     """f(x) = x."""
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = x where x >= 0, else Alpha * x."""
 
     Alpha: float = 0.01
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_LINEAR_OPERATOR_DESC(ActivationDesc):
     """f(x) = Alpha * x + Beta."""
 
@@ -239,7 +196,6 @@ class DML_ACTIVATION_LINEAR_OPERATOR_DESC(ActivationDesc):
     Beta: float = 0.0
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
     """f(x) = Alpha * log(1 + exp(Beta * x))."""
 
@@ -247,12 +203,10 @@ class DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
     Beta: float = 1.0
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_RELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = max(0, x)."""
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = Gamma * x where x >= 0, else Gamma * Alpha * (exp(x) - 1)."""
 
@@ -260,7 +214,6 @@ class DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC(ActivationDesc):
     Gamma: float = 1.05070102214813232421875
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(ActivationDesc):
     """f(x) = Alpha * tanh(Beta * x)."""
 
@@ -268,7 +221,6 @@ class DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(ActivationDesc):
     Beta: float = 0.5
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_SHRINK_OPERATOR_DESC(ActivationDesc):
     """f(x) = x + Bias where x < -Threshold, else x - Bias where x > Threshold, else 0."""
 
@@ -276,42 +228,51 @@ class DML_ACTIVATION_SHRINK_OPERATOR_DESC(ActivationDesc):
     Threshold: float = 0.5
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_SIGMOID_OPERATOR_DESC(ActivationDesc):
     """f(x) = 1 / (1 + exp(-x))."""
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
     """f(x) = log(1 + exp(Steepness * x)) / Steepness. Steepness must not be 0."""
 
     Steepness: float = 1.0
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):
     """f(x) = x / (1 + |x|)."""
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_TANH_OPERATOR_DESC(ActivationDesc):
     """f(x) = tanh(x)."""
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = x where x > Alpha, else 0."""
 
     Alpha: float = 1.0
 
 
-@dataclass(frozen=True)
 class DML_ACTIVATION_GELU_OPERATOR_DESC(ActivationDesc):
     """f(x) = 0.5 * x * (1 + erf(x / sqrt(2)))."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_GRU_OPERATOR_DESC:
+class _RecurrentDesc(Structure, kw_only=True):
+    """The fields that all recurrent operators have."""
+
+    InputTensor: TensorDesc
+    WeightTensor: TensorDesc
+    RecurrenceTensor: TensorDesc
+    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
+    BiasTensor: TensorDesc | None = None
+    HiddenInitTensor: TensorDesc | None = None
+    SequenceLengthsTensor: TensorDesc | None = None
+    OutputSequenceTensor: TensorDesc | None = None
+    OutputSingleTensor: TensorDesc | None = None
+    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    ActivationDescCount: int | None = field(default=None, compare=False)
+
+
+class DML_GRU_OPERATOR_DESC(_RecurrentDesc, kw_only=True):
     """A one-layer gated recurrent unit (DML_OPERATOR_GRU), gates in the order z r h.
 
     Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
@@ -324,25 +285,10 @@ class DML_GRU_OPERATOR_DESC:
     part is computed before the reset gate is applied.
     """
 
-    InputTensor: TensorDesc
-    WeightTensor: TensorDesc
-    RecurrenceTensor: TensorDesc
-    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
-    BiasTensor: TensorDesc | None = None
-    HiddenInitTensor: TensorDesc | None = None
-    SequenceLengthsTensor: TensorDesc | None = None
-    OutputSequenceTensor: TensorDesc | None = None
-    OutputSingleTensor: TensorDesc | None = None
-    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
     LinearBeforeReset: bool = False
-    ActivationDescCount: int | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_LSTM_OPERATOR_DESC:
+class DML_LSTM_OPERATOR_DESC(_RecurrentDesc, kw_only=True):
     """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c.
 
     Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
@@ -356,30 +302,15 @@ class DML_LSTM_OPERATOR_DESC:
     clipped to -ClipThreshold ... ClipThreshold. CoupleInputForget: the forget gate is 1 - the input gate.
     """
 
-    InputTensor: TensorDesc
-    WeightTensor: TensorDesc
-    RecurrenceTensor: TensorDesc
-    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
-    BiasTensor: TensorDesc | None = None
-    HiddenInitTensor: TensorDesc | None = None
     CellMemInitTensor: TensorDesc | None = None
-    SequenceLengthsTensor: TensorDesc | None = None
     PeepholeTensor: TensorDesc | None = None
-    OutputSequenceTensor: TensorDesc | None = None
-    OutputSingleTensor: TensorDesc | None = None
     OutputCellSingleTensor: TensorDesc | None = None
-    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
     ClipThreshold: float = 0.0
     UseClipThreshold: bool = False
     CoupleInputForget: bool = False
-    ActivationDescCount: int | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_RNN_OPERATOR_DESC:
+class DML_RNN_OPERATOR_DESC(_RecurrentDesc):
     """A one-layer simple recurrent network (DML_OPERATOR_RNN).
 
     Sizes, with T time steps, B batch rows, I inputs, H hidden units and D directions (2 if bidirectional, else 1); all tensors
@@ -390,21 +321,3 @@ class DML_RNN_OPERATOR_DESC:
     OutputSequenceTensor {T, D, B, H}, OutputSingleTensor {1, D, B, H}; at least one output.
     ActivationDescs: f for each direction, the forward one first.
     """
-
-    InputTensor: TensorDesc
-    WeightTensor: TensorDesc
-    RecurrenceTensor: TensorDesc
-    ActivationDescs: Sequence[DML_OPERATOR_DESC | ActivationDesc]
-    BiasTensor: TensorDesc | None = None
-    HiddenInitTensor: TensorDesc | None = None
-    SequenceLengthsTensor: TensorDesc | None = None
-    OutputSequenceTensor: TensorDesc | None = None
-    OutputSingleTensor: TensorDesc | None = None
-    Direction: DML_RECURRENT_NETWORK_DIRECTION = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
-    ActivationDescCount: int | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ActivationDescs", as_tuple(self.ActivationDescs))
-
-
-tell_fields(globals())

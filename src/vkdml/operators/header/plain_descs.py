@@ -7,27 +7,17 @@ Sources: the DirectML reference page of each structure; DirectML.h.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
-from ..fields import tell_fields
-from .descs import DML_OPERATOR_DESC, ActivationDesc, TensorDesc, as_tuple
+from .descs import DML_OPERATOR_DESC, ActivationDesc, TensorDesc
+from .fields import Structure
 
 __all__ = [
-    "DML_ELEMENT_WISE_ADD1_OPERATOR_DESC",
-    "DML_ELEMENT_WISE_ADD_OPERATOR_DESC",
-    "DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC",
-    "DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC",
-    "DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC",
-    "DML_GATHER_OPERATOR_DESC",
-    "DML_GEMM_OPERATOR_DESC",
-    "DML_JOIN_OPERATOR_DESC",
-    "DML_MATRIX_TRANSFORM",
-    "DML_SCALE_BIAS",
-    "DML_SLICE1_OPERATOR_DESC",
-    "DML_SLICE_OPERATOR_DESC",
-]
-
+    "DML_ELEMENT_WISE_ADD1_OPERATOR_DESC", "DML_ELEMENT_WISE_ADD_OPERATOR_DESC", "DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC",
+    "DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC", "DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC", "DML_GATHER_OPERATOR_DESC",
+    "DML_GEMM_OPERATOR_DESC", "DML_JOIN_OPERATOR_DESC", "DML_MATRIX_TRANSFORM", "DML_SCALE_BIAS",
+    "DML_SLICE1_OPERATOR_DESC", "DML_SLICE_OPERATOR_DESC"]
 
 SignedNumbers = Sequence[int]
 
@@ -37,16 +27,14 @@ class DML_MATRIX_TRANSFORM(IntEnum):
     TRANSPOSE = 1
 
 
-@dataclass(frozen=True)
-class DML_SCALE_BIAS:
+class DML_SCALE_BIAS(Structure):
     """x * Scale + Bias, of an elementwise operator's input."""
 
     Scale: float
     Bias: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC:
+class DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(Structure, kw_only=True):
     """OutputTensor = InputTensor, or x * Scale + Bias of its elements (DML_OPERATOR_ELEMENT_WISE_IDENTITY).
 
     Both tensors have the same sizes, 1 to 8 dimensions, and the same type: any, or FLOAT32 or FLOAT16 with ScaleBias. They may
@@ -58,8 +46,7 @@ class DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC:
     ScaleBias: DML_SCALE_BIAS | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _BinaryDesc:
+class _BinaryDesc(Structure, kw_only=True):
     """The fields of operators on the elements of two tensors.
 
     All three tensors have the same sizes, 1 to 8 dimensions, and the same type, FLOAT32 or FLOAT16. Strides of 0 broadcast an
@@ -71,30 +58,25 @@ class _BinaryDesc:
     OutputTensor: TensorDesc
 
 
-@dataclass(frozen=True, kw_only=True)
 class DML_ELEMENT_WISE_ADD_OPERATOR_DESC(_BinaryDesc):
     """OutputTensor = ATensor + BTensor (DML_OPERATOR_ELEMENT_WISE_ADD)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(_BinaryDesc):
+class DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(_BinaryDesc, kw_only=True):
     """OutputTensor = FusedActivation(ATensor + BTensor) (DML_OPERATOR_ELEMENT_WISE_ADD1)."""
 
     FusedActivation: DML_OPERATOR_DESC | ActivationDesc | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC(_BinaryDesc):
     """OutputTensor = ATensor * BTensor (DML_OPERATOR_ELEMENT_WISE_MULTIPLY)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC(_BinaryDesc):
     """OutputTensor = ATensor - BTensor (DML_OPERATOR_ELEMENT_WISE_SUBTRACT)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_GEMM_OPERATOR_DESC:
+class DML_GEMM_OPERATOR_DESC(Structure, kw_only=True):
     """OutputTensor = FusedActivation(Alpha * TransA(ATensor) x TransB(BTensor) + Beta * CTensor) (DML_OPERATOR_GEMM).
 
     Sizes, after the transforms: ATensor {..., M, K}, BTensor {..., K, N}, OutputTensor and the optional CTensor {..., M, N}; 2
@@ -114,8 +96,7 @@ class DML_GEMM_OPERATOR_DESC:
     FusedActivation: DML_OPERATOR_DESC | ActivationDesc | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DML_JOIN_OPERATOR_DESC:
+class DML_JOIN_OPERATOR_DESC(Structure, kw_only=True):
     """The inputs one behind the other along Axis (DML_OPERATOR_JOIN).
 
     All tensors have the same type, any, and the same sizes but for those of Axis, which add up to the output's; 1 to 8
@@ -127,12 +108,8 @@ class DML_JOIN_OPERATOR_DESC:
     OutputTensor: TensorDesc
     Axis: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "InputTensors", as_tuple(self.InputTensors))
 
-
-@dataclass(frozen=True, kw_only=True)
-class DML_SLICE_OPERATOR_DESC:
+class DML_SLICE_OPERATOR_DESC(Structure, kw_only=True):
     """The elements Offset, Offset + Stride, ... of each dimension of the input (DML_OPERATOR_SLICE).
 
     Sizes are those of the output. Both tensors have the same type, any, and 1 to 8 dimensions; Strides are 1 or more.
@@ -145,13 +122,8 @@ class DML_SLICE_OPERATOR_DESC:
     Sizes: Sequence[int]
     Strides: Sequence[int]
 
-    def __post_init__(self) -> None:
-        for name in ("Offsets", "Sizes", "Strides"):
-            object.__setattr__(self, name, as_tuple(getattr(self, name)))
 
-
-@dataclass(frozen=True, kw_only=True)
-class DML_SLICE1_OPERATOR_DESC:
+class DML_SLICE1_OPERATOR_DESC(Structure, kw_only=True):
     """Every stride-th element of a window in each dimension of the input (DML_OPERATOR_SLICE1).
 
     A window is InputWindowSizes elements from InputWindowOffsets on. A negative stride begins at its last element and goes
@@ -166,13 +138,8 @@ class DML_SLICE1_OPERATOR_DESC:
     InputWindowSizes: Sequence[int]
     InputWindowStrides: SignedNumbers
 
-    def __post_init__(self) -> None:
-        for name in ("InputWindowOffsets", "InputWindowSizes", "InputWindowStrides"):
-            object.__setattr__(self, name, as_tuple(getattr(self, name)))
 
-
-@dataclass(frozen=True, kw_only=True)
-class DML_GATHER_OPERATOR_DESC:
+class DML_GATHER_OPERATOR_DESC(Structure, kw_only=True):
     """The elements of the input at places along Axis that IndicesTensor says (DML_OPERATOR_GATHER).
 
     The output's sizes are the input's before Axis, the last IndexDimensions of the indices', and the input's after Axis;
@@ -185,6 +152,3 @@ class DML_GATHER_OPERATOR_DESC:
     OutputTensor: TensorDesc
     Axis: int
     IndexDimensions: int
-
-
-tell_fields(globals())

@@ -1,0 +1,70 @@
+"""Structures: data that does not change, and that says which of its fields is misspelled, missing or given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from ...errors import FieldError
+
+if TYPE_CHECKING:  # Python 3.10 lacks it
+    from typing_extensions import dataclass_transform
+else:
+    def dataclass_transform(**_):
+        return lambda cls: cls
+
+# Fields that become tuples, so that descriptors can be compared and hashed
+_LISTS = ("Sizes", "Strides", "Offsets", "ActivationDescs", "InputTensors", "InputWindowOffsets", "InputWindowSizes",
+          "InputWindowStrides")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Structure:
+    """A frozen dataclass of the fields that a subclass declares. It raises FieldError instead of TypeError."""
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        structure: Any = dataclass(frozen=True, kw_only=kw_only)(cls)
+        init = structure.__init__
+
+        @wraps(init)
+        def checked(self: Any, *values: Any, **named: Any) -> None:
+            try:
+                init(self, *values, **named)
+            except TypeError:
+                _check(structure, values, named)
+                raise
+
+        structure.__init__ = checked
+
+    def __post_init__(self) -> None:
+        """Make tuples of lists. The checks of operators refuse anything else."""
+        for name, value in vars(self).items():
+            if name in _LISTS and not isinstance(value, str):
+                with suppress(TypeError):
+                    vars(self)[name] = tuple(value)
+
+
+def _check(cls: Any, values: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raises FieldError unless a structure can be made of these arguments."""
+    known = fields(cls)
+    names, in_order = [field.name for field in known], [field.name for field in known if not field.kw_only]
+    for name in named:
+        if name not in names:
+            near = get_close_matches(name.lower(), [one.lower() for one in names], 1)
+            nearest = [one for one in names if one.lower() in near]
+            raise FieldError(cls.__name__, name, "the name of no field",
+                             " or else ".join([*nearest, f"one of {', '.join(names)}"]))
+    if len(values) > len(in_order):
+        allowed = f"at most {len(in_order)}: {', '.join(in_order)}" if in_order else f"names for all: {', '.join(names)}"
+        raise FieldError(cls.__name__, "fields", f"{len(values)} without a name", allowed)
+    for name in in_order[:len(values)]:
+        if name in named:
+            raise FieldError(cls.__name__, name, "a value by place and one by name", "one")
+    needed = [field.name for field in known if field.default is field.default_factory is MISSING]
+    missing = [name for name in needed if name not in (*in_order[:len(values)], *named)]
+    if missing:
+        raise FieldError(cls.__name__, ", ".join(missing), "nothing", f"a value for each of {', '.join(needed)}")
