@@ -10,7 +10,7 @@ import vkdml
 from tests.guards import guarded
 from tests.support import DTYPES, FLOAT32, assert_close, random_activation, random_numbers, random_strides, read_output, tensor
 from vkdml.faces.directml.compiled_operator import Operator
-from vkdml.operators import activations, element_types, elementwise_problem
+from vkdml.operators import activations, element_types, plain_problem
 from vkdml.operators.element_types import FLOAT64
 
 WORD: Any = "x"
@@ -26,7 +26,7 @@ def run(device, desc, x, element=element_types.FLOAT32, in_place=False):
 
 
 def run_unguarded(device, desc, x, element, in_place):
-    compiled = device.compile_operator(Operator(elementwise_problem.from_desc(desc, element)))
+    compiled = device.compile_operator(Operator(plain_problem.elementwise(desc, element)))
     dtype = DTYPES[element.name]
     source = device.upload(x)
     described = compiled.problem.tensor("OutputTensor")
@@ -42,7 +42,7 @@ def run_unguarded(device, desc, x, element, in_place):
 
 
 def check(desc, x, results, element=element_types.FLOAT32):
-    problem = elementwise_problem.from_desc(desc, element)
+    problem = plain_problem.elementwise(desc, element)
     with np.errstate(all="ignore"):
         expected = problem.function(problem.tensor("InputTensor").view(x.astype(np.float64)))
     assert_close("activation", element, [problem.function.activation.operator_type.name], {"OutputTensor": results}, {"OutputTensor": expected})
@@ -55,7 +55,7 @@ def test_every_activation_in_every_type(device, row, element):
     """With DirectML's default parameters, on usual, huge and special values."""
     if element.pairs and not row.has_pairs:
         with pytest.raises(vkdml.InvalidArgumentError, match="found float64; expected another type"):
-            elementwise_problem.from_desc(row.desc(tensor(3, data_type=element.data_type), tensor(3, data_type=element.data_type)), element)
+            plain_problem.elementwise(row.desc(tensor(3, data_type=element.data_type), tensor(3, data_type=element.data_type)), element)
         return
     x = np.concatenate([np.linspace(-12, 12, 331), np.geomspace(1e-4, 1e4, 40), -np.geomspace(1e-4, 1e4, 40),
                         [0.0, -0.0, np.inf, -np.inf, np.nan]]).astype(DTYPES[element.name])
@@ -76,7 +76,7 @@ def test_random(device, seed):
                       for is_input in (True, False))
     parameters = {field.name: getattr(activation, field.name) for field in fields(activation)[2:]}
     desc = type(activation)(source, target, **parameters)
-    count = elementwise_problem.from_desc(desc, element).tensor("InputTensor").size_of_elements
+    count = plain_problem.elementwise(desc, element).tensor("InputTensor").size_of_elements
     x = (rng.standard_normal(count) * 3).astype(DTYPES[element.name])
     check(desc, x, run(device, desc, x, element), element)
 

@@ -7,7 +7,7 @@ import pytest
 import vkdml
 from tests.planning.devices import CPU
 from tests.support import tensor
-from vkdml.operators import element_types, elementwise_problem
+from vkdml.operators import element_types, plain_problem
 from vkdml.planning.plain import plan
 
 
@@ -23,7 +23,7 @@ PUSH = {"elements": 300, **dimensions(outermost=(300, 1, 1))}
 
 def make_problem(*sizes, element=element_types.FLOAT32):
     described = tensor(*sizes, data_type=element.data_type)
-    return elementwise_problem.from_desc(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(InputTensor=described, OutputTensor=described), element=element)
+    return plain_problem.elementwise(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(InputTensor=described, OutputTensor=described), element=element)
 
 
 @pytest.mark.parametrize(("element", "kernel"), [(element_types.FLOAT32, "elementwise"), (element_types.FLOAT64, "float64/elementwise")])
@@ -59,7 +59,7 @@ def test_invocations_are_a_number_that_the_shader_can_hold():
 ])
 def test_dimensions_without_a_gap_are_one(input_strides, output_strides, expected):
     described = [tensor(2, 3, 50, data_type=element_types.FLOAT32.data_type, Strides=strides) for strides in (input_strides, output_strides)]
-    problem = elementwise_problem.from_desc(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(*described))
+    problem = plain_problem.elementwise(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(*described))
     (dispatch,) = plan(problem, CPU).execute
     assert dispatch.push == {"elements": 300, **expected}
 

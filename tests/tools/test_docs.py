@@ -58,6 +58,7 @@ def test_pictures_are_no_wider_than_the_page(site):
 @pytest.mark.parametrize(("module", "name"), [
     ("vkdml", "DML_GRU_OPERATOR_DESC"), ("vkdml/onnx", "InferenceSession"), ("vkdml/pydirectml", "lstm"), ("vkdml/dxdispatch", "load"),
     ("vkdml", "GRU.stream"), ("vkdml", "CompiledOperator.input_fields"), ("vkdml", "CompiledGraph.set_name"),  # inherited
+    ("vkdml", "DML_GRU_OPERATOR_DESC.Direction"), ("vkdml", "DML_GRU_OPERATOR_DESC.InputTensor"),
     ("vkdml", "DML_ACTIVATION_TANH_OPERATOR_DESC.InputTensor"), ("vkdml/torch", "LSTM.warm_up")])
 def test_what_users_call_is_there(site, module, name):
     assert f'id="{name}"' in site[0][f"{module}.html"]

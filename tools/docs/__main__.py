@@ -101,7 +101,8 @@ def _show_what_is_inherited(public: Container[str]) -> None:
     for cls in classes():
         for base in cls.__mro__[1:]:
             if base.__module__.startswith("vkdml") and f"{base.__module__}.{base.__qualname__}" not in public:
-                for name, member in vars(base).items():
+                without_default = dict.fromkeys(inspect.get_annotations(base), inspect.Signature.empty)
+                for name, member in (without_default | dict(vars(base))).items():
                     is_told = not inspect.isfunction(member) or member.__doc__
                     if is_told and not name.startswith("_") and name not in vars(cls):
                         setattr(cls, name, member)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..operators.arrays import flat
+from ..operators.checks import flat
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..operators.whole_numbers import power_of_two

@@ -15,9 +15,8 @@ from ..engine.vulkan.system import Lock
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_shape
-from ..operators.arrays import element_strides, flat
 from ..operators.cells import STATES, Cell
-from ..operators.checks import MAX_TENSOR_BYTES
+from ..operators.checks import MAX_TENSOR_BYTES, element_strides, flat
 from ..operators.element_types import ElementType
 from ..operators.problem import WEIGHTS, Problem, check_lengths, from_desc
 from ..planning.options import Options

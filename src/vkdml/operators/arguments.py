@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,9 +12,8 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
 from . import element_types
-from .arrays import element_strides
 from .cells import Cell
-from .checks import evaluate, expect_sizes
+from .checks import element_strides, evaluate, expect_sizes, packed_strides
 from .element_types import ElementType
 from .header.descs import (
     DML_BUFFER_TENSOR_DESC,
@@ -143,7 +141,7 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
         array = arrays.get(field)
         if array is not None:
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
-        steps = _packed(shapes[field]) if array is None else element_strides(array)
+        steps = packed_strides(shapes[field]) if array is None else element_strides(array)
         assert steps is not None
         strides[field] = [dict(zip(dims, steps)).get(formula, 0) for formula in formulas]
     desc = cell.desc(
@@ -189,10 +187,6 @@ def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
         dims.remove("B")
         dims.insert(0, "B")
     return dims
-
-
-def _packed(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
 def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:

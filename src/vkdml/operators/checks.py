@@ -1,4 +1,6 @@
-"""The checks that all operators share: of tensor descriptors, and of the DML_OPERATOR_DESC around an operator's structure."""
+"""The checks that all operators share: of tensor descriptors, of the DML_OPERATOR_DESC around an operator's structure, and of
+how numpy's arrays lie in memory.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,7 @@ class Tensor:
 
     @property
     def size_of_elements(self) -> int:
-        """The number of elements from the first to the last, gaps included."""
-        return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides))
+        return span(self.sizes, self.strides)
 
     def view(self, flat: np.ndarray) -> np.ndarray:
         """A view of a flat array, gaps included, in the tensor's sizes and strides."""
@@ -211,13 +212,40 @@ def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
         raise InvalidArgumentError(operator, f"{others[0]}.Flags", "NONE", "OWNED_BY_DML, as other weights have: all or none")
 
 
+def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """The number of elements from the first to the last, gaps included."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+
+
 def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[place + 1:]) for place in range(len(sizes)))
 
 
 def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
     """Bytes that DirectML allows for a tensor at least: to the end of its last element, rounded up to 4."""
-    return round_up(itemsize * (1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))), 4)
+    return round_up(itemsize * span(sizes, strides), 4)
+
+
+def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
+    """An array's strides in elements, 0 for dimensions of size 1.
+
+    None where a descriptor cannot express them (negative, or not whole elements), and where more than half of the memory from
+    the first element to the last is gaps, so that a copy is cheaper.
+    """
+    strides = tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
+    whole = all(stride % array.itemsize == 0 for size, stride in zip(array.shape, array.strides) if size > 1)
+    if not whole or min(strides, default=0) < 0 or span(array.shape, strides) > 2 * array.size:
+        return None
+    return strides
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """A flat view of an array's memory from its first element to its last. `element_strides` must be able to describe it."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    strides = element_strides(array)
+    assert strides is not None
+    return np.lib.stride_tricks.as_strided(array, (span(array.shape, strides),), (array.itemsize,))
 
 
 def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int

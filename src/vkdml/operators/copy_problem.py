@@ -1,4 +1,6 @@
-"""The checks of operators that copy elements from computed places: ELEMENT_WISE_IDENTITY, SLICE, SLICE1 and JOIN."""
+"""The checks of operators that copy elements: ELEMENT_WISE_IDENTITY, SLICE, SLICE1 and JOIN from computed places, GATHER from
+places that a tensor says. Each raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import element_types
-from .checks import Tensor, check_index, check_output_strides, check_tensor, integers, is_count
-from .elementwise_problem import ElementwiseProblem, check_same_sizes, scaled
-from .plain_problem import MOST_DIMENSIONS, OUTPUT, MovedProblem
+from .checks import Tensor, check_index, check_tensor, integers, is_count
+from .header.descs import DML_TENSOR_DATA_TYPE
+from .plain_problem import DIMENSIONS, OUTPUT, ElementwiseProblem, MovedProblem, check_same_sizes, common_fields, scaled
 
-_DIMENSIONS = range(1, MOST_DIMENSIONS + 1)
+INDICES = "IndicesTensor"
+_INDEX_TYPES = {data_type: element_types.ITEMSIZES[data_type] for data_type in (
+    DML_TENSOR_DATA_TYPE.UINT32, DML_TENSOR_DATA_TYPE.INT32, DML_TENSOR_DATA_TYPE.UINT64, DML_TENSOR_DATA_TYPE.INT64)}
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,51 @@ class CopyProblem(MovedProblem):
         return result
 
 
+@dataclass(frozen=True)
+class GatherProblem(MovedProblem):
+    """OutputTensor[before, i, after] = InputTensor[before, IndicesTensor[i], after], where i are the last index_dimensions of
+    the indices. axis: of InputTensor. Indices that do not exist are those of the nearest element.
+    """
+
+    axis: int
+    index_dimensions: int
+
+    @property
+    def axis_size(self) -> int:
+        return self.tensor("InputTensor").sizes[self.axis]
+
+    @property
+    def index_dtype(self) -> np.dtype:
+        return np.dtype(self.tensor(INDICES).data_type.name.lower())
+
+    @property
+    def checked_input(self) -> str:
+        return INDICES
+
+    def check_values(self, memory: np.ndarray) -> None:
+        """Refuse indices beyond the axis. memory: the bytes of IndicesTensor. Raises InvalidArgumentError."""
+        tensor = self.tensor(INDICES)
+        indices = tensor.view(memory[:tensor.size_of_elements * self.index_dtype.itemsize].view(self.index_dtype))
+        least = -self.axis_size if self.index_dtype.kind == "i" else 0
+        wrong = np.argwhere((indices < least) | (indices >= self.axis_size))
+        if len(wrong):
+            place = tuple(int(index) for index in wrong[0])
+            raise InvalidArgumentError(self.operator, f"{INDICES}{list(place)}", int(indices[place]),
+                                       f"{least} to {self.axis_size - 1}, as InputTensor has {self.axis_size} along Axis")
+
+    def moved(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        indices = arrays[INDICES].reshape(index_sizes(self.tensor(INDICES).sizes, self.index_dimensions))
+        places = np.minimum(indices, self.axis_size - 1).astype(np.int64)
+        places = np.maximum(np.where(places < 0, places + self.axis_size, places), 0)
+        return arrays["InputTensor"].take(places, self.axis).reshape(self.tensor(OUTPUT).sizes)
+
+
 def identity(desc: Any) -> CopyProblem | ElementwiseProblem:
-    """Check a DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC. Raises InvalidArgumentError."""
+    """Check a DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC."""
     name = type(desc).__name__
     if desc.ScaleBias is not None:
-        return scaled(name, desc)
-    tensors = check_any_type(name, {"InputTensor": desc.InputTensor, OUTPUT: desc.OutputTensor})
+        return scaled(desc)
+    tensors = _input_and_output(desc)
     check_same_sizes(name, tensors)
     sizes = tensors[OUTPUT].sizes
     zeros = (0,) * len(sizes)
@@ -67,9 +110,9 @@ def identity(desc: Any) -> CopyProblem | ElementwiseProblem:
 
 
 def slice_of(desc: Any) -> CopyProblem:
-    """Check a DML_SLICE_OPERATOR_DESC. Raises InvalidArgumentError."""
+    """Check a DML_SLICE_OPERATOR_DESC."""
     name = type(desc).__name__
-    tensors = check_any_type(name, {"InputTensor": desc.InputTensor, OUTPUT: desc.OutputTensor})
+    tensors = _input_and_output(desc)
     source = tensors["InputTensor"].sizes
     count = _dimension_count(name, desc, len(source))
     starts = _numbers(name, "Offsets", desc.Offsets, 0, count)
@@ -83,9 +126,9 @@ def slice_of(desc: Any) -> CopyProblem:
 
 
 def slice1_of(desc: Any) -> CopyProblem:
-    """Check a DML_SLICE1_OPERATOR_DESC. Raises InvalidArgumentError."""
+    """Check a DML_SLICE1_OPERATOR_DESC."""
     name = type(desc).__name__
-    tensors = check_any_type(name, {"InputTensor": desc.InputTensor, OUTPUT: desc.OutputTensor})
+    tensors = _input_and_output(desc)
     source = tensors["InputTensor"].sizes
     _dimension_count(name, desc, len(source))
     starts, most, steps = window_of(name, source, {
@@ -97,10 +140,7 @@ def slice1_of(desc: Any) -> CopyProblem:
 
 
 def window_of(name: str, source: tuple[int, ...], window: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """What SLICE1 takes of an input of these sizes: starts, sizes at most, and steps. window: its three fields, by name.
-
-    Raises InvalidArgumentError.
-    """
+    """What SLICE1 takes of an input of these sizes: starts, sizes at most, and steps. window: its three fields, by name."""
     offsets, windows, steps = (_numbers(name, field, window[field], least, len(source)) for field, least in (
         ("InputWindowOffsets", 0), ("InputWindowSizes", 1), ("InputWindowStrides", -2**31)))
     for dim, (offset, size, step) in enumerate(zip(offsets, windows, steps)):
@@ -114,7 +154,7 @@ def window_of(name: str, source: tuple[int, ...], window: Mapping[str, Any]) -> 
 
 
 def join(desc: Any) -> CopyProblem:
-    """Check a DML_JOIN_OPERATOR_DESC. Raises InvalidArgumentError."""
+    """Check a DML_JOIN_OPERATOR_DESC."""
     name = type(desc).__name__
     given = desc.InputTensors
     if not isinstance(given, tuple) or not given:
@@ -122,7 +162,7 @@ def join(desc: Any) -> CopyProblem:
     if not is_count(desc.InputCount, len(given)):
         raise InvalidArgumentError(name, "InputCount", shown(desc.InputCount), f"{len(given)}, the number of InputTensors")
     inputs = {f"InputTensors[{i}]": tensor for i, tensor in enumerate(given)}
-    tensors = check_any_type(name, {**inputs, OUTPUT: desc.OutputTensor})
+    tensors = _any_type(name, {**inputs, OUTPUT: desc.OutputTensor})
     target = tensors[OUTPUT].sizes
     axis = check_index(name, "Axis", desc.Axis, len(target))
     moves, at = [], 0
@@ -136,13 +176,48 @@ def join(desc: Any) -> CopyProblem:
         at += sizes[axis]
     if at != target[axis]:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", target, f"{at} along Axis = {axis}, as the inputs have together")
-    check_output_strides(name, OUTPUT, tensors[OUTPUT])
     return _problem(name, tensors, moves)
 
 
-def check_any_type(operator: str, descs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors, checked: all of the first one's type and number of dimensions. Raises InvalidArgumentError."""
-    allowed, dimensions = element_types.ITEMSIZES, list(_DIMENSIONS)
+def gather(desc: Any) -> GatherProblem:
+    """Check a DML_GATHER_OPERATOR_DESC."""
+    name = type(desc).__name__
+    tensors = _input_and_output(desc)
+    source = tensors["InputTensor"].sizes
+    indices = check_tensor(name, INDICES, desc.IndicesTensor, _INDEX_TYPES, [len(source)])
+    axis = check_index(name, "Axis", desc.Axis, len(source))
+    index_dimensions = check_index(name, "IndexDimensions", desc.IndexDimensions, len(source) + 1)
+    if any(size != 1 for size in indices.sizes[:len(source) - index_dimensions]):
+        raise InvalidArgumentError(name, f"{INDICES}.Sizes", indices.sizes,
+                                   f"1 in all dimensions but the last IndexDimensions = {index_dimensions}")
+    expected = output_sizes(source, indices.sizes, axis, index_dimensions)
+    if tensors[OUTPUT].sizes != expected:
+        raise InvalidArgumentError(name, "OutputTensor.Sizes", tensors[OUTPUT].sizes,
+                                   f"{expected}: InputTensor's {source} with the indices in the place of Axis = {axis}")
+    return GatherProblem(**_common(name, {"InputTensor": tensors["InputTensor"], INDICES: indices, OUTPUT: tensors[OUTPUT]}),
+                         axis=axis, index_dimensions=index_dimensions)
+
+
+def index_sizes(sizes: tuple[int, ...], index_dimensions: int) -> tuple[int, ...]:
+    """The last `index_dimensions` of the sizes."""
+    return sizes[len(sizes) - index_dimensions:]
+
+
+def output_sizes(source: tuple[int, ...], indices: tuple[int, ...], axis: int, index_dimensions: int) -> tuple[int, ...]:
+    """Sizes of the output, aligned at the right: where there are too many, leading sizes of 1 are left out."""
+    sizes = [*source[:axis], *index_sizes(indices, index_dimensions), *source[axis + 1:]]
+    while len(sizes) > len(source) and sizes[0] == 1:
+        del sizes[0]
+    return (1,) * (len(source) - len(sizes)) + tuple(sizes)
+
+
+def _input_and_output(desc: Any) -> dict[str, Tensor]:
+    return _any_type(type(desc).__name__, {"InputTensor": desc.InputTensor, OUTPUT: desc.OutputTensor})
+
+
+def _any_type(operator: str, descs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors, checked: all of the first one's type and number of dimensions."""
+    allowed, dimensions = element_types.ITEMSIZES, list(DIMENSIONS)
     tensors = {}
     for field, desc in descs.items():
         tensor = tensors[field] = check_tensor(operator, field, desc, allowed, dimensions)
@@ -167,11 +242,12 @@ def _sliced(name: str, tensors: Mapping[str, Tensor], starts: tuple[int, ...], s
             ) -> CopyProblem:
     if tensors[OUTPUT].sizes != sizes:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", tensors[OUTPUT].sizes, f"{sizes}, the slice's")
-    check_output_strides(name, OUTPUT, tensors[OUTPUT])
     return _problem(name, tensors, [Move("InputTensor", sizes, starts, steps, (0,) * len(sizes))])
 
 
 def _problem(name: str, tensors: Mapping[str, Tensor], moves: Sequence[Move], is_in_place: bool = False) -> CopyProblem:
-    return CopyProblem(operator=name, element=element_types.any_of(tensors[OUTPUT].data_type), tensors=tensors,
-                       inputs=tuple(field for field in tensors if field != OUTPUT), outputs=(OUTPUT,), weights=(),
-                       moves=tuple(moves), is_in_place=is_in_place)
+    return CopyProblem(**_common(name, tensors), moves=tuple(moves), is_in_place=is_in_place)
+
+
+def _common(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    return common_fields(name, element_types.any_of(tensors[OUTPUT].data_type), tensors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import activations, arithmetic, cells, copy_problem, elementwise_problem, gather, gemm_problem, problem
+from . import activations, cells, copy_problem, plain_problem, problem
 from .checks import unwrap_operator
 from .header import plain_descs
 from .plain_problem import PlainProblem
@@ -13,14 +13,14 @@ from .problem import Problem
 
 CHECKS: dict[type[Any], Callable[[Any], Problem | PlainProblem]] = {
     **dict.fromkeys(cells.BY_DESC, problem.from_desc),
-    **dict.fromkeys(activations.BY_DESC, elementwise_problem.from_desc),
-    **dict.fromkeys(arithmetic.OPERATIONS, arithmetic.from_desc),
+    **dict.fromkeys(activations.BY_DESC, plain_problem.elementwise),
+    **dict.fromkeys(plain_problem.OPERATIONS, plain_problem.arithmetic),
     plain_descs.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC: copy_problem.identity,
-    plain_descs.DML_GEMM_OPERATOR_DESC: gemm_problem.from_desc,
+    plain_descs.DML_GEMM_OPERATOR_DESC: plain_problem.gemm,
     plain_descs.DML_JOIN_OPERATOR_DESC: copy_problem.join,
     plain_descs.DML_SLICE_OPERATOR_DESC: copy_problem.slice_of,
     plain_descs.DML_SLICE1_OPERATOR_DESC: copy_problem.slice1_of,
-    plain_descs.DML_GATHER_OPERATOR_DESC: gather.from_desc,
+    plain_descs.DML_GATHER_OPERATOR_DESC: copy_problem.gather,
 }
 
 

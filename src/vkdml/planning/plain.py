@@ -8,12 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..operators.arithmetic import ArithmeticProblem
-from ..operators.copy_problem import CopyProblem, Move
-from ..operators.elementwise_problem import ElementwiseProblem
-from ..operators.gather import INDICES, GatherProblem, index_sizes
-from ..operators.gemm_problem import GemmProblem
-from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT, PlainProblem
+from ..operators.copy_problem import INDICES, CopyProblem, GatherProblem, Move, index_sizes
+from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT, ArithmeticProblem, ElementwiseProblem, GemmProblem, PlainProblem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import UNUSED, WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room

@@ -18,16 +18,12 @@ import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
 from ...operators import activations as activation_table
-from ...operators import cells, element_types, elementwise_problem, table
+from ...operators import cells, element_types, plain_problem, table
 from ...operators.arguments import tensor_descs
-from ...operators.arithmetic import ArithmeticProblem
 from ...operators.cells import Cell
-from ...operators.copy_problem import CopyProblem
+from ...operators.copy_problem import INDICES, CopyProblem, GatherProblem
 from ...operators.correctness import differences
 from ...operators.element_types import ElementType
-from ...operators.elementwise_problem import ElementwiseProblem
-from ...operators.gather import INDICES, GatherProblem
-from ...operators.gemm_problem import GemmProblem
 from ...operators.header.descs import (
     DML_ACTIVATION_LINEAR_OPERATOR_DESC,
     DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
@@ -44,7 +40,7 @@ from ...operators.header.plain_descs import (
     DML_JOIN_OPERATOR_DESC,
     DML_MATRIX_TRANSFORM,
 )
-from ...operators.plain_problem import MovedProblem, PlainProblem
+from ...operators.plain_problem import ArithmeticProblem, ElementwiseProblem, GemmProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
 from ...planning.options import MEETINGS
@@ -203,7 +199,7 @@ def is_float64_accurate(gpu: Gpu) -> bool:
     tensor = _tensor(element_types.FLOAT64, *x.shape)
     for desc in (DML_ACTIVATION_LINEAR_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.1),
                  DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.7)):
-        problem = elementwise_problem.from_desc(desc, element_types.FLOAT64)
+        problem = plain_problem.elementwise(desc, element_types.FLOAT64)
         trial = Trial(gpu, problem, {"InputTensor": x})
         Run(trial, plan_plain(problem, gpu.info)).execute()
         computed = trial.outputs()["OutputTensor"].view(np.float64)
@@ -238,7 +234,7 @@ def _activation(element: ElementType) -> ElementwiseProblem:
     """One that takes an exponential and a logarithm."""
     tensor = _tensor(element, _SIZES["T"], _SIZES["H"])
     desc = DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0)
-    return elementwise_problem.from_desc(desc, element)
+    return plain_problem.elementwise(desc, element)
 
 
 def _arithmetic(element: ElementType) -> Any:

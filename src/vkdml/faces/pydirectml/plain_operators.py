@@ -13,8 +13,7 @@ from typing import Any
 
 from ...operators import activations
 from ...operators.checks import check_index
-from ...operators.copy_problem import window_of
-from ...operators.gather import output_sizes
+from ...operators.copy_problem import output_sizes, window_of
 from ...operators.header.descs import DML_OPERATOR_DESC, DML_OPERATOR_TYPE
 from ...operators.header.plain_descs import (
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
