@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from .header.descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_RNN_OPERATOR_DESC
 
@@ -53,6 +53,7 @@ class Cell:
     loops: tuple[Loop, ...]
     flags: Mapping[str, str] = field(default_factory=dict)
     peepholes: int = 0
+    required: ClassVar = ("InputTensor", "WeightTensor", "RecurrenceTensor")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """There is one of each: a pickle only names the row."""
@@ -65,10 +66,6 @@ class Cell:
     @property
     def tensors(self) -> dict[str, Sizes]:
         return {**self.inputs, **self.outputs}
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        return ("InputTensor", "WeightTensor", "RecurrenceTensor")
 
 
 _STATE: Sizes = ("1", "D", "B", "H")
