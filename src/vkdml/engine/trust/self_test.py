@@ -1,7 +1,7 @@
 """Whether a device computes right: each kernel that it may be given runs a small problem, and the float64 reference checks it.
 
 Done when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
-kernels are left to `meetings`, which compares them with stepped ones.
+kernels are left to grid_sync.py, which compares them with stepped ones.
 """
 
 from __future__ import annotations
