@@ -19,11 +19,10 @@ from .errors import (
     VerificationError,
     VkdmlError,
 )
-from .faces.directml.binding import BindingTable
+from .faces.directml.binding import BindingTable, OperatorInitializer
 from .faces.directml.compiled_operator import CompiledOperator, Operator
 from .faces.directml.device import Device
 from .faces.directml.graph import CompiledGraph
-from .faces.directml.initializer import OperatorInitializer
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN

@@ -1,9 +1,9 @@
-"""DirectML's operators: checked, and compiled for a device, with memory of their own where a caller binds none."""
+"""DirectML's operators: named, checked, and compiled for a device, with memory of their own where a caller binds none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,13 +14,13 @@ from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError
+from ...operators.checks import CheckedOperator
 from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
 from ...planning import needs
 from ...planning.needs import OperatorMemory
 from ...planning.options import Options
-from .naming import NamedOperator
 
 
 def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
@@ -28,6 +28,53 @@ def check_type(call: str, argument: str, value: object, allowed: Any) -> None:
     if not isinstance(value, allowed):
         names = [cls.__name__ for cls in (allowed if isinstance(allowed, tuple) else (allowed,))]
         raise InvalidArgumentError(call, argument, type(value).__name__, " or ".join(names))
+
+
+class Named:
+    """An object that may have a name."""
+
+    _name = ""
+
+    @property
+    def name(self) -> str:
+        """The name that set_name gave it; at first empty."""
+        return self._name
+
+    def set_name(self, name: str) -> None:
+        """Name it (IDMLObject::SetName). Raises InvalidArgumentError for what is no string."""
+        if not isinstance(name, str):
+            raise InvalidArgumentError("set_name", "name", type(name).__name__, "str")
+        self._name = name
+
+    @property
+    def _facts(self) -> str:
+        """Text that repr shows beside the class and the name."""
+        return ""
+
+    def __repr__(self) -> str:
+        facts = (type(self).__name__, repr(self._name) if self._name else "", self._facts)
+        return f"<{' '.join(filter(None, facts))}>"
+
+
+class NamedOperator(Named):
+    """An object whose errors begin with the name too. problem: the checked descriptor."""
+
+    problem: CheckedOperator
+
+    @property
+    def _facts(self) -> str:
+        return f"of {_structure(self.problem)}"
+
+    def set_name(self, name: str) -> None:
+        """Name it (IDMLObject::SetName): its errors tell the name. Raises InvalidArgumentError for what is no string."""
+        super().set_name(name)
+        structure = _structure(self.problem)
+        self.problem = replace(self.problem, operator=f"{structure} {name!r}" if name else structure)
+
+
+def _structure(problem: CheckedOperator) -> str:
+    """The structure, without an operator's name."""
+    return problem.operator.split(" ")[0]
 
 
 class Operator(NamedOperator):

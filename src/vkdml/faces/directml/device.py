@@ -31,11 +31,9 @@ from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ...operators.header.graph_descs import DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
-from .binding import BindingTable
-from .compiled_operator import CompiledOperator, Operator, check_type
+from .binding import BindingTable, Compiled, Dispatchable, OperatorInitializer
+from .compiled_operator import CompiledOperator, Named, Operator, check_type
 from .graph import CompiledGraph
-from .initializer import Compiled, Dispatchable, OperatorInitializer
-from .naming import Named
 from .recorder import CommandRecorder
 
 

@@ -17,11 +17,8 @@ from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import OWNED, Weights, is_current
 from ...errors import InvalidArgumentError
-from .binding import BindingTable, OperatorBindings
-from .compiled_operator import Bindings, check_type
-from .initializer import DISPATCHABLES, Dispatchable, OperatorInitializer
-from .naming import Named
-from .resources import check_overlaps
+from .binding import DISPATCHABLES, BindingTable, Dispatchable, OperatorBindings, OperatorInitializer, check_overlaps
+from .compiled_operator import Bindings, Named, check_type
 
 
 class CommandRecorder(Named, OfOneProcess):
