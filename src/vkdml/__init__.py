@@ -25,8 +25,7 @@ from .faces.directml.device import Device
 from .faces.directml.graph import CompiledGraph
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
-from .faces.layers import GRU, LSTM, RNN
-from .faces.streams import Stream
+from .faces.layers import GRU, LSTM, RNN, Stream
 from .operators import features
 from .operators.features import *  # noqa: F403
 from .operators.header import binding_descs, c_names, descs, graph_descs, plain_descs

@@ -28,7 +28,7 @@ from ...operators.header.descs import (
 )
 from ...operators.problem import from_desc
 from ..directml.device import Device
-from ..float64_range import RangeCheck
+from ..sessions import RangeCheck
 
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
 
