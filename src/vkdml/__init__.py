@@ -20,9 +20,8 @@ from .errors import (
     VkdmlError,
 )
 from .faces.directml.binding import BindingTable, OperatorInitializer
-from .faces.directml.compiled_operator import CompiledOperator, Operator
+from .faces.directml.compiled_operator import CompiledGraph, CompiledOperator, Operator
 from .faces.directml.device import Device
-from .faces.directml.graph import CompiledGraph
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN, Stream
@@ -40,36 +39,10 @@ from .planning.options import Options
 
 __version__ = _version("vkdml")
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "RNN",
-    "BindingTable",
-    "Buffer",
-    "CommandRecorder",
-    "CompiledGraph",
-    "CompiledOperator",
-    "DMLCalcBufferTensorSize",
-    "Device",
-    "DeviceInfo",
-    "DeviceLostError",
-    "DriverError",
-    "InvalidArgumentError",
-    "MissingPackageError",
-    "NothingOnDeviceWarning",
-    "OnnxRuntimeError",
-    "Operator",
-    "OperatorInitializer",
-    "OperatorMemory",
-    "Options",
-    "OutOfMemoryError",
-    "Stream",
-    "VerificationError",
-    "VkdmlError",
-    "gru",
-    "lstm",
-    "rnn",
-]
+__all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "CompiledGraph", "CompiledOperator",
+           "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
+           "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
+           "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
 __all__ += descs.__all__ + features.__all__ + plain_descs.__all__ + binding_descs.__all__ + graph_descs.__all__
 
 globals().update(c_names.CONSTANTS)

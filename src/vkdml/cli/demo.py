@@ -18,7 +18,7 @@ from ..errors import MissingPackageError
 from ..faces.directml.device import Device
 from ..faces.layers import GRU
 from ..operators import reference
-from .argument_types import add_device, add_json, print_json
+from .argument_types import add_common, print_json
 
 WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -33,8 +33,7 @@ MOST_PHONEMES = 20
 def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("words", nargs="*", type=_word, default=WORDS, metavar="WORD",
                          help="letters a to z, small or capital; by default, a few words")
-    add_device(command)
-    add_json(command)
+    add_common(command)
 
 
 def _word(text: str) -> str:

@@ -25,7 +25,7 @@ from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ..operators.problem import Problem, from_desc
 from ..planning import words
 from ..planning.plan import Plan
-from .argument_types import add_allow_outside, add_device, add_json, count, existing_file, print_json
+from .argument_types import add_common, count, existing_file, print_json
 from .values import add_inputs, feed
 
 _FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
@@ -46,9 +46,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_inputs(command, "run a model once on these, for the sizes that its operators get")
     command.add_argument("--type", choices=_TYPES, help="of an operator's tensors (float32)")
     command.add_argument("--measure", action="store_true", help="run each operator by itself, and say how long it takes")
-    add_allow_outside(command)
-    add_device(command)
-    add_json(command)
+    add_common(command, files=True)
     command.set_defaults(refuse=command.error)
 
 

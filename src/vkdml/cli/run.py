@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..errors import OnnxRuntimeError
 from ..faces.directml.device import Device
-from .argument_types import add_allow_outside, add_device, add_json, count, count_from_0, existing_file, print_json
+from .argument_types import add_common, count, count_from_0, existing_file, print_json
 from .values import add_inputs, feed, leaves, save
 
 # The absolute and relative tolerance, by type; other types must be equal
@@ -33,9 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--warmup", type=count_from_0, metavar="N", help="runs before these (1)")
     command.add_argument("--compare", choices=["onnxruntime"],
                          help="run it in onnxruntime alone too, and fail if results differ; its times beside ours")
-    add_allow_outside(command)
-    add_device(command)
-    add_json(command)
+    add_common(command, files=True)
     command.set_defaults(refuse=command.error)
 
 

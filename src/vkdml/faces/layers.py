@@ -18,7 +18,7 @@ from ..operators.cells import STATES, Cell
 from ..operators.element_types import ElementType
 from ..planning.options import Options
 from .directml.device import Device
-from .sessions import Arrays, Session, Settings, StatefulSession, shapes_to_warm_up
+from .sessions import Arrays, Session, Settings, StatefulSession, by_field_and_attribute, shapes_to_warm_up
 
 
 class Layer:
@@ -26,8 +26,12 @@ class Layer:
 
     _cell: ClassVar[Cell]
 
-    def __init__(self, weights: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
-                 options: Options) -> None:
+    def _hold(self, given: Mapping[str, Any]) -> None:
+        """Hold the weights among the arguments of a layer, and its attributes."""
+        self._set(*by_field_and_attribute(self._cell, given), given["device"], given["options"])
+
+    def _set(self, weights: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
+             options: Options) -> None:
         name, cell = self._cell.name, self._cell
         w, element = typed_array(name, cell, "WeightTensor", weights["WeightTensor"])
         converted = convert_to(name, cell, w.dtype.newbyteorder("="), "WeightTensor", {**weights, "WeightTensor": w})
@@ -42,7 +46,7 @@ class Layer:
         return {**self.__dict__, "_session": (settings.attributes, settings.given_device, settings.options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Layer.__init__(self, state["_weights"], *state["_session"])
+        self._set(state["_weights"], *state["_session"])
         self.__dict__.update({name: value for name, value in state.items() if name not in self.__dict__})
 
     def _run(self, **arrays: Any) -> list[np.ndarray]:
@@ -105,10 +109,7 @@ class GRU(Layer):
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, linear_before_reset: bool = False,
                  layout: int = 0, device: Device | int | str | None = None, options: Options = Options()) -> None:
-        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                      "activation_beta": activation_beta, "clip": clip, "linear_before_reset": linear_before_reset,
-                      "layout": layout}
-        super().__init__({"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}, attributes, device, options)
+        self._hold(locals())
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
                  ) -> tuple[np.ndarray, np.ndarray]:
@@ -139,10 +140,7 @@ class LSTM(Layer):
                  activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
                  clip: float | None = None, input_forget: bool = False, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
-        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                      "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
-        super().__init__({"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "PeepholeTensor": p}, attributes, device,
-                         options)
+        self._hold(locals())
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, initial_c: np.ndarray | None = None,
                  sequence_lens: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -167,9 +165,7 @@ class RNN(Layer):
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
-        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                      "activation_beta": activation_beta, "clip": clip, "layout": layout}
-        super().__init__({"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}, attributes, device, options)
+        self._hold(locals())
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
                  ) -> tuple[np.ndarray, np.ndarray]:

@@ -31,6 +31,12 @@ _IN_RANGE = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of f
 Arrays = Mapping[str, np.ndarray | None]
 
 
+def by_field_and_attribute(cell: Cell, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of a function or a layer, by their names: its arrays by field, and its attributes."""
+    arrays = {field: given[name] for field in cell.inputs if (name := cell.arguments[field].lower()) in given}
+    return arrays, {name: given[name] for name in DEFAULT_ATTRIBUTES if name in given}
+
+
 class Settings:
     """Settings that calls of an operator must have in common, besides their weights, to share a session.
 
@@ -259,22 +265,10 @@ class SessionCache:
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
             device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-        """Run a cell on numpy arrays.
+        """Run a cell on arrays by field, in ONNX's shapes (see `gru`); None where an optional one is left out.
 
-        Args:
-            name: the operator's name in errors.
-            arrays: by DirectML field, in ONNX's shapes (see `gru`); None where an optional one is left out.
-            attributes: ONNX's, by name; those left out have ONNX's defaults.
-            wanted: for each of the cell's outputs whether to compute and return it.
-            device: a Device, or what Device() takes.
-            options: what to force in the plan.
-
-        Returns:
-            The wanted outputs, in ONNX's shapes and the type of the input.
-
-        Raises:
-            InvalidArgumentError: an argument is wrong.
-            DriverError: no device, or the driver failed.
+        The other arguments are those of Settings. Returns the wanted outputs, in ONNX's shapes and the type of the input.
+        Raises InvalidArgumentError, and DriverError.
         """
         checked, element = convert(name, cell, arrays)
         return self.session(Settings(name, cell, attributes, wanted, device, options), element, checked).run(name, checked)

@@ -10,13 +10,12 @@ from typing import Any
 
 from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
 from ...engine.vulkan.gpu import Gpu
-from ...errors import InvalidArgumentError, shown
+from ...errors import InvalidArgumentError, check_type, shown
 from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
 from ...operators.header.binding_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...planning.needs import ALIGNMENT
-from .compiled_operator import CompiledOperator, Named, check_type
-from .graph import CompiledGraph
+from .compiled_operator import CompiledGraph, CompiledOperator, Named
 
 Compiled = CompiledOperator | CompiledGraph
 
@@ -39,7 +38,7 @@ class OperatorInitializer(Named):
         self.takes_arrays = isinstance(compiled, list | tuple)
         operators: Any = compiled if self.takes_arrays else [compiled]
         for operator in operators:
-            check_type(call, "compiled", operator, (CompiledOperator, CompiledGraph))
+            check_type(call, "compiled", operator, CompiledOperator, CompiledGraph)
         if len({operator.gpu for operator in operators}) != 1:
             raise InvalidArgumentError(call, "compiled", f"{len(operators)} operators", "one at least, all of one device")
         self.operators: list[Compiled] = list(operators)
@@ -83,9 +82,7 @@ class OperatorBindings:
     def bind(self, call: str, fields: Sequence[str], bindings: Sequence[object]) -> None:
         """Bind each field; an empty list unbinds all."""
         operator = self.compiled.problem.operator
-        if not isinstance(bindings, Sequence) or len(bindings) not in (0, len(fields)):
-            found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__
-            raise InvalidArgumentError(operator, call, found, f"{len(fields)}: {', '.join(fields)}")
+        _check_count(operator, call, bindings, len(fields), ", ".join(fields))
         resolved = {field: self._resolved(operator, f"{call}: {field}", field, binding)
                     for field, binding in zip(fields, bindings)}
         self.bound = {field: memory for field, memory in self.bound.items() if field not in fields}
@@ -123,7 +120,7 @@ class BindingTable(Named):
 
     def reset(self, dispatchable: Dispatchable) -> None:
         """Start anew with nothing bound, for this dispatchable (IDMLBindingTable::Reset)."""
-        check_type("create_binding_table", "dispatchable", dispatchable, DISPATCHABLES)
+        check_type("create_binding_table", "dispatchable", dispatchable, *DISPATCHABLES)
         self.dispatchable = dispatchable
         initializing = isinstance(dispatchable, OperatorInitializer)
         operators = dispatchable.operators if isinstance(dispatchable, OperatorInitializer) else [dispatchable]
@@ -144,7 +141,7 @@ class BindingTable(Named):
         Raises InvalidArgumentError for memory that is missing, not taken here, too small, misaligned or of another device.
         """
         if isinstance(self.dispatchable, OperatorInitializer) and self.dispatchable.takes_arrays:
-            self._expect_one_each("bind_inputs", bindings)
+            _check_count("OperatorInitializer", "bind_inputs", bindings, len(self.parts), "one for each operator")
             for i, part in enumerate(self.parts):
                 fields, operator = part.compiled.input_fields, part.compiled.problem.operator
                 array = of_array(operator, "bind_inputs", bindings[i], len(fields)) if bindings else []
@@ -159,7 +156,7 @@ class BindingTable(Named):
         A binding is None where the descriptor has no tensor. An empty list unbinds all. Raises what bind_inputs raises.
         """
         if isinstance(self.dispatchable, OperatorInitializer):
-            self._expect_one_each("bind_outputs", bindings)
+            _check_count("OperatorInitializer", "bind_outputs", bindings, len(self.parts), "one for each operator")
             for part, binding in zip(self.parts, bindings or [None] * len(self.parts)):
                 part.bind_persistent("bind_outputs", binding)
         else:
@@ -190,10 +187,12 @@ class BindingTable(Named):
                                        "None: the operators' persistent resources are its outputs")
         self.parts[0].bind_persistent("bind_persistent_resource", binding)
 
-    def _expect_one_each(self, call: str, bindings: Sequence[object]) -> None:
-        if not isinstance(bindings, list | tuple) or len(bindings) not in (0, len(self.parts)):
-            found = f"{len(bindings)} bindings" if isinstance(bindings, list | tuple) else type(bindings).__name__
-            raise InvalidArgumentError("OperatorInitializer", call, found, f"{len(self.parts)}: one for each operator")
+
+def _check_count(operator: str, call: str, bindings: object, count: int, which: str) -> None:
+    """Refuse what is no list of so many bindings, nor empty. which: what they are for."""
+    if not isinstance(bindings, Sequence) or len(bindings) not in (0, count):
+        found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__
+        raise InvalidArgumentError(operator, call, found, f"{count}: {which}")
 
 
 def resolve(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
