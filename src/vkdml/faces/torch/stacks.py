@@ -19,13 +19,8 @@ from ...operators import cells, element_types
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
 from ...operators.element_types import ElementType
-from ...operators.header.descs import (
-    DML_ACTIVATION_IDENTITY_OPERATOR_DESC,
-    DML_ACTIVATION_RELU_OPERATOR_DESC,
-    DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
-    DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-)
+from ...operators.header import descs
+from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.problem import from_desc
 from ..directml.device import Device
 from ..sessions import RangeCheck
@@ -43,8 +38,8 @@ class Kind:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-_SIGMOID, _TANH, _RELU = (desc() for desc in (DML_ACTIVATION_SIGMOID_OPERATOR_DESC, DML_ACTIVATION_TANH_OPERATOR_DESC,
-                                              DML_ACTIVATION_RELU_OPERATOR_DESC))
+_SIGMOID, _TANH, _RELU, _IDENTITY = (getattr(descs, f"DML_ACTIVATION_{name}_OPERATOR_DESC")()
+                                     for name in ("SIGMOID", "TANH", "RELU", "IDENTITY"))
 
 KINDS = {  # keys: PyTorch's names of modes
     "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
@@ -52,7 +47,7 @@ KINDS = {  # keys: PyTorch's names of modes
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
 }
-_PROJECTION = Kind(cells.RNN, (0,), (DML_ACTIVATION_IDENTITY_OPERATOR_DESC(),))
+_PROJECTION = Kind(cells.RNN, (0,), (_IDENTITY,))
 
 
 @dataclass(frozen=True)
