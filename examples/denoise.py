@@ -21,7 +21,7 @@ import speech
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from vkdml.demo import file_in_package
+from vkdml.cli.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 FRAME, HOP = 320, 160  # samples: frames of 20 ms, one every 10 ms

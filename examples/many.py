@@ -23,7 +23,7 @@ import speech
 import voice_activity
 
 import vkdml
-from vkdml.demo import file_in_package
+from vkdml.cli.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 Score = dict[str, Any]

@@ -3,7 +3,8 @@
 import pytest
 
 import vkdml
-from vkdml import cli, demo
+from vkdml import cli
+from vkdml.cli import demo
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,20 +44,27 @@ def kernels() -> list[str]:
 
 
 def compile_shaders(directory: Path) -> None:
-    """Write every kernel's SPIR-V, and their checksums.
+    """Write every kernel's SPIR-V, and their checksums. Each file is replaced at once, as another process may be reading it.
 
-    Raises SystemExit with one line when glslangValidator is missing or refuses a shader.
+    Raises SystemExit with one line when glslangValidator is missing or refuses a shader; then all is as before.
     """
-    _compiler()  # missing? Then nothing is removed
+    _compiler()
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
+        made, checksums = Path(folder), []
+        for kernel, (source, cell) in sources(SHADERS).items():
+            target = made / f"{kernel}.spv"
+            target.parent.mkdir(exist_ok=True)
+            compile_source(source, target, cell)
+            checksums.append(f"{hashlib.sha256(target.read_bytes()).hexdigest()}  {kernel}.spv\n")
+        (made / "checksums.txt").write_text("".join(checksums))
+        names = {path.relative_to(made) for path in made.rglob("*.*")}
+        for name in names:
+            (directory / name).parent.mkdir(exist_ok=True)
+            (made / name).replace(directory / name)
     for stale in directory.rglob("*.spv"):
-        stale.unlink()
-    checksums = []
-    for kernel, (source, cell) in sources(SHADERS).items():
-        target = directory / f"{kernel}.spv"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        compile_source(source, target, cell)
-        checksums.append(f"{hashlib.sha256(target.read_bytes()).hexdigest()}  {kernel}.spv\n")
-    (directory / "checksums.txt").write_text("".join(checksums))
+        if stale.relative_to(directory) not in names:
+            stale.unlink()
 
 
 def compile_source(source: Path, target: Path, cell: str = "") -> None:

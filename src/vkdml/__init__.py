@@ -19,15 +19,12 @@ from .errors import (
     VerificationError,
     VkdmlError,
 )
-from .faces.directml.binding import BindingTable
-from .faces.directml.compiled_operator import CompiledOperator, Operator
+from .faces.directml.binding import BindingTable, OperatorInitializer
+from .faces.directml.compiled_operator import CompiledGraph, CompiledOperator, Operator
 from .faces.directml.device import Device
-from .faces.directml.graph import CompiledGraph
-from .faces.directml.initializer import OperatorInitializer
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
-from .faces.layers import GRU, LSTM, RNN
-from .faces.streams import Stream
+from .faces.layers import GRU, LSTM, RNN, Stream
 from .operators.header import c_names, descs, device_descs, plain_descs
 from .operators.header.c_names import DMLCalcBufferTensorSize
 from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
@@ -39,36 +36,10 @@ from .planning.options import Options
 
 __version__ = _version("vkdml")
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "RNN",
-    "BindingTable",
-    "Buffer",
-    "CommandRecorder",
-    "CompiledGraph",
-    "CompiledOperator",
-    "DMLCalcBufferTensorSize",
-    "Device",
-    "DeviceInfo",
-    "DeviceLostError",
-    "DriverError",
-    "InvalidArgumentError",
-    "MissingPackageError",
-    "NothingOnDeviceWarning",
-    "OnnxRuntimeError",
-    "Operator",
-    "OperatorInitializer",
-    "OperatorMemory",
-    "Options",
-    "OutOfMemoryError",
-    "Stream",
-    "VerificationError",
-    "VkdmlError",
-    "gru",
-    "lstm",
-    "rnn",
-]
+__all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "CompiledGraph", "CompiledOperator",
+           "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
+           "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
+           "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
 __all__ += descs.__all__ + plain_descs.__all__ + device_descs.__all__
 
 globals().update(c_names.CONSTANTS)

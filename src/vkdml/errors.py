@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def shown(value: object, how: Callable[[object], str] = repr) -> str:
@@ -30,6 +33,13 @@ class InvalidArgumentError(VkdmlError, ValueError):
         """Let processes pass it on: by default an exception is made again from its message alone."""
         operator, field, found, expected = self._arguments
         return type(self), (operator, field, shown(found, str), expected)
+
+
+def check_type(operator: str, field: str, value: object, *allowed: type[T]) -> T:
+    """The value. Refuses one of another class than these."""
+    if not isinstance(value, allowed):
+        raise InvalidArgumentError(operator, field, type(value).__name__, " or ".join(cls.__name__ for cls in allowed))
+    return value
 
 
 class FieldError(InvalidArgumentError, TypeError):

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from vkdml.cli.comparison import compared
+from vkdml.cli.run import compared
 
 NOTHING = (None, None, None)
 

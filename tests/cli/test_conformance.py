@@ -12,7 +12,7 @@ from tests import recording
 from tests.support import DTYPES, TOLERANCES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
 from vkdml.cli import processes
-from vkdml.cli.conformance import progress, report, results, suite
+from vkdml.cli.conformance import report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.operators import cells, reference
 from vkdml.operators.header import descs
@@ -344,9 +344,9 @@ def test_packages_that_are_missing(monkeypatch, capsys):
 
 def test_progress_without_a_terminal(tmp_path, monkeypatch, capsys):
     """A line now and then."""
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(results, "_LINE_SECONDS", 0.0)
     (tmp_path / "results").write_text("\n".join(map(json.dumps, [ABOUT | TOLD, *TESTS[1:], {"test": "last", "outcome": "unfinished"}])))
-    shown = progress.Progress()
+    shown = results.Progress()
     shown(tmp_path / "results")
     shown.close()
     assert capsys.readouterr().err == "4 of 5 tests, 2 failed, 0 s\n"

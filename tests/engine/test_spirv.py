@@ -192,8 +192,12 @@ def test_specialize_needs_every_name():
 def test_broken_shader_is_named(tmp_path, monkeypatch):
     (tmp_path / "broken.comp").write_text("#version 450\nvoid main() { nothing(); }\n")
     monkeypatch.setattr(compile_shaders, "SHADERS", tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/broken.spv").write_text("as before")
     with pytest.raises(SystemExit, match=r"broken\.comp does not compile: .*nothing"):
         compile_shaders.compile_shaders(tmp_path / "out")
+    assert [path.name for path in tmp_path.rglob("*.spv")] == ["broken.spv"]
+    assert (tmp_path / "out/broken.spv").read_text() == "as before"
 
 
 @pytest.mark.thorough

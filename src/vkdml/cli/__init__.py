@@ -13,15 +13,15 @@ from typing import Any
 
 from .. import __version__
 from ..errors import VkdmlError
-from . import conformance, demo_command, devices, dispatch, explain_command, run, selftest
+from . import conformance, demo, devices, dispatch, explain, run, selftest
 
 # Each has `add`, for its arguments, and `run`
 _COMMANDS = {
     "devices": (devices, "list the Vulkan devices and their limits"),
     "run": (run, "run an ONNX model, its recurrent nodes on a Vulkan device"),
     "dispatch": (dispatch, "run a DxDispatch model of recurrent operators and those around them"),
-    "explain": (explain_command, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
-    "demo": (demo_command, "words to phonemes, with a trained model"),
+    "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
+    "demo": (demo, "words to phonemes, with a trained model"),
     "conformance": (conformance, "test every Vulkan device and write a report"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
 }

@@ -41,13 +41,10 @@ def _finite(data: Any) -> Any:
     return str(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def add_device(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
-
-
-def add_json(command: argparse.ArgumentParser) -> None:
+def add_common(command: argparse.ArgumentParser, *, device: bool = True, files: bool = False) -> None:
+    """Add the options that commands share. device: whether it takes one. files: whether it runs a model that may name some."""
+    if files:
+        command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
+    if device:
+        command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
     command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def add_allow_outside(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")

@@ -12,7 +12,7 @@ from ..engine.vulkan.gpu import KP_VERSION, select_device
 from ..engine.vulkan.queries import enumerate_devices
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from .argument_types import add_json, print_json
+from .argument_types import add_common, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
            tuner.READ: "plans that were kept are used, and nothing is timed",
@@ -20,7 +20,7 @@ _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    add_json(command)
+    add_common(command, device=False)
 
 
 def run(chosen: argparse.Namespace) -> int:

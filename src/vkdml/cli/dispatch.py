@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from ..faces import dxdispatch
 from ..faces.directml.device import Device
-from .argument_types import add_allow_outside, add_device, add_json, count, existing_file, print_json
+from .argument_types import add_common, count, existing_file, print_json
 
 # DxDispatch's names of its commands, by the type of their results
 _COMMANDS = {dxdispatch.Dispatched: "dispatch", dxdispatch.Printed: "print", dxdispatch.Written: "writeFile"}
@@ -20,9 +20,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("-i", "--iterations", type=count, default=1, metavar="N", help="runs of each dispatch (1)")
     command.add_argument("--max-bytes", type=count, default=dxdispatch.MAX_BYTES, metavar="N",
                          help=f"how large all resources and tensors may be together ({dxdispatch.MAX_BYTES})")
-    add_allow_outside(command)
-    add_device(command)
-    add_json(command)
+    add_common(command, files=True)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -10,12 +10,11 @@ from tqdm import tqdm
 
 from ..engine.trust.self_test import outcomes
 from ..faces.directml.device import Device
-from .argument_types import add_device, add_json, print_json
+from .argument_types import add_common, print_json
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    add_device(command)
-    add_json(command)
+    add_common(command)
 
 
 def run(chosen: argparse.Namespace) -> int:

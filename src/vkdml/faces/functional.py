@@ -4,35 +4,24 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..operators import cells
 from ..operators.arguments import Activations
+from ..operators.cells import Cell
 from ..planning.options import Options
 from .directml.device import Device
-from .sessions import shared_sessions
+from .sessions import by_field_and_attribute, shared_sessions
 
 
-def gru(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    *,
-    initial_h: np.ndarray | None = None,
-    sequence_lens: np.ndarray | None = None,
-    direction: str = "forward",
-    activations: Activations | None = None,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    clip: float | None = None,
-    linear_before_reset: bool = False,
-    layout: int = 0,
-    device: Device | int | str | None = None,
-    options: Options = Options(),
-) -> tuple[np.ndarray, np.ndarray]:
+def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None, direction: str = "forward", activations: Activations | None = None,
+        activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+        clip: float | None = None, linear_before_reset: bool = False, layout: int = 0, device: Device | int | str | None = None,
+        options: Options = Options()) -> tuple[np.ndarray, np.ndarray]:
     """Run a gated recurrent unit (ONNX GRU-22, DML_OPERATOR_GRU) on a Vulkan device.
 
     Args:
@@ -61,98 +50,47 @@ def gru(
         InvalidArgumentError: an argument is wrong; the message names it, what was found and what is allowed.
         DriverError: no device, or the driver failed.
     """
-    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
-              "SequenceLengthsTensor": sequence_lens}
-    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                  "activation_beta": activation_beta, "clip": clip, "linear_before_reset": linear_before_reset,
-                  "layout": layout}
-    y, y_h = shared_sessions.run("gru", cells.GRU, arrays, attributes, (True, True), device, options)
-    return y, y_h
+    return _run(cells.GRU, locals())
 
 
-def lstm(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    *,
-    initial_h: np.ndarray | None = None,
-    initial_c: np.ndarray | None = None,
-    p: np.ndarray | None = None,
-    sequence_lens: np.ndarray | None = None,
-    direction: str = "forward",
-    activations: Activations | None = None,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    clip: float | None = None,
-    input_forget: bool = False,
-    layout: int = 0,
-    device: Device | int | str | None = None,
-    options: Options = Options(),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
+         initial_c: np.ndarray | None = None, p: np.ndarray | None = None, sequence_lens: np.ndarray | None = None,
+         direction: str = "forward", activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
+         activation_beta: Sequence[float] | None = None, clip: float | None = None, input_forget: bool = False, layout: int = 0,
+         device: Device | int | str | None = None, options: Options = Options()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run a long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) on a Vulkan device.
 
     Args:
-        x: input [T, B, I] (T time steps, B batch rows, I inputs): float32, float16, bfloat16 (of the package ml_dtypes) or
-            float64. The other arrays are of its type, or of one that converts to it exactly. 16-bit types are computed in
-            float32 and rounded once, at the end; float64 to about 1e-13 (and no closer than 1e-34), up to 3e38.
-        w: input weights [D, 4H, I]; gates i o f c. D is 2 for direction "bidirectional", else 1.
+        x, sequence_lens, direction, activation_alpha, activation_beta, layout, device, options: as `gru` has them.
+        w: input weights [D, 4H, I]; gates i o f c.
         r: recurrent weights [D, 4H, H].
         b: biases Wb and Rb side by side [D, 8H]; 0 if left out.
-        initial_h, initial_c: [D, B, H]; 0 if left out.
+        initial_h, initial_c: [D, B, H], with layout 1 [B, D, H]; 0 if left out.
         p: peephole weights [D, 3H], gates i o f; none if left out.
-        sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
-        direction: "forward", "reverse" or "bidirectional".
-        activations: f, g and h for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh, Tanh if
-            left out.
-        activation_alpha, activation_beta: for ONNX names, consumed in order by those that take one.
+        activations: f, g and h for each direction; Sigmoid, Tanh, Tanh if left out.
         clip: bound on what goes into f and g, or None.
         input_forget: whether the forget gate is 1 - the input gate.
-        layout: 1 for batch first: x [B, T, I], initial_h, initial_c, y_h and y_c [B, D, H], y [B, T, D, H].
-        device: a Device, or what Device() takes; opened at the first call.
-        options: what to force in the schedule.
 
-    Returns:
-        In x's type: y [T, D, B, H]: h after each step; and y_h and y_c [D, B, H]: h and c after each row's last
-        step, 0 for a row of length 0.
-
-    Raises:
-        InvalidArgumentError: an argument is wrong; the message names it, what was found and what is allowed.
-        DriverError: no device, or the driver failed.
+    Returns y [T, D, B, H], and y_h and y_c [D, B, H]: as `gru`, and c after each row's last step. Raises what `gru` raises.
     """
-    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
-              "CellMemInitTensor": initial_c, "SequenceLengthsTensor": sequence_lens, "PeepholeTensor": p}
-    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                  "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
-    y, y_h, y_c = shared_sessions.run("lstm", cells.LSTM, arrays, attributes, (True, True, True), device, options)
-    return y, y_h, y_c
+    return _run(cells.LSTM, locals())
 
 
-def rnn(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None = None,
-    *,
-    initial_h: np.ndarray | None = None,
-    sequence_lens: np.ndarray | None = None,
-    direction: str = "forward",
-    activations: Activations | None = None,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    clip: float | None = None,
-    layout: int = 0,
-    device: Device | int | str | None = None,
-    options: Options = Options(),
-) -> tuple[np.ndarray, np.ndarray]:
+def rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None, direction: str = "forward", activations: Activations | None = None,
+        activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+        clip: float | None = None, layout: int = 0, device: Device | int | str | None = None, options: Options = Options()
+        ) -> tuple[np.ndarray, np.ndarray]:
     """Run a simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) on a Vulkan device.
 
     As `gru`, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction, Tanh if left
     out. Returns y [T, D, B, H], and y_h [D, B, H]. Raises what `gru` raises.
     """
-    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
-              "SequenceLengthsTensor": sequence_lens}
-    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                  "activation_beta": activation_beta, "clip": clip, "layout": layout}
-    y, y_h = shared_sessions.run("rnn", cells.RNN, arrays, attributes, (True, True), device, options)
-    return y, y_h
+    return _run(cells.RNN, locals())
+
+
+def _run(cell: Cell, given: Mapping[str, Any]) -> Any:
+    """The results of a cell's function, given all its arguments."""
+    arrays, attributes = by_field_and_attribute(cell, given)
+    wanted = (True,) * len(cell.outputs)
+    return tuple(shared_sessions.run(cell.kernel, cell, arrays, attributes, wanted, given["device"], given["options"]))

@@ -18,14 +18,22 @@ from ..operators.arguments import DEFAULT_ATTRIBUTES, convert, describe, onnx_sh
 from ..operators.cells import STATES, Cell
 from ..operators.checks import MAX_TENSOR_BYTES, element_strides, flat
 from ..operators.element_types import ElementType
-from ..operators.problem import WEIGHTS, Problem, check_lengths, from_desc
+from ..operators.problem import MAX_FLOAT32, WEIGHTS, Problem, check_lengths, from_desc
 from ..planning.options import Options
 from .directml.device import Device
-from .float64_range import RangeCheck
 
 _SHAPES_KEPT = 64  # executions of a session, for the shapes that were called last: each is a recording of commands
 
+# float64: each number is computed as a pair of float32 numbers, so it must fit a float32
+_IN_RANGE = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of float32 numbers"
+
 Arrays = Mapping[str, np.ndarray | None]
+
+
+def by_field_and_attribute(cell: Cell, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of a function or a layer, by their names: its arrays by field, and its attributes."""
+    arrays = {field: given[name] for field in cell.inputs if (name := cell.arguments[field].lower()) in given}
+    return arrays, {name: given[name] for name in DEFAULT_ATTRIBUTES if name in given}
 
 
 class Settings:
@@ -256,22 +264,10 @@ class SessionCache:
 
     def run(self, name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], wanted: Sequence[bool],
             device: Device | int | str | None = None, options: Options = Options()) -> list[np.ndarray]:
-        """Run a cell on numpy arrays.
+        """Run a cell on arrays by field, in ONNX's shapes (see `gru`); None where an optional one is left out.
 
-        Args:
-            name: the operator's name in errors.
-            arrays: by DirectML field, in ONNX's shapes (see `gru`); None where an optional one is left out.
-            attributes: ONNX's, by name; those left out have ONNX's defaults.
-            wanted: for each of the cell's outputs whether to compute and return it.
-            device: a Device, or what Device() takes.
-            options: what to force in the plan.
-
-        Returns:
-            The wanted outputs, in ONNX's shapes and the type of the input.
-
-        Raises:
-            InvalidArgumentError: an argument is wrong.
-            DriverError: no device, or the driver failed.
+        The other arguments are those of Settings. Returns the wanted outputs, in ONNX's shapes and the type of the input.
+        Raises InvalidArgumentError, and DriverError.
         """
         checked, element = convert(name, cell, arrays)
         return self.session(Settings(name, cell, attributes, wanted, device, options), element, checked).run(name, checked)
@@ -336,3 +332,29 @@ _devices: dict[int | str | None, Device] = {}
 def _typed(value: Any) -> Any:
     """A part of the key. 1, 1.0 and True are equal, but not all of them are right everywhere."""
     return tuple(map(_typed, value)) if isinstance(value, (list, tuple)) else (type(value), value)
+
+
+class RangeCheck:
+    """Refuses inputs out of range, and results of finite inputs that are not finite: something on the way was out of range.
+
+    name: the operator's in errors. names: what errors call the arrays and the results, by their keys. arrays: the inputs, of
+    any shapes. before: the check of a call whose results are inputs of this one.
+    """
+
+    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray],
+                 before: RangeCheck | None = None) -> None:
+        self._name = name
+        self._names = names
+        self._is_finite: bool = before is None or before._is_finite
+        for key, array in arrays.items():
+            finite = np.isfinite(array)
+            self._is_finite = self._is_finite and bool(finite.all())
+            largest = np.abs(array, where=finite, out=np.zeros_like(array)).max()
+            if largest > MAX_FLOAT32:
+                raise InvalidArgumentError(name, names[key], largest, _IN_RANGE)
+
+    def check_results(self, results: Mapping[str, np.ndarray]) -> None:
+        """Refuse results out of range. results: by key. Raises InvalidArgumentError."""
+        for key, result in results.items():
+            if self._is_finite and not np.isfinite(result).all():
+                raise InvalidArgumentError(self._name, self._names[key], "numbers out of range on the way", _IN_RANGE)

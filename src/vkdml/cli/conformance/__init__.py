@@ -17,7 +17,7 @@ from ...errors import MissingPackageError
 from ...planning.device_info import DeviceInfo
 from .. import reports
 from . import report, suite
-from .progress import Progress
+from .results import Progress
 from .suite import Chosen, Run
 
 _PACKAGES = {"pytest": "pytest", "pytest_timeout": "pytest-timeout", "ml_dtypes": "ml_dtypes", "onnx": "onnx",

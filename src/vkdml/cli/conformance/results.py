@@ -7,12 +7,17 @@ begins and when it has ended (tests/recording.py). The later line of a test is i
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from ...errors import InvalidArgumentError
 
 UNFINISHED, CRASHED = "unfinished", "crashed"
+_BAR_SECONDS, _LINE_SECONDS = 2.0, 30.0
 
 About = dict[str, Any]
 Test = dict[str, Any]
@@ -54,3 +59,30 @@ def add_crash(path: Path, how: str, output: str) -> bool:
             crashed = {**test, "outcome": CRASHED, "failure": f"the process {how} during it\n{output}"}
             file.write("\n" + json.dumps(crashed) + "\n")  # what was being written may have been cut short
     return bool(running)
+
+
+class Progress:
+    """Shows how far a run is whenever it is called with the file: a bar on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._bar = tqdm(unit="test", delay=2, disable=None, leave=False)
+        self._began = self._shown = time.monotonic()
+        self._interval = _LINE_SECONDS if self._bar.disable else _BAR_SECONDS
+
+    def __call__(self, path: Path) -> None:
+        now = time.monotonic()
+        if now - self._shown < self._interval:
+            return
+        self._shown = now
+        head, tests = read(path)
+        ended = [test for test in tests if test["outcome"] != UNFINISHED]
+        if self._bar.disable:
+            failed = sum(test["outcome"] not in ("passed", "skipped") for test in ended)
+            print(f"{len(ended)} of {head.get('selected', '?')} tests, {failed} failed, {now - self._began:.0f} s", flush=True,
+                  file=sys.stderr)
+        else:
+            self._bar.total = head.get("selected")
+            self._bar.update(len(ended) - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.close()

@@ -15,8 +15,7 @@ from typing import Any
 from ...errors import DriverError, InvalidArgumentError
 from .. import processes
 from . import results
-from .progress import Progress
-from .results import About, Test
+from .results import About, Progress, Test
 
 _SHIPPED = Path(__file__).resolve().parents[2] / "suite"
 ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # the parent of the folder tests

@@ -1,16 +1,61 @@
-"""DirectML's binding table: which memory is which tensor."""
+"""DirectML's initializer and its binding table: which memory is which tensor.
+
+Source: DirectML's page "Binding in DirectML".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ...engine.vulkan.buffers import Bound
-from ...errors import InvalidArgumentError
+from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
+from ...engine.vulkan.gpu import Gpu
+from ...errors import InvalidArgumentError, check_type, shown
+from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
+from ...operators.header.descs import DML_BINDING_PROPERTIES
+from ...operators.header.device_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
 from ...planning.needs import ALIGNMENT
-from .compiled_operator import check_type
-from .initializer import DISPATCHABLES, Compiled, Dispatchable, OperatorInitializer
-from .naming import Named
-from .resources import of_array, resolve, resolve_resource
+from .compiled_operator import CompiledGraph, CompiledOperator, Named
+
+Compiled = CompiledOperator | CompiledGraph
+
+
+class OperatorInitializer(Named):
+    """Packs the weights of compiled operators and graphs that were described as OWNED_BY_DML, and else does nothing
+    (IDMLOperatorInitializer). Made by Device.create_operator_initializer.
+
+    operators: what it initializes. takes_arrays: whether it was given a list of them.
+    """
+
+    def __init__(self, compiled: Compiled | Sequence[Compiled]) -> None:
+        self._set("create_operator_initializer", compiled)
+
+    def reset(self, compiled: Compiled | Sequence[Compiled]) -> None:
+        """Initialize other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
+        self._set("reset", compiled)
+
+    def _set(self, call: str, compiled: Compiled | Sequence[Compiled]) -> None:
+        self.takes_arrays = isinstance(compiled, list | tuple)
+        operators: Any = compiled if self.takes_arrays else [compiled]
+        for operator in operators:
+            check_type(call, "compiled", operator, CompiledOperator, CompiledGraph)
+        if len({operator.gpu for operator in operators}) != 1:
+            raise InvalidArgumentError(call, "compiled", f"{len(operators)} operators", "one at least, all of one device")
+        self.operators: list[Compiled] = list(operators)
+
+    @property
+    def _facts(self) -> str:
+        return "of " + ", ".join(map(str, self.operators))
+
+    def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
+        """Descriptors and resources of an initialization, as of a CompiledOperator. It packs into the operators' persistent
+        resources.
+        """
+        return DML_BINDING_PROPERTIES(sum(operator.initializer_descriptors for operator in self.operators), 0, 0)
+
+
+Dispatchable = Compiled | OperatorInitializer
+DISPATCHABLES = (CompiledOperator, CompiledGraph, OperatorInitializer)
 
 
 class OperatorBindings:
@@ -37,9 +82,7 @@ class OperatorBindings:
     def bind(self, call: str, fields: Sequence[str], bindings: Sequence[object]) -> None:
         """Bind each field; an empty list unbinds all."""
         operator = self.compiled.problem.operator
-        if not isinstance(bindings, Sequence) or len(bindings) not in (0, len(fields)):
-            found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__
-            raise InvalidArgumentError(operator, call, found, f"{len(fields)}: {', '.join(fields)}")
+        _check_count(operator, call, bindings, len(fields), ", ".join(fields))
         resolved = {field: self._resolved(operator, f"{call}: {field}", field, binding)
                     for field, binding in zip(fields, bindings)}
         self.bound = {field: memory for field, memory in self.bound.items() if field not in fields}
@@ -77,7 +120,7 @@ class BindingTable(Named):
 
     def reset(self, dispatchable: Dispatchable) -> None:
         """Start anew with nothing bound, for this dispatchable (IDMLBindingTable::Reset)."""
-        check_type("create_binding_table", "dispatchable", dispatchable, DISPATCHABLES)
+        check_type("create_binding_table", "dispatchable", dispatchable, *DISPATCHABLES)
         self.dispatchable = dispatchable
         initializing = isinstance(dispatchable, OperatorInitializer)
         operators = dispatchable.operators if isinstance(dispatchable, OperatorInitializer) else [dispatchable]
@@ -98,7 +141,7 @@ class BindingTable(Named):
         Raises InvalidArgumentError for memory that is missing, not taken here, too small, misaligned or of another device.
         """
         if isinstance(self.dispatchable, OperatorInitializer) and self.dispatchable.takes_arrays:
-            self._expect_one_each("bind_inputs", bindings)
+            _check_count("OperatorInitializer", "bind_inputs", bindings, len(self.parts), "one for each operator")
             for i, part in enumerate(self.parts):
                 fields, operator = part.compiled.input_fields, part.compiled.problem.operator
                 array = of_array(operator, "bind_inputs", bindings[i], len(fields)) if bindings else []
@@ -113,7 +156,7 @@ class BindingTable(Named):
         A binding is None where the descriptor has no tensor. An empty list unbinds all. Raises what bind_inputs raises.
         """
         if isinstance(self.dispatchable, OperatorInitializer):
-            self._expect_one_each("bind_outputs", bindings)
+            _check_count("OperatorInitializer", "bind_outputs", bindings, len(self.parts), "one for each operator")
             for part, binding in zip(self.parts, bindings or [None] * len(self.parts)):
                 part.bind_persistent("bind_outputs", binding)
         else:
@@ -144,7 +187,89 @@ class BindingTable(Named):
                                        "None: the operators' persistent resources are its outputs")
         self.parts[0].bind_persistent("bind_persistent_resource", binding)
 
-    def _expect_one_each(self, call: str, bindings: Sequence[object]) -> None:
-        if not isinstance(bindings, list | tuple) or len(bindings) not in (0, len(self.parts)):
-            found = f"{len(bindings)} bindings" if isinstance(bindings, list | tuple) else type(bindings).__name__
-            raise InvalidArgumentError("OperatorInitializer", call, found, f"{len(self.parts)}: one for each operator")
+
+def _check_count(operator: str, call: str, bindings: object, count: int, which: str) -> None:
+    """Refuse what is no list of so many bindings, nor empty. which: what they are for."""
+    if not isinstance(bindings, Sequence) or len(bindings) not in (0, count):
+        found = f"{len(bindings)} bindings" if isinstance(bindings, Sequence) else type(bindings).__name__
+        raise InvalidArgumentError(operator, call, found, f"{count}: {which}")
+
+
+def resolve(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
+    """The memory for `size` bytes, which must begin at a multiple of an alignment, and of the device's; None: no binding.
+
+    Raises InvalidArgumentError for what is no binding, too small, misaligned, not within its buffer, or of another device.
+    """
+    given = _inner(operator, field, binding, DML_BINDING_TYPE.BUFFER)
+    if given is None or (isinstance(given, DML_BUFFER_BINDING) and given.Buffer is None):
+        return None
+    part = DML_BUFFER_BINDING(given) if isinstance(given, Buffer) else given
+    if not isinstance(part, DML_BUFFER_BINDING) or not isinstance(part.Buffer, Buffer):
+        found = part.Buffer if isinstance(part, DML_BUFFER_BINDING) else part
+        raise InvalidArgumentError(operator, field, type(found).__name__, f"a Buffer of {size} bytes or more")
+    buffer: Buffer = part.Buffer
+    if buffer.gpu is not gpu:
+        raise InvalidArgumentError(operator, field, f"a buffer of {buffer.gpu.info.name}", "a buffer of the operator's device")
+    (offset,) = integers(operator, f"{field}: Offset", (part.Offset,), 0)
+    room = buffer.size_in_bytes - offset
+    given_size = room if part.SizeInBytes is None else integers(operator, f"{field}: SizeInBytes", (part.SizeInBytes,), 0)[0]
+    if not 0 <= given_size <= room:
+        raise InvalidArgumentError(operator, field, f"{max(given_size, 0)} bytes from {offset} on",
+                                   f"a part of the buffer's {buffer.size_in_bytes} bytes")
+    if given_size < size:
+        raise InvalidArgumentError(operator, field, f"{given_size} bytes", f"{size} bytes or more")
+    return buffer if part is not given else _range(operator, field, buffer, offset, size, alignment)
+
+
+def _range(operator: str, field: str, buffer: Buffer, offset: int, size: int, alignment: int) -> Bound:
+    alignment = max(alignment, buffer.gpu.info.storage_buffer_alignment)
+    if offset % alignment:
+        raise InvalidArgumentError(operator, f"{field}: Offset", offset, f"a multiple of {alignment}")
+    return Range(buffer, offset, size)
+
+
+def resolve_resource(operator: str, field: str, binding: object, size: int, alignment: int, gpu: Gpu) -> Bound | None:
+    """The same as `resolve`, for memory that several buffers of the package have parts of."""
+    bound = resolve(operator, field, binding, size, alignment, gpu)
+    return Range(bound.buffer, bound.offset, size) if bound and size else None
+
+
+def of_array(operator: str, field: str, binding: object, count: int) -> Sequence[object]:
+    """The bindings of a DML_BUFFER_ARRAY_BINDING; so many times None where it is empty or there is none.
+
+    Raises InvalidArgumentError for what is no such binding, and for another number of them.
+    """
+    array = _inner(operator, field, binding, DML_BINDING_TYPE.BUFFER_ARRAY)
+    if array is None:
+        return [None] * count
+    if not isinstance(array, DML_BUFFER_ARRAY_BINDING) or not isinstance(array.Bindings, list | tuple):
+        raise InvalidArgumentError(operator, field, type(array).__name__, "a DML_BUFFER_ARRAY_BINDING of a list, or None")
+    if not is_count(array.BindingCount, len(array.Bindings)) or len(array.Bindings) not in (0, count):
+        found = f"{len(array.Bindings)} bindings (BindingCount {shown(array.BindingCount)})"
+        raise InvalidArgumentError(operator, field, found, f"{count} or none")
+    return array.Bindings or [None] * count
+
+
+def _inner(operator: str, field: str, binding: object, allowed: DML_BINDING_TYPE) -> Any:
+    """The content of a DML_BINDING_DESC, None if it binds nothing; anything else as it is."""
+    if not isinstance(binding, DML_BINDING_DESC):
+        return binding
+    if is_one_of(binding.Type, [DML_BINDING_TYPE.NONE]):
+        return None
+    if not is_one_of(binding.Type, [allowed]):
+        raise InvalidArgumentError(operator, f"{field}: Type", shown(binding.Type), f"{allowed.name} or NONE")
+    return binding.Desc
+
+
+def check_overlaps(problem: CheckedOperator, bound: Mapping[str, Bound], resources: Mapping[str, Bound]) -> None:
+    """Refuse what is written where anything else is bound, but for outputs in place. resources: what kernels write beside the
+    outputs, by name.
+    """
+    parts = {field: Range(memory.buffer, memory.offset, problem.tensor(field).size_in_bytes) for field, memory in bound.items()}
+    parts |= {name: Range(memory.buffer, memory.offset, memory.size_in_bytes) for name, memory in resources.items()}
+    for written in (name for name in (*problem.outputs, *resources) if name in parts):
+        for field, part in parts.items():
+            if field != written and overlap(part, parts[written]) and not (
+                    field in problem.in_place.get(written, ()) and part.offset == parts[written].offset
+                    and problem.tensor(field).strides == problem.tensor(written).strides):
+                raise InvalidArgumentError(problem.operator, written, f"memory of {field} too", "memory of its own")

@@ -21,7 +21,7 @@ from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.gpu import open_device, select_again, select_device
 from ...engine.vulkan.queries import enumerate_devices
 from ...engine.vulkan.system import Lock
-from ...errors import InvalidArgumentError, shown
+from ...errors import InvalidArgumentError, check_type, shown
 from ...operators import cells, features, graph_checks
 from ...operators import problem as problems
 from ...operators import table as operator_checks
@@ -30,11 +30,8 @@ from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ...operators.header.device_descs import DML_FEATURE, DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
-from .binding import BindingTable
-from .compiled_operator import CompiledOperator, Operator, check_type
-from .graph import CompiledGraph
-from .initializer import Compiled, Dispatchable, OperatorInitializer
-from .naming import Named
+from .binding import BindingTable, Compiled, Dispatchable, OperatorInitializer
+from .compiled_operator import CompiledGraph, CompiledOperator, Named, Operator
 from .recorder import CommandRecorder
 
 

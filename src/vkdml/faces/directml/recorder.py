@@ -16,12 +16,9 @@ from ...engine.vulkan.buffers import Buffer, overlap
 from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import OWNED, Weights, is_current
-from ...errors import InvalidArgumentError
-from .binding import BindingTable, OperatorBindings
-from .compiled_operator import Bindings, check_type
-from .initializer import DISPATCHABLES, Dispatchable, OperatorInitializer
-from .naming import Named
-from .resources import check_overlaps
+from ...errors import InvalidArgumentError, check_type
+from .binding import DISPATCHABLES, BindingTable, Dispatchable, OperatorBindings, OperatorInitializer, check_overlaps
+from .compiled_operator import Bindings, Named
 
 
 class CommandRecorder(Named, OfOneProcess):
@@ -70,7 +67,7 @@ class CommandRecorder(Named, OfOneProcess):
         Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
         output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
         """
-        check_type("record_dispatch", "dispatchable", dispatchable, DISPATCHABLES)
+        check_type("record_dispatch", "dispatchable", dispatchable, *DISPATCHABLES)
         check_type("record_dispatch", "table", table, BindingTable)
         for part in table.parts:
             self._check_part(dispatchable, table, part)
@@ -154,8 +151,7 @@ class CommandRecorder(Named, OfOneProcess):
         return PendingExecution(self._gpu.run_in_background(self.execute))
 
     def _check_device(self, call: str, buffer: Buffer) -> None:
-        if not isinstance(buffer, Buffer):
-            raise InvalidArgumentError(call, "buffer", type(buffer).__name__, "a Buffer")
+        check_type(call, "buffer", buffer, Buffer)
         if buffer.gpu is not self._gpu:
             raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
                                        f"one of the recorder's device, {self._gpu.info.name}")

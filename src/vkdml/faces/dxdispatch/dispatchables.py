@@ -16,9 +16,9 @@ from ...operators import table
 from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
+from ..directml.binding import Dispatchable
 from ..directml.compiled_operator import Operator
 from ..directml.device import Device
-from ..directml.initializer import Dispatchable
 from ..directml.recorder import CommandRecorder
 from .reader import flags, members, operator, placed, refusal, show
 

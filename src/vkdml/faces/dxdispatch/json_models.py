@@ -86,58 +86,7 @@ class _State:
     iterations: int
 
 
-@dataclass(frozen=True)
-class DispatchCommand:
-    """Executes an operator. bindings: by field, a resource's name and the byte in it at which the tensor begins."""
-
-    place: str
-    dispatchable: str
-    bindings: Mapping[str, tuple[str, int]]
-
-    def run(self, state: _State) -> Dispatched:
-        bound = {field: state.contents[name][offset:] for field, (name, offset) in self.bindings.items()}
-        with placed(f"{self.place}: "):
-            return Dispatched(self.dispatchable, state.operators[self.dispatchable].run(bound, state.iterations))
-
-
-@dataclass(frozen=True)
-class PrintCommand:
-    """Prints a resource. values: its initial values, for their number and type."""
-
-    resource: str
-    values: np.ndarray
-
-    def run(self, state: _State) -> Printed:
-        content = state.contents[self.resource][:self.values.nbytes]
-        return Printed(self.resource, content.view(self.values.dtype).tolist())
-
-
-@dataclass(frozen=True)
-class WriteFileCommand:
-    """Writes a resource to a file. dtype, sizes: those of the array in a .npy file; None and () for raw data."""
-
-    place: str
-    resource: str
-    path: Path
-    dtype: np.dtype | None
-    sizes: tuple[int, ...]
-
-    def run(self, state: _State) -> Written:
-        content = state.contents[self.resource]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with files.open_to_write(self.path) as file:
-                if self.dtype is None:
-                    content.tofile(file)
-                else:
-                    array = content[:math.prod(self.sizes) * self.dtype.itemsize].view(self.dtype)
-                    np.lib.format.write_array(file, array.reshape(self.sizes))
-        except (OSError, ValueError) as error:  # ValueError: not a possible name of a file
-            raise refusal(f"{self.place}.targetPath", error, "a file that can be written") from None
-        return Written(self.resource, str(self.path))
-
-
-Command = DispatchCommand | PrintCommand | WriteFileCommand
+Command = Callable[[_State], Result]
 
 
 @dataclass(frozen=True)
@@ -175,7 +124,7 @@ class Model:
         state = _State({name: resource.content() for name, resource in self.resources.items()}, operators, iterations)
         results: list[Result] = []
         for command in self.commands:
-            results.append(command.run(state))
+            results.append(command(state))
             if progress is not None:
                 progress(results[-1])
         return results
@@ -245,7 +194,7 @@ class _Commands:
         self._folder = folder
         self._resources = resources
         self._dispatchables = dispatchables
-        self._readers: dict[str, Callable[[str, Any], Command]] = {
+        self._readers = {
             "dispatch": self._dispatch, "print": self._print, "writeFile": self._write_file}
 
     def read(self, place: str, value: object) -> Command:
@@ -256,14 +205,20 @@ class _Commands:
                 return reader(place, given)
         raise refusal(f"{place}.type", show(kind), "one of " + ", ".join(self._readers))
 
-    def _dispatch(self, place: str, value: object) -> DispatchCommand:
+    def _dispatch(self, place: str, value: object) -> Command:
         given = members(place, value, ("dispatchable", "bindings"))
         name = _one_of(f"{place}.dispatchable", given.get("dispatchable"), self._dispatchables)
         tensors = {field: tensor for field, tensor in self._dispatchables[name].checked.tensors.items() if tensor}
         bound = _of_lists(f"{place}.bindings", given.get("bindings"), tensors)
-        return DispatchCommand(place, name, {
-            field: self._binding(tensor.size_in_bytes, f"{place}.bindings.{field}", bound.get(field))
-            for field, tensor in tensors.items()})
+        bindings = {field: self._binding(tensor.size_in_bytes, f"{place}.bindings.{field}", bound.get(field))
+                    for field, tensor in tensors.items()}
+
+        def dispatch(state: _State) -> Dispatched:
+            parts = {field: state.contents[resource][offset:] for field, (resource, offset) in bindings.items()}
+            with placed(f"{place}: "):
+                return Dispatched(name, state.operators[name].run(parts, state.iterations))
+
+        return dispatch
 
     def _binding(self, needed: int, place: str, value: object) -> tuple[str, int]:
         """A resource and the byte in it at which a tensor begins. DirectML requires a multiple of 16; here any byte is allowed.
@@ -288,33 +243,49 @@ class _Commands:
             raise refusal(place, f"{size} bytes of {name}", f"{needed} bytes or more")
         return name, offset * itemsize
 
-    def _print(self, place: str, value: object) -> PrintCommand:
+    def _print(self, place: str, value: object) -> Command:
         given = members(place, value, ("resource",))
         name = self._of_one_type(f"{place}.resource", given.get("resource"))
-        return PrintCommand(name, self._resources[name].values)
+        values = self._resources[name].values
+        return lambda state: Printed(name, state.contents[name][:values.nbytes].view(values.dtype).tolist())
 
-    def _write_file(self, place: str, value: object) -> WriteFileCommand:
+    def _write_file(self, place: str, value: object) -> Command:
         """Writes the whole resource, also what is behind its initial values. A .npy is flat unless it has `dimensions`."""
         given = members(place, value, ("resource", "targetPath", "dimensions"))
-        name = text(f"{place}.targetPath", given.get("targetPath"))
+        at = f"{place}.targetPath"
+        target = text(at, given.get("targetPath"))
         try:
-            path = self._folder.target(name)
+            path = self._folder.target(target)
         except (OSError, ValueError) as error:
-            raise refusal(f"{place}.targetPath", f"{name} ({error})", f"a file {self._folder.description}") from None
-        refuse_images(f"{place}.targetPath", Path(name))
+            raise refusal(at, f"{target} ({error})", f"a file {self._folder.description}") from None
+        refuse_images(at, Path(target))
         if path.suffix.lower() != ".npy":
             members(place, given, ("resource", "targetPath"))
-            return WriteFileCommand(place, _one_of(f"{place}.resource", given.get("resource"), self._resources), path, None, ())
+            name = _one_of(f"{place}.resource", given.get("resource"), self._resources)
+            return partial(_written, at, name, path, np.ndarray.tofile)
         name = self._of_one_type(f"{place}.resource", given.get("resource"))
         dtype = self._resources[name].values.dtype
         count = self._resources[name].size_in_bytes // dtype.itemsize
         sizes = tuple(list_of(partial(integer, least=1))(f"{place}.dimensions", given.get("dimensions", [count])))
-        if math.prod(sizes) > count:
+        size = math.prod(sizes)
+        if size > count:
             raise refusal(f"{place}.dimensions", show(list(sizes)), f"at most the {count} elements of {name}")
-        return WriteFileCommand(place, name, path, dtype, sizes)
+        return partial(_written, at, name, path, lambda content, file: np.lib.format.write_array(
+            file, content[:size * dtype.itemsize].view(dtype).reshape(sizes)))
 
     def _of_one_type(self, place: str, value: object) -> str:
         name = _one_of(place, value, self._resources)
         if self._resources[name].data_type == UNKNOWN:
             raise refusal(place, f"{name}, of type UNKNOWN", "a resource whose values are all of one type")
         return name
+
+
+def _written(place: str, resource: str, path: Path, write: Callable[[np.ndarray, Any], None], state: _State) -> Written:
+    """Write a resource to a file. write: takes its bytes, and the open file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.open_to_write(path) as file:
+            write(state.contents[resource], file)
+    except (OSError, ValueError) as error:  # ValueError: not a possible name of a file
+        raise refusal(place, error, "a file that can be written") from None
+    return Written(resource, str(path))

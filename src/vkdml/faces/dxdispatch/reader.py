@@ -25,15 +25,7 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...operators import activations
 from ...operators.checks import OPERATOR_TYPES
-from ...operators.header.descs import (
-    DML_BUFFER_TENSOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-    DML_TENSOR_DESC,
-    DML_TENSOR_FLAGS,
-    DML_TENSOR_TYPE,
-)
-from ...operators.header.plain_descs import DML_MATRIX_TRANSFORM, DML_SCALE_BIAS
+from ...operators.header import descs, plain_descs
 
 Reader = Callable[[str, Any], Any]
 
@@ -184,28 +176,26 @@ def flags(kind: type[IntFlag]) -> Reader:
     return read
 
 
-data_type = enum(DML_TENSOR_DATA_TYPE)
+data_type = enum(descs.DML_TENSOR_DATA_TYPE)
 
 
-def tensor(place: str, value: object) -> DML_TENSOR_DESC:
+def tensor(place: str, value: object) -> descs.DML_TENSOR_DESC:
     """A DML_TENSOR_DESC. The fields of its Desc may also stand beside Type (guide: "DML_TENSOR_DESC")."""
     type_place, kind, at, desc = _typed(place, value)
-    kind = DML_TENSOR_TYPE.BUFFER if kind is None else enum(DML_TENSOR_TYPE)(type_place, kind)
-    absent = {"Flags": DML_TENSOR_FLAGS.NONE, "GuaranteedBaseOffsetAlignment": 0}
-    return DML_TENSOR_DESC(kind, _structure(at, DML_BUFFER_TENSOR_DESC, desc, absent))
+    kind = descs.DML_TENSOR_TYPE.BUFFER if kind is None else enum(descs.DML_TENSOR_TYPE)(type_place, kind)
+    absent = {"Flags": descs.DML_TENSOR_FLAGS.NONE, "GuaranteedBaseOffsetAlignment": 0}
+    return descs.DML_TENSOR_DESC(kind, _structure(at, descs.DML_BUFFER_TENSOR_DESC, desc, absent))
 
 
-def operator(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any]:
+def operator(place: str, value: object, beside: Collection[str] = (), known: Mapping[str, type[Any]] | None = None
+             ) -> tuple[str, Any]:
     """A DML_*_OPERATOR_DESC, and the place of its fields, which may be in Desc or beside Type.
 
-    beside: other members that may stand beside Type. Absent fields become None; the operator's checks refuse None where
-    DirectML requires the field.
+    beside: other members that may stand beside Type. known: the structures that are allowed, by type; by default all. Absent
+    fields become None; the operator's checks refuse None where DirectML requires the field.
     """
-    return _operator(_OPERATORS, place, value, beside)
-
-
-def _operator(known: Mapping[str, type[Any]], place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any]:
     type_place, kind, at, desc = _typed(place, value, beside)
+    known = known or _OPERATORS
     structure = known.get(text(type_place, kind).removeprefix("DML_OPERATOR_"))
     if structure is None:
         raise refusal(type_place, show(kind), "one of " + ", ".join(known))
@@ -213,7 +203,7 @@ def _operator(known: Mapping[str, type[Any]], place: str, value: object, beside:
 
 
 def _activation(place: str, value: object) -> Any:
-    return _operator(_ACTIVATIONS, place, value)[1]
+    return operator(place, value, known=_ACTIVATIONS)[1]
 
 
 def _typed(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, Any, str, Any]:
@@ -242,10 +232,10 @@ _OPERATORS: dict[str, type[Any]] = {kind.name: desc for desc, kind in OPERATOR_T
 # The reader of a structure's field, by the field's annotation
 _FIELDS: dict[str, Reader] = {
     "DML_TENSOR_DATA_TYPE": data_type,
-    "DML_TENSOR_FLAGS": flags(DML_TENSOR_FLAGS),
-    "DML_RECURRENT_NETWORK_DIRECTION": enum(DML_RECURRENT_NETWORK_DIRECTION),
-    "DML_MATRIX_TRANSFORM": enum(DML_MATRIX_TRANSFORM),
-    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, DML_SCALE_BIAS, value, {}),
+    "DML_TENSOR_FLAGS": flags(descs.DML_TENSOR_FLAGS),
+    "DML_RECURRENT_NETWORK_DIRECTION": enum(descs.DML_RECURRENT_NETWORK_DIRECTION),
+    "DML_MATRIX_TRANSFORM": enum(plain_descs.DML_MATRIX_TRANSFORM),
+    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, plain_descs.DML_SCALE_BIAS, value, {}),
     "Sequence[int]": list_of(integer),
     "SignedNumbers": list_of(partial(integer, least=-2**31)),
     "Sequence[int] | None": list_of(integer),

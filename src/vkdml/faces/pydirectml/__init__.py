@@ -21,77 +21,29 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NoReturn
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, check_type
 from ...operators import activations, cells, element_types
 from ...operators.activations import Activation
 from ...operators.cells import Cell
 from ...operators.checks import check_tensor, evaluate
-from ...operators.header.descs import (
-    DML_EXECUTION_FLAGS,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-    DML_TENSOR_FLAGS,
-)
-from ...operators.header.plain_descs import DML_SCALE_BIAS
-from .expression_graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, check_type, express, value_of
-from .plain_operators import (
-    METHODS,
-    FusedActivation,
-    MatrixTransform,
-    OperatorType,
-    add,
-    gather,
-    gemm,
-    identity,
-    join,
-    multiply,
-    slice,
-    subtract,
-)
+from ...operators.header import descs, plain_descs
+from .expression_graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, express, value_of
+from .plain_operators import METHODS, FusedActivation, add, gather, gemm, identity, join, multiply, slice, subtract
 from .tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
 
-__all__ = [
-    "Binding",
-    "Device",
-    "Dimensions",
-    "ExecutionFlags",
-    "Expression",
-    "FusedActivation",
-    "GRUOutputs",
-    "GraphBuilder",
-    "LSTMOutputs",
-    "MatrixTransform",
-    "Model",
-    "OperatorType",
-    "OutputOptions",
-    "RNNOutputs",
-    "RecurrentNetworkDirection",
-    "ScaleBias",
-    "TensorData",
-    "TensorDataType",
-    "TensorDesc",
-    "TensorFlags",
-    "TensorPolicy",
-    "add",
-    "gather",
-    "gemm",
-    "gru",
-    "identity",
-    "input_tensor",
-    "join",
-    "lstm",
-    "multiply",
-    "reinterpret",
-    "rnn",
-    "slice",
-    "subtract",
-]
+__all__ = ["Binding", "Device", "Dimensions", "ExecutionFlags", "Expression", "FusedActivation", "GRUOutputs", "GraphBuilder",
+           "LSTMOutputs", "MatrixTransform", "Model", "OperatorType", "OutputOptions", "RNNOutputs",
+           "RecurrentNetworkDirection", "ScaleBias", "TensorData", "TensorDataType", "TensorDesc", "TensorFlags",
+           "TensorPolicy", "add", "gather", "gemm", "gru", "identity", "input_tensor", "join", "lstm", "multiply",
+           "reinterpret", "rnn", "slice", "subtract"]
 
-TensorDataType = DML_TENSOR_DATA_TYPE
-TensorFlags = DML_TENSOR_FLAGS
-ScaleBias = DML_SCALE_BIAS
-RecurrentNetworkDirection = DML_RECURRENT_NETWORK_DIRECTION
-ExecutionFlags = DML_EXECUTION_FLAGS
+TensorDataType = descs.DML_TENSOR_DATA_TYPE
+TensorFlags = descs.DML_TENSOR_FLAGS
+OperatorType = descs.DML_OPERATOR_TYPE
+MatrixTransform = plain_descs.DML_MATRIX_TRANSFORM
+ScaleBias = plain_descs.DML_SCALE_BIAS
+RecurrentNetworkDirection = descs.DML_RECURRENT_NETWORK_DIRECTION
+ExecutionFlags = descs.DML_EXECUTION_FLAGS
 
 
 class OutputOptions(IntEnum):
@@ -115,20 +67,14 @@ class GRUOutputs:
 
 
 @dataclass
-class LSTMOutputs:
-    """sequence {T, D, B, H}, single and cell_single {1, D, B, H}; an empty Expression where output_options leaves one out."""
+class LSTMOutputs(GRUOutputs):
+    """The same of an LSTM, and cell_single {1, D, B, H}."""
 
-    sequence: Expression
-    single: Expression
     cell_single: Expression
 
 
-@dataclass
-class RNNOutputs:
-    """sequence {T, D, B, H}, single {1, D, B, H}; an empty Expression where output_options leaves one out."""
-
-    sequence: Expression
-    single: Expression
+class RNNOutputs(GRUOutputs):
+    """The same of an RNN."""
 
 
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
@@ -155,18 +101,10 @@ def reinterpret(input: Expression, new_type: TensorDataType, new_size: Sequence[
     return express(replace(value, desc=desc))
 
 
-def gru(
-    input: Expression,
-    weight: Expression,
-    recurrence: Expression,
-    bias: Expression | None = None,
-    hidden_init: Expression | None = None,
-    sequence_lengths: Expression | None = None,
-    activation_descs: Sequence[FusedActivation] = (),
-    direction: RecurrentNetworkDirection | None = None,
-    linear_before_reset: int = 1,
-    output_options: OutputOptions | None = None,
-) -> GRUOutputs:
+def gru(input: Expression, weight: Expression, recurrence: Expression, bias: Expression | None = None,
+        hidden_init: Expression | None = None, sequence_lengths: Expression | None = None,
+        activation_descs: Sequence[FusedActivation] = (), direction: RecurrentNetworkDirection | None = None,
+        linear_before_reset: int = 1, output_options: OutputOptions | None = None) -> GRUOutputs:
     """A one-layer gated recurrent unit (PyDirectML's and DirectMLX's gru, DML_OPERATOR_GRU), gates in the order z r h.
 
     T time steps, B batch rows, I inputs, H hidden units, D directions (2 for BIDIRECTIONAL, else 1). All tensors are FLOAT32,
@@ -182,27 +120,15 @@ def gru(
 
     Raises InvalidArgumentError, which names the field of DML_GRU_OPERATOR_DESC, what was found and what is allowed.
     """
-    inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
-              "HiddenInitTensor": hidden_init, "SequenceLengthsTensor": sequence_lengths}
-    attributes = {"LinearBeforeReset": linear_before_reset}
-    return GRUOutputs(*_recurrent(cells.GRU, inputs, activation_descs, direction, output_options, attributes))
+    return GRUOutputs(*_recurrent(cells.GRU, locals(), LinearBeforeReset=linear_before_reset))
 
 
-def lstm(
-    input: Expression,
-    weight: Expression,
-    recurrence: Expression,
-    bias: Expression | None = None,
-    hidden_init: Expression | None = None,
-    cell_mem_init: Expression | None = None,
-    sequence_lengths: Expression | None = None,
-    peephole: Expression | None = None,
-    activation_descs: Sequence[FusedActivation] = (),
-    direction: RecurrentNetworkDirection | None = None,
-    clip_threshold: float | None = None,
-    couple_input_forget: bool = False,
-    output_options: OutputOptions | None = None,
-) -> LSTMOutputs:
+def lstm(input: Expression, weight: Expression, recurrence: Expression, bias: Expression | None = None,
+         hidden_init: Expression | None = None, cell_mem_init: Expression | None = None,
+         sequence_lengths: Expression | None = None, peephole: Expression | None = None,
+         activation_descs: Sequence[FusedActivation] = (), direction: RecurrentNetworkDirection | None = None,
+         clip_threshold: float | None = None, couple_input_forget: bool = False, output_options: OutputOptions | None = None
+         ) -> LSTMOutputs:
     """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c. Types and letters are those of `gru`.
 
     Args:
@@ -217,25 +143,14 @@ def lstm(
 
     Raises InvalidArgumentError, which names the field of DML_LSTM_OPERATOR_DESC, what was found and what is allowed.
     """
-    inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
-              "HiddenInitTensor": hidden_init, "CellMemInitTensor": cell_mem_init, "SequenceLengthsTensor": sequence_lengths,
-              "PeepholeTensor": peephole}
-    attributes = {"ClipThreshold": clip_threshold, "UseClipThreshold": clip_threshold is not None,
-                  "CoupleInputForget": couple_input_forget}
-    return LSTMOutputs(*_recurrent(cells.LSTM, inputs, activation_descs, direction, output_options, attributes))
+    clip = {"ClipThreshold": clip_threshold, "UseClipThreshold": clip_threshold is not None}
+    return LSTMOutputs(*_recurrent(cells.LSTM, locals(), **clip, CoupleInputForget=couple_input_forget))
 
 
-def rnn(
-    input: Expression,
-    weight: Expression,
-    recurrence: Expression,
-    bias: Expression | None = None,
-    hidden_init: Expression | None = None,
-    sequence_lengths: Expression | None = None,
-    activation_descs: Sequence[FusedActivation] = (),
-    direction: RecurrentNetworkDirection | None = None,
-    output_options: OutputOptions | None = None,
-) -> RNNOutputs:
+def rnn(input: Expression, weight: Expression, recurrence: Expression, bias: Expression | None = None,
+        hidden_init: Expression | None = None, sequence_lengths: Expression | None = None,
+        activation_descs: Sequence[FusedActivation] = (), direction: RecurrentNetworkDirection | None = None,
+        output_options: OutputOptions | None = None) -> RNNOutputs:
     """A one-layer simple recurrent network (DML_OPERATOR_RNN).
 
     The arguments are those of `gru`, with one gate: weight {1, D, H, I}, recurrence {1, D, H, H}, bias {1, 1, D, 2H};
@@ -243,24 +158,24 @@ def rnn(
 
     Raises InvalidArgumentError, which names the field of DML_RNN_OPERATOR_DESC, what was found and what is allowed.
     """
-    inputs = {"InputTensor": input, "WeightTensor": weight, "RecurrenceTensor": recurrence, "BiasTensor": bias,
-              "HiddenInitTensor": hidden_init, "SequenceLengthsTensor": sequence_lengths}
-    return RNNOutputs(*_recurrent(cells.RNN, inputs, activation_descs, direction, output_options, {}))
+    return RNNOutputs(*_recurrent(cells.RNN, locals()))
 
 
+_ARGUMENTS = {"InputTensor": "input", "WeightTensor": "weight", "RecurrenceTensor": "recurrence", "BiasTensor": "bias",
+              "HiddenInitTensor": "hidden_init", "CellMemInitTensor": "cell_mem_init",
+              "SequenceLengthsTensor": "sequence_lengths", "PeepholeTensor": "peephole"}
 _FLOATS = {element.data_type: element.itemsize for element in element_types.IN_DIRECTML}
 
 
-def _recurrent(cell: Cell, inputs: Mapping[str, Expression | None], activation_descs: Sequence[FusedActivation],
-               direction: RecurrentNetworkDirection | None, output_options: OutputOptions | None,
-               attributes: Mapping[str, Any]) -> list[Expression]:
-    """The expressions of a cell's outputs, in order. inputs: by descriptor field. attributes: the cell's own fields."""
-    call = cell.kernel
-    wanted = _WANTED[check_type(call, "output_options", output_options, OutputOptions)]
+def _recurrent(cell: Cell, given: Mapping[str, Any], **attributes: Any) -> list[Expression]:
+    """The expressions of a cell's outputs, in order. given: its function's arguments. attributes: the cell's own fields."""
+    call, direction = cell.kernel, given["direction"]
+    inputs = {field: given[argument] for field, argument in _ARGUMENTS.items() if field in cell.inputs}
+    wanted = _WANTED[check_type(call, "output_options", given["output_options"], OutputOptions)]
     builder = value_of(call, "InputTensor", inputs["InputTensor"]).builder
     values = {field: value_of(call, field, expression, builder) for field, expression in inputs.items()
               if expression is not None or field in cell.required}
-    fused = check_list(call, "activation_descs", activation_descs, FusedActivation)
+    fused = check_list(call, "activation_descs", given["activation_descs"], FusedActivation)
     for i, activation in enumerate(fused):
         check_type(call, f"activation_descs[{i}]", activation, FusedActivation)
     outputs = _outputs(cell, {field: value.desc for field, value in values.items()}, direction, wanted)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ...engine.execution import Execution, Node
-from ...errors import DriverError, InvalidArgumentError
+from ...errors import DriverError, InvalidArgumentError, check_type
 from ...operators.checks import integers
 from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ..directml.device import Device as VulkanDevice
 from .tensors import TensorData, TensorDesc
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,6 @@ def value_of(call: str, argument: str, expression: object, builder: GraphBuilder
         raise InvalidArgumentError(call, argument, "an empty Expression", "one that an operator or input_tensor made")
     if builder is not None and value.builder is not builder:
         raise InvalidArgumentError(call, argument, "an Expression of another GraphBuilder", "one of the same GraphBuilder")
-    return value
-
-
-def check_type(call: str, argument: str, value: object, allowed: type[T]) -> T:
-    if not isinstance(value, allowed):
-        raise InvalidArgumentError(call, argument, type(value).__name__, allowed.__name__)
     return value
 
 

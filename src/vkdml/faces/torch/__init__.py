@@ -13,8 +13,7 @@ try:
 except ImportError:
     raise MissingPackageError("vkdml.torch needs the package torch: pip install 'vkdml[torch]'") from None
 
-from .conversion import convert, unconvert, warm_up
-from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from .onnx_export import onnx_translations
+from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert, unconvert, warm_up
+from .torch_operators import onnx_translations
 
 __all__ = ["convert", "unconvert", "warm_up", "onnx_translations", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)

@@ -1,21 +1,28 @@
-"""Twins of PyTorch's recurrent modules: the checks and conversions of their arguments and results."""
+"""Twins of PyTorch's recurrent modules: conversion of modules to them, and the checks and conversions of their arguments and
+results.
+"""
 
 from __future__ import annotations
 
+import copy
+import warnings
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 from torch.nn.utils.rnn import PackedSequence
 
 from ...engine.vulkan.driver import calls
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, NothingOnDeviceWarning, shown
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape, layers_of
 from .torch_operators import OPERATORS, Compiled, States, call_with, check_tensors
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 class Twin(nn.Module):
@@ -47,14 +54,17 @@ class Twin(nn.Module):
 
     def _mode(self) -> str:
         """PyTorch's name for what is computed."""
-        raise NotImplementedError
+        kind = self._module.removesuffix("Cell")
+        return f"RNN_{self.nonlinearity.upper()}" if kind == "RNN" else kind
 
     def _weights(self) -> list[Tensor]:
         """All weights, in PyTorch's order."""
         raise NotImplementedError
 
     def _form(self) -> Form:
-        raise NotImplementedError
+        """What PyTorch's module says of itself; a cell is one layer."""
+        layers, bidirectional = getattr(self, "num_layers", 1), getattr(self, "bidirectional", False)
+        return Form(self._module, self.input_size, self.hidden_size, layers, bidirectional)
 
     def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False) -> None:
         """Pack the parameters and compile all that calls with these lengths and batches need: they compile nothing then.
@@ -182,14 +192,8 @@ class _Sequence(Twin, nn.RNNBase):
         except (RuntimeError, ValueError) as error:
             raise InvalidArgumentError(self._module, "input or hx", str(error), "what PyTorch accepts") from None
 
-    def _mode(self) -> str:
-        return str(self.mode)
-
     def _weights(self) -> list[Tensor]:
         return [getattr(self, name) for name in self._flat_weights_names]
-
-    def _form(self) -> Form:
-        return Form(self._module, self.input_size, self.hidden_size, self.num_layers, self.bidirectional)
 
 
 def _permuted(states: States, order: Tensor | None) -> States:
@@ -226,9 +230,6 @@ class _Single(Twin, nn.RNNCellBase):
         names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
         return [getattr(self, name) for name in names]
 
-    def _form(self) -> Form:
-        return Form(self._module, self.input_size, self.hidden_size, 1, False)
-
     def _on_device(self, input: Any, states: States) -> Any:
         if not isinstance(input, Tensor):
             raise InvalidArgumentError(self._module, "input", type(input).__name__, "a Tensor")
@@ -251,17 +252,11 @@ class GRUCell(_Single, nn.GRUCell):
 
     _module = "GRUCell"
 
-    def _mode(self) -> str:
-        return "GRU"
-
 
 class LSTMCell(_Single, nn.LSTMCell):
     """torch.nn.LSTMCell on a Vulkan device. Made by `convert`."""
 
     _module = "LSTMCell"
-
-    def _mode(self) -> str:
-        return "LSTM"
 
 
 class RNNCell(_Single, nn.RNNCell):
@@ -269,9 +264,101 @@ class RNNCell(_Single, nn.RNNCell):
 
     _module = "RNNCell"
 
-    def _mode(self) -> str:
-        return f"RNN_{self.nonlinearity.upper()}"
-
 
 TWINS: dict[type[nn.Module], type[nn.Module]] = {
     nn.GRU: GRU, nn.LSTM: LSTM, nn.RNN: RNN, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell, nn.RNNCell: RNNCell}
+
+
+def convert(module: Module, device: Device | int | str | None = None, *, inplace: bool = False,
+            training: str = "refuse") -> Module:
+    """Replace every GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell of a module by a twin that runs on a Vulkan device.
+
+    A twin is a subclass of the module's class, with the same parameters, arguments, results and state_dict. It takes tensors
+    on the CPU, or PackedSequences of them, of float32, float16, bfloat16 or float64. It runs in eval mode, and what it returns
+    has no gradient: `backward` through it raises an error. Parameters are packed at the first call, and again when they have
+    changed.
+
+    Args:
+        module: a recurrent module, or a model that contains some.
+        device: a Device, or an argument of Device().
+        inplace: change the module itself; by default a deep copy is changed.
+        training: what calls in training mode do: "refuse" raises an error, "torch" runs PyTorch's own forward on the CPU, with
+            dropout and gradients.
+
+    Returns:
+        The module with twins.
+
+    Raises:
+        InvalidArgumentError: a module is scripted or traced, or of a subclass of a class that has a twin; the message names it.
+            Calls of twins raise it in training mode, and for tensors of wrong shapes, types or devices.
+        DriverError: no device, or the driver failed.
+
+    Warns with a NothingOnDeviceWarning where the module has no recurrent module.
+    """
+    _check_module("convert", module)
+    if training not in ("refuse", "torch"):
+        raise InvalidArgumentError("convert", "training", shown(training), '"refuse" or "torch"')
+    open_device("convert", device)  # refuses a wrong one before any change
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise InvalidArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
+        kind = type_before_parametrizations(part)
+        if isinstance(part, nn.RNNBase | nn.RNNCellBase) and kind not in (*TWINS, *TWINS.values()):
+            raise InvalidArgumentError("convert", name or "module", f"{kind.__name__}, a subclass",
+                                       "one of " + ", ".join(cls.__name__ for cls in TWINS))
+    module = module if inplace else copy.deepcopy(module)
+    for part in module.modules():
+        _change_class(part, TWINS)
+        if isinstance(part, Twin):
+            part.set_device(device)
+            part._trains = training == "torch"
+    if not any(isinstance(part, Twin) for part in module.modules()):
+        warnings.warn(f"convert: nothing of {type(module).__name__} runs on the Vulkan device: it has no module of "
+                      + ", ".join(cls.__name__ for cls in TWINS), NothingOnDeviceWarning, stacklevel=2)
+    return module
+
+
+def unconvert(module: Module) -> Module:
+    """Make PyTorch's modules of all twins in a module, which is changed itself: it keeps its parameters, hooks and settings.
+
+    Args:
+        module: a twin, or a model that contains some.
+
+    Returns:
+        The module.
+
+    Raises:
+        InvalidArgumentError: it is no module.
+    """
+    _check_module("unconvert", module)
+    for part in module.modules():
+        if isinstance(part, Twin):
+            part.forget_device()
+            _change_class(part, {twin: original for original, twin in TWINS.items()})
+    return module
+
+
+def warm_up(module: nn.Module, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
+            ) -> None:
+    """`warm_up` of every twin in a module. They all get these lengths, and cells one step."""
+    _check_module("warm_up", module)
+    for part in module.modules():
+        if isinstance(part, Twin):
+            part.warm_up(T, B, hx=hx, packed=packed)
+
+
+def _check_module(name: str, module: object) -> None:
+    if not isinstance(module, nn.Module):
+        raise InvalidArgumentError(name, "module", type(module).__name__, "a torch.nn.Module")
+
+
+def _change_class(part: nn.Module, classes: dict[type[nn.Module], type[nn.Module]]) -> None:
+    """A parametrized module has a class of its own, with its parametrized tensors as properties: it gets another such class."""
+    cls = type(part)
+    kind = classes.get(type_before_parametrizations(part))
+    if kind is None:
+        return
+    if is_parametrized(part):
+        own = {key: value for key, value in vars(cls).items() if key not in ("__dict__", "__weakref__")}
+        kind = type(cls.__name__, (kind,), own)
+    part.__class__ = kind

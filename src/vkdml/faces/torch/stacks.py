@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,16 +19,11 @@ from ...operators import cells, element_types
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
 from ...operators.element_types import ElementType
-from ...operators.header.descs import (
-    DML_ACTIVATION_IDENTITY_OPERATOR_DESC,
-    DML_ACTIVATION_RELU_OPERATOR_DESC,
-    DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
-    DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-)
+from ...operators.header import descs
+from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.problem import from_desc
 from ..directml.device import Device
-from ..float64_range import RangeCheck
+from ..sessions import RangeCheck
 
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
 
@@ -43,8 +38,8 @@ class Kind:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-_SIGMOID, _TANH, _RELU = (desc() for desc in (DML_ACTIVATION_SIGMOID_OPERATOR_DESC, DML_ACTIVATION_TANH_OPERATOR_DESC,
-                                              DML_ACTIVATION_RELU_OPERATOR_DESC))
+_SIGMOID, _TANH, _RELU, _IDENTITY = (getattr(descs, f"DML_ACTIVATION_{name}_OPERATOR_DESC")()
+                                     for name in ("SIGMOID", "TANH", "RELU", "IDENTITY"))
 
 KINDS = {  # keys: PyTorch's names of modes
     "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
@@ -52,7 +47,7 @@ KINDS = {  # keys: PyTorch's names of modes
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
 }
-_PROJECTION = Kind(cells.RNN, (0,), (DML_ACTIVATION_IDENTITY_OPERATOR_DESC(),))
+_PROJECTION = Kind(cells.RNN, (0,), (_IDENTITY,))
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ class Layer:
         """parameters: for each direction, by name. inputs: how many it takes; None: those that another layer makes."""
         self.kind = kind
         self.directions = form.directions
-        self._named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
+        self.named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
         self.parameters = [list(of_directions) for of_directions in zip(*(direction.values() for direction in parameters))]
         self.has_bias = len(self.parameters) > 3
         self.projected = self.parameters[-1][0].shape[0] if len(self.parameters) % 2 else 0
@@ -107,17 +102,14 @@ class Layer:
     @property
     def key(self) -> tuple[Any, ...]:
         """The key of layers that run alike."""
-        return self.kind.activations, *(tensor.shape for _, tensor in self._named)
-
-    def named_parameters(self) -> Iterable[tuple[str, Tensor]]:
-        return self._named
+        return self.kind.activations, *(tensor.shape for _, tensor in self.named)
 
     def check_shapes(self) -> None:
         """Refuse parameters that somebody has replaced by others."""
         h = self._form.hidden_size
         rows = len(self.kind.gates) * h
         shapes = [(rows, self._inputs), (rows, self.projected or h)] + [(rows,)] * 2 * self.has_bias + [(self.projected, h)]
-        for (name, tensor), shape in zip(self._named, (shape for shape in shapes for _ in range(self.directions))):
+        for (name, tensor), shape in zip(self.named, (shape for shape in shapes for _ in range(self.directions))):
             if tensor.shape != shape:
                 raise InvalidArgumentError(self._form.module, name, f"the shape {tuple(tensor.shape)}", str(shape))
 

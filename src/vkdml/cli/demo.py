@@ -1,12 +1,11 @@
-"""Words to phonemes on a Vulkan device: the trained GRU encoder-decoder of the PyPI package g2p_en 2.1.0.
-
-    vkdml demo [WORD ...]
+"""The command `vkdml demo`: words to phonemes, by the trained GRU encoder-decoder of the PyPI package g2p_en 2.1.0.
 
 Only the checkpoint inside that package is read (Apache-2.0): pip install --no-deps g2p_en==2.1.0
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import time
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from .errors import MissingPackageError
-from .faces.directml.device import Device
-from .faces.layers import GRU
-from .operators import reference
+from ..errors import MissingPackageError
+from ..faces.directml.device import Device
+from ..faces.layers import GRU
+from ..operators import reference
+from .argument_types import add_common, print_json
 
 WORDS = ["vulkan", "compute", "shader", "recurrent", "kompute", "gigaflop", "phoneme", "a", "antidisestablishmentarianism"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -28,6 +28,27 @@ EH0 EH1 EH2 ER0 ER1 ER2 EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG
 UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH""".split()  # noqa: SIM905  (a list would take 74 lines)
 START, STOP = PHONEMES.index("<s>"), PHONEMES.index("</s>")
 MOST_PHONEMES = 20
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    command.add_argument("words", nargs="*", type=_word, default=WORDS, metavar="WORD",
+                         help="letters a to z, small or capital; by default, a few words")
+    add_common(command)
+
+
+def _word(text: str) -> str:
+    word = text.lower()
+    if not word or not set(word) <= set(LETTERS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a word of the letters a to z")
+    return word
+
+
+def run(chosen: argparse.Namespace) -> int:
+    device = Device(chosen.device)
+    with tqdm(total=3, delay=2, disable=None, leave=False) as bar:
+        report = say(chosen.words, device, bar)
+    (print_json if chosen.json else tell)(report)
+    return 0
 
 
 def file_in_package(package: str, version: str, name: str) -> Path:

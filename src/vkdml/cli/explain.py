@@ -1,0 +1,194 @@
+"""The command `vkdml explain`: what a device would do for operators, the plan, the memory and the time that it takes.
+
+Nothing is compiled or run for it, but where it is to be measured, or plans are timed first (`VKDML_TUNING`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from ..engine.trust.trial import Run, Trial
+from ..faces.directml.compiled_operator import Operator
+from ..faces.directml.device import Device
+from ..operators import activations, cells, element_types
+from ..operators.arguments import tensor_descs
+from ..operators.cells import Cell
+from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
+from ..operators.problem import Problem, from_desc
+from ..planning import words
+from ..planning.plan import Plan
+from .argument_types import add_common, count, existing_file, print_json
+from .values import add_inputs, feed
+
+_FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
+_TYPES = [element.name for element in element_types.ALL]
+_CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
+_NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
+
+# How often a measured operator runs, and the seconds after which no run is begun
+_MOST_RUNS, _LEAST_RUNS, _SECONDS = 31, 3, 2.0
+
+_Sizes = dict[str, int]
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    command.add_argument("what", type=_model_or_operator, metavar="WHAT", help=f"a .onnx file, or {_FORM}")
+    command.add_argument("-T", type=count, metavar="N", help="time steps of a model's operators (the model's own, or 1)")
+    command.add_argument("-B", type=count, metavar="N", help="batch rows of a model's operators (the model's own, or 1)")
+    add_inputs(command, "run a model once on these, for the sizes that its operators get")
+    command.add_argument("--type", choices=_TYPES, help="of an operator's tensors (float32)")
+    command.add_argument("--measure", action="store_true", help="run each operator by itself, and say how long it takes")
+    add_common(command, files=True)
+    command.set_defaults(refuse=command.error)
+
+
+def _model_or_operator(text: str) -> Path | tuple[Cell, _Sizes]:
+    """A model's file, or an operator's cell and its T, B, I and H."""
+    if text.endswith(".onnx"):
+        return existing_file(text)
+    found = _NAME.fullmatch(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a .onnx file nor {_FORM}")
+    name, *sizes = found.groups()
+    return _CELLS[name], dict(zip("TBIH", map(int, sizes)))
+
+
+def run(chosen: argparse.Namespace) -> int:
+    is_model = isinstance(chosen.what, Path)
+    _check_options(chosen, is_model)
+    device = Device(chosen.device)
+    report: dict[str, Any] = {"device": device.info.name, "memory_limit": device.memory_limit}
+    if is_model:
+        assignment, problems = _of_model(chosen, device)
+        report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups()}
+    else:
+        cell, sizes = chosen.what
+        problem = _problem_of(cell, sizes, chosen.type or "float32")
+        problems = {problem.cell.name: [problem]}
+    report["operators"] = {name: [_explained(device, problem, chosen.measure) for problem in of_node]
+                           for name, of_node in problems.items()}
+    if chosen.json:
+        print_json(report)
+    else:
+        _tell(report, "it was not run" if chosen.input else "its weights are known only when it runs: give --input")
+    return 0
+
+
+def _check_options(chosen: argparse.Namespace, is_model: bool) -> None:
+    of_model = {"-T": chosen.T, "-B": chosen.B, "--input": chosen.input, "--allow-outside": chosen.allow_outside}
+    for name in (name for name, value in ({"--type": chosen.type} if is_model else of_model).items() if value):
+        chosen.refuse(f"{name}: {'a model says that' if is_model else 'only for a model; an operator has it in its name'}")
+    if chosen.input and (chosen.T or chosen.B):
+        chosen.refuse(f"{'-T' if chosen.T else '-B'}: the arrays of --input say that")
+
+
+def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[str, Sequence[Problem]]]:
+    """The places of a model's nodes, and what its recurrent nodes compute, by name."""
+    from ..faces.onnx import InferenceSession
+
+    session = InferenceSession(chosen.what, device=device, allow_outside=chosen.allow_outside)
+    if chosen.input:
+        session.run(None, feed(chosen.input, session, chosen.refuse))
+        return session.assignment(), session._problems_so_far()
+    problems = session._problems(chosen.T, chosen.B)
+    return session.assignment(), {name: [problem] if problem else [] for name, problem in problems.items()}
+
+
+def _tell(report: Mapping[str, Any], unknown: str) -> None:
+    """Print the report. unknown: why nothing is known of a node."""
+    print(f"{report['device']}: at most {report['memory_limit']} bytes for buffers")
+    if "assignment" in report:
+        rows = [(group["runs_on"], group["piece"], group["nodes"],
+                 ", ".join(f"{operator} {number}" for operator, number in group["operators"].items()))
+                for group in report["assignment"]]
+        print("\n" + tabulate(rows, ["runs on", "piece", "nodes", "operators"], maxcolwidths=[None, None, None, 80]))
+    for name, found in report["operators"].items():
+        for of_sizes in found:
+            print(f"\n{name}: {_text(of_sizes)}")
+        if not found:
+            print(f"\n{name}: {unknown}")
+
+
+def _problem_of(cell: Cell, sizes: _Sizes, type: str) -> Problem:
+    """A forward operator with biases and all outputs, as a call of the numpy functions has them."""
+    element = next(element for element in element_types.ALL if element.name == type)
+    left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}
+    tensors = tensor_descs(cell, element, sizes | {"D": 1}, [field for field in cell.tensors if field not in left_out])
+    fused = activations.from_onnx(cell.name, cell.default_activations, [], [])
+    forward = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
+    return from_desc(cell.desc(**tensors, ActivationDescs=fused, Direction=forward), element=element)
+
+
+def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any]:
+    """Explain one operator, as JSON can have it. measure: run it, by itself and on zeros."""
+    compiled = device.compile_operator(Operator(problem))
+    memory, plan = compiled.memory(), compiled.plan
+    assert plan.seconds is not None
+    return {
+        "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
+        "type": problem.element.name, "direction": words.of_direction(problem),
+        **_loop(plan), "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
+        "measured ms": _measured(device, problem, plan) if measure else None, "kernels": _kernels(plan),
+        "memory": [{"what": what, "name": name, "bytes": size} for what, name, size in memory.rows], "bytes": memory.total,
+    }
+
+
+def _loop(plan: Plan) -> dict[str, Any]:
+    assert plan.tiling
+    loop, projection = plan.tiling.loop, plan.tiling.projection
+    return {"schedule": loop.schedule, "meeting": loop.meeting, "parts": loop.parts, "rows": loop.rows,
+            "steps of a dispatch": loop.chunk_steps, "steps of a projection": projection and projection.chunk_steps}
+
+
+def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
+    """Times of executions, without bringing tensors to the device and back."""
+    with device.lock:
+        run = Run(Trial(device.gpu, problem), plan)
+        run.execute()
+        samples: list[float] = []
+        end = time.perf_counter() + _SECONDS
+        while len(samples) < _LEAST_RUNS or (len(samples) < _MOST_RUNS and time.perf_counter() < end):
+            begin = time.perf_counter()
+            run.execute()
+            samples.append((time.perf_counter() - begin) * 1e3)
+    return {"runs": len(samples), "median": statistics.median(samples), "min": min(samples), "max": max(samples),
+            "gave up": run.timeouts}
+
+
+def _kernels(plan: Plan) -> list[dict[str, Any]]:
+    """A row for each, with how often it is dispatched and its first dispatch's workgroups."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for when, dispatches in (("packing", plan.initialize), ("execution", plan.execute), ("fallback", plan.fallback)):
+        for dispatch in dispatches:
+            row = rows.setdefault((when, dispatch.kernel), {
+                "when": when, "kernel": dispatch.kernel, "dispatches": 0, "workgroups": "x".join(map(str, dispatch.groups)),
+                "invocations": dispatch.constants["WORKGROUP"]})
+            row["dispatches"] += 1
+    return list(rows.values())
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    """What `_explained` returned, for people."""
+    facts = ("T", "B", "I", "H")
+    of_loop = ("schedule", "meeting", "parts", "rows", "steps of a dispatch", "steps of a projection", "submissions")
+    rows = [(name, found[name]) for name in of_loop if found[name] is not None]
+    rows.append(("estimated time", f"{found['estimated ms']:.3f} ms"))
+    if measured := found["measured ms"]:
+        times = "{median:.3f} ms, the median of {runs} runs of {min:.3f} to {max:.3f} ms"
+        rows.append(("measured time", times.format(**measured)))
+        if measured["gave up"]:
+            rows.append(("gave up", f"{measured['gave up']} times: the fallback ran then"))
+    return "\n\n".join([
+        f"{', '.join(f'{name} {found[name]}' for name in facts)}, {found['type']}, {found['direction']}",
+        tabulate(rows, tablefmt="plain"),
+        tabulate(found["kernels"], headers="keys"),
+        tabulate([*found["memory"], {"what": "total", "name": "", "bytes": found["bytes"]}], headers="keys"),
+    ])
