@@ -111,7 +111,7 @@ class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT))
+        self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT), context.device, context.options)
         self.proto = node
         self.context = context
         self.outputs = [name for name in node.output if name]
@@ -124,12 +124,12 @@ class RecurrentStep:
         if run_options is not None and run_options.terminate:  # it may be set while the model runs
             raise OnnxRuntimeError(f"{self.node.operator}: the terminate flag of run_options is set")
         with self.context.ort.timed(self.proto):
-            values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
+            values.update(zip(self.outputs, self.node.run(values)))
 
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
         if self._has_weights:
-            self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
+            self.node.warm_up(self._weights, t, b)
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
         """The problem of a run, None if its weights are computed or fed. t, b: if None, what the model declares, or else 1."""
@@ -138,7 +138,7 @@ class RecurrentStep:
         declared = [size or 1 for size in self._declared] or [1, 1]
         steps, rows = reversed(declared) if self.node.is_batch_first else declared
         t, b = t or steps, b or rows
-        return self.node.problem(self._weights, t, b, self.context.device, self.context.options)
+        return self.node.problem(self._weights, t, b)
 
     @property
     def _has_weights(self) -> bool:
@@ -161,7 +161,6 @@ class StatefulStep:
         self.carried = carried
         self._step = step
         self._node = step.node
-        self._settings = step.node.settings(step.context.device, step.context.options)
         self._fields = {name: field for field, name in step.node.fields.items() if name in carried.values()}
         self._outputs = [name for name in step.outputs if name not in carried]
         self._session: StatefulSession | None = None
@@ -181,7 +180,7 @@ class StatefulStep:
         """Run the node. Carried inputs in `values` are only templates of types: what was written last counts."""
         checked, element = self._node.convert(values)
         if self._session is None:
-            self._session = StatefulSession(self._node.operator, self._settings, element, self._state)
+            self._session = StatefulSession(self._node.operator, self._node.settings, element, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
         with self._step.context.ort.timed(self._step.proto):
             values.update(zip(self._outputs, self._session.run(self._node.operator, others)))
