@@ -61,7 +61,11 @@ class Inputs:
         if name not in self._tensors:
             return value
         if isinstance(value, onnxruntime.OrtValue):
-            value = _array_of(name, value)
+            try:
+                value = array_of(value)
+            except RuntimeError:
+                found = f"an OrtValue, {value.data_type()}"
+                raise InvalidArgumentError("run", f"input_feed: {name}", found, "an array") from None
         array = as_array("run", f"input_feed: {name}", value)
         tensor, (dtype, sizes) = self._declared[name].type.tensor_type, self._tensors[name]
         if isinstance(value, list | int | float):
@@ -93,13 +97,6 @@ def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if not is_kept.all():
         raise InvalidArgumentError("run", f"input_feed: {name}", array[~is_kept].flat[0], f"numbers that {dtype} holds")
     return converted
-
-
-def _array_of(name: str, value: onnxruntime.OrtValue) -> np.ndarray:
-    try:
-        return array_of(value)
-    except RuntimeError:
-        raise InvalidArgumentError("run", f"input_feed: {name}", f"an OrtValue, {value.data_type()}", "an array") from None
 
 
 def expect_names(argument: str, names: Collection[str] | None, allowed: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,11 @@ class RecurrentNode:
         self._attributes = _attributes(self.operator, node, self._version)
         self._hidden_size = self._attributes.pop("hidden_size")
         self._attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
-        self._wanted = [bool(name) for name in _outputs(self.operator, self._cell, node)]
+        outputs = list(node.output)
+        if not any(outputs) or len(outputs) > len(self._cell.outputs):
+            raise InvalidArgumentError(self.operator, "output", outputs,
+                                       f"1 to {len(self._cell.outputs)} names, at least one not empty")
+        self._wanted = [bool(name) for name, _ in zip_longest(outputs, self._cell.outputs)]
         self._sessions, self._device, self._options = sessions, device, options
 
     @property
@@ -127,7 +132,9 @@ class RecurrentNode:
         """The checked inputs by field, and their type."""
         arrays = _inputs(self.operator, self._cell, self._node, inputs)
         _check_types(self.operator, self._cell, self._version, arrays)
-        _check_hidden_size(self.operator, self._hidden_size, arrays)
+        found = np.shape(arrays["RecurrenceTensor"])[-1:]
+        if self._hidden_size is not None and found and found[0] != self._hidden_size:
+            raise InvalidArgumentError(self.operator, "hidden_size", self._hidden_size, f"{found[0]}, the last dimension of R")
         return convert(self.operator, self._cell, arrays)
 
 
@@ -204,12 +211,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _check_hidden_size(operator: str, hidden_size: int | None, arrays: Mapping[str, Any]) -> None:
-    found = np.shape(arrays["RecurrenceTensor"])[-1:]
-    if hidden_size is not None and found and found[0] != hidden_size:
-        raise InvalidArgumentError(operator, "hidden_size", hidden_size, f"{found[0]}, the last dimension of R")
-
-
 def _input_fields(cell: Cell) -> list[str]:
     """DirectML fields of a cell's inputs, in ONNX's order."""
     return [field for field in cell.arguments if field in cell.inputs]
@@ -257,10 +258,3 @@ def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, A
 def _type_name(dtype: Any) -> str:
     """numpy takes a microsecond or two to say it."""
     return str(dtype)
-
-
-def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:
-    names = list(node.output)
-    if not any(names) or len(names) > len(cell.outputs):
-        raise InvalidArgumentError(operator, "output", names, f"1 to {len(cell.outputs)} names, at least one not empty")
-    return names + [""] * (len(cell.outputs) - len(names))

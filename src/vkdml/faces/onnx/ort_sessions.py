@@ -12,7 +12,6 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -39,21 +38,14 @@ _IR_VERSION = 8  # old enough for every onnxruntime
 _ERRORS = 3  # onnxruntime's severity
 
 
-@dataclass(frozen=True)
 class Arguments:
-    """What onnxruntime's sessions take besides the model, checked.
+    """What onnxruntime's sessions take besides the model, checked: raises InvalidArgumentError for what onnxruntime does not
+    take. Names of providers are onnxruntime's to judge.
 
     providers: names with options, without PROVIDER. device: what the options of PROVIDER name. others: by keyword.
     """
 
-    sess_options: onnxruntime.SessionOptions
-    providers: list[tuple[str, dict[Any, Any]]]
-    device: str | None
-    others: Mapping[str, Any]
-
-    @staticmethod
-    def of(sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> Arguments:
-        """Raises InvalidArgumentError for what onnxruntime does not take. Names of providers are onnxruntime's to judge."""
+    def __init__(self, sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> None:
         if not isinstance(sess_options, onnxruntime.SessionOptions | None):
             raise _wrong("sess_options", type(sess_options).__name__, "a SessionOptions or None")
         for name in others:
@@ -62,11 +54,13 @@ class Arguments:
         if os.environ.get(_CONFIG) == "1":
             raise _wrong(f"{_CONFIG} in the environment", 1, "0 or nothing: sess_options say how to run the model")
         found = _named_providers(providers, provider_options)
-        device = dict(found).get(PROVIDER, {})
-        if not set(device) <= {"device"}:
-            raise _wrong(f"options of {PROVIDER}", device, "device alone")
-        return Arguments(sess_options or _quiet_options(), [entry for entry in found if entry[0] != PROVIDER],
-                         device.get("device"), others)
+        own = dict(found).get(PROVIDER, {})
+        if not set(own) <= {"device"}:
+            raise _wrong(f"options of {PROVIDER}", own, "device alone")
+        self.sess_options: onnxruntime.SessionOptions = sess_options or _quiet_options()
+        self.providers = [entry for entry in found if entry[0] != PROVIDER]
+        self.device: str | None = own.get("device")
+        self.others = others
 
 
 def _wrong(argument: str, found: object, allowed: str) -> InvalidArgumentError:
@@ -141,8 +135,8 @@ class OrtSessions:
 
     def __init__(self, model: ModelProto, arguments: Arguments) -> None:
         self._options = options = arguments.sess_options
-        asked = options.log_severity_level  # -1 where it is left to the process
-        self._severity = _ERRORS if asked < 0 else asked  # warnings of single parts say little about the model
+        # -1: left to the process. Warnings of single parts say little about the model
+        self._severity = _ERRORS if options.log_severity_level < 0 else options.log_severity_level
         self._given = {name: getattr(options, name) for name in _OF_FRONT}
         self._others = dict(arguments.others)
         self._parts: WeakSet[onnxruntime.InferenceSession] = WeakSet()
@@ -168,14 +162,34 @@ class OrtSessions:
                              log_severity_level=self._severity)
         self._parts.add(part)
         if self.profile:
-            self.profile.add(part)
+            self.profile.parts.append(part)
         return part
 
-    def given_initializers(self, kinds: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """What the caller's options have in the place of a model's initializers.
+    def applied(self, model: ModelProto) -> ModelProto:
+        """The model, or a copy with what the options have in the place of its own: sizes of inputs, and initializers."""
+        shapes = {arg.name: arg.shape for arg in self.front.get_inputs()}
+        fixed = [(place, axis, size) for place, value in enumerate(model.graph.input)
+                 for axis, (dim, size) in enumerate(zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ())))
+                 if isinstance(size, int) and not dim.HasField("dim_value")]
+        given = self._given_initializers({tensor.name: tensor.data_type for tensor in graphs.initializers(model.graph)})
+        if not fixed and not given:
+            return model
+        copied = ModelProto()
+        copied.CopyFrom(model)
+        for place, axis, size in fixed:
+            copied.graph.input[place].type.tensor_type.shape.dim[axis].dim_value = size
+        for tensor in graphs.initializers(copied.graph):
+            if tensor.name in given:
+                array = given[tensor.name]
+                dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+                if (array.dtype, array.shape) != (dtype, shape):
+                    raise _wrong("sess_options", f"{array.dtype} {array.shape} for the initializer {tensor.name!r}",
+                                 f"{dtype} {shape}, as the model has it")
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        return copied
 
-        kinds: the types of all of them, by name.
-        """
+    def _given_initializers(self, kinds: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """What the options have in the place of a model's initializers. kinds: the types of all of them, by name."""
         if not kinds:
             return {}
         graph = helper.make_graph(
@@ -215,30 +229,6 @@ class OrtSessions:
         return self.profile.node(node.name or node.op_type, node.op_type, PROVIDER) if self.profile else nullcontext()
 
 
-def with_options(model: ModelProto, sessions: OrtSessions) -> ModelProto:
-    """The model, or a copy with what the options have in the place of its own: sizes of inputs, and initializers."""
-    shapes = {arg.name: arg.shape for arg in sessions.front.get_inputs()}
-    fixed = [(place, axis, size) for place, value in enumerate(model.graph.input)
-             for axis, (dim, size) in enumerate(zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ())))
-             if isinstance(size, int) and not dim.HasField("dim_value")]
-    given = sessions.given_initializers({tensor.name: tensor.data_type for tensor in graphs.initializers(model.graph)})
-    if not fixed and not given:
-        return model
-    copied = ModelProto()
-    copied.CopyFrom(model)
-    for place, axis, size in fixed:
-        copied.graph.input[place].type.tensor_type.shape.dim[axis].dim_value = size
-    for tensor in graphs.initializers(copied.graph):
-        if tensor.name in given:
-            array = given[tensor.name]
-            dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
-            if (array.dtype, array.shape) != (dtype, shape):
-                raise _wrong("sess_options", f"{array.dtype} {array.shape} for the initializer {tensor.name!r}",
-                             f"{dtype} {shape}, as the model has it")
-            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    return copied
-
-
 def _front(model: ModelProto) -> bytes:
     """A model with as many outputs, all constants: onnxruntime says of their memory what it says of the model's."""
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -255,15 +245,12 @@ class Profile:
 
     def __init__(self, front: onnxruntime.InferenceSession) -> None:
         self._front = front
-        self._parts: list[onnxruntime.InferenceSession] = []
+        self.parts: list[onnxruntime.InferenceSession] = []
         self._nodes: list[dict[str, Any]] = []
         self._folder = Path.cwd()  # onnxruntime has opened its files there
         self._start = start = front.get_profiling_start_time_ns()
         # The start is by one of these clocks: the one in onnxruntime's documentation, or the other from libstdc++
         self._clock = min((time.monotonic_ns, time.time_ns), key=lambda clock: abs(clock() - start))
-
-    def add(self, part: onnxruntime.InferenceSession) -> None:
-        self._parts.append(part)
 
     @contextmanager
     def node(self, name: str, op_type: str, provider: str) -> Iterator[None]:
@@ -283,7 +270,7 @@ class Profile:
             return ""
         path = self._folder / name
         events = json.loads(path.read_text()) + self._nodes
-        for part in self._parts:
+        for part in self.parts:
             later = (part.get_profiling_start_time_ns() - self._start) // 1000
             file = self._folder / part.end_profiling()
             events += [{**event, "ts": event["ts"] + later} for event in json.loads(file.read_text())]

@@ -26,7 +26,7 @@ from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
 from .feeds import Inputs, IOBinding, NodeArg, expect_names, own
-from .ort_sessions import PROVIDER, Arguments, OrtSessions, expect_known, has_adapter, with_options
+from .ort_sessions import PROVIDER, Arguments, OrtSessions, expect_known, has_adapter
 from .ort_values import ort_value, write
 from .programs import DEVICE, Assignment, Program
 from .session_streams import SessionStream
@@ -98,13 +98,13 @@ class InferenceSession:
                  device: Device | int | str | None = None, options: Options = Options(), allow_outside: bool = False,
                  **others: Any) -> None:
         source = bytes(path_or_bytes) if isinstance(path_or_bytes, bytearray) else path_or_bytes
-        arguments = Arguments.of(sess_options, providers, provider_options, others)
+        arguments = Arguments(sess_options, providers, provider_options, others)
         self._device = arguments.device if device is None else device
         opened = open_device("InferenceSession", self._device)
         read = models.load(source, allow_outside)
         self._args, self._outputs = models.described(read, arguments.sess_options)
         self._ort = OrtSessions(read, arguments)
-        model = with_options(read, self._ort) if sess_options is not None else read
+        model = self._ort.applied(read) if sess_options is not None else read
         if model is not read:
             self._args, self._outputs = models.described(model, arguments.sess_options)
         self._metadata = ModelMetadata.of(model)
@@ -133,10 +133,13 @@ class InferenceSession:
         if sess_options is not None:
             raise InvalidArgumentError("InferenceSession", "pickle", "a session with sess_options, which cannot be pickled",
                                        "one without; or make the session in each process")
-        if isinstance(source, ModelProto):
-            raise InvalidArgumentError("InferenceSession", "pickle", "a session of a ModelProto, which may have changed since",
-                                       "one of a path or of bytes: model.SerializeToString()")
+        self._expect_source("InferenceSession", "pickle")
         return partial(type(self), **self._keywords), (source, None, *others)
+
+    def _expect_source(self, call: str, field: str) -> None:
+        if isinstance(self._given[0], ModelProto):
+            raise InvalidArgumentError(call, field, "one of a ModelProto, which may have changed since",
+                                       "one of a path or of bytes: model.SerializeToString()")
 
     def _made(self, model: ModelProto) -> tuple[Program, Inputs]:
         graph = models.inferred(model).graph
@@ -175,9 +178,7 @@ class InferenceSession:
                       ) -> None:
         """Load the model again, with other providers for the nodes that onnxruntime runs. The file must still be there."""
         source, sess_options, *_ = self._given
-        if isinstance(source, ModelProto):
-            raise InvalidArgumentError("set_providers", "session", "one of a ModelProto, which may have changed since",
-                                       "one of a path or of bytes: model.SerializeToString()")
+        self._expect_source("set_providers", "session")
         expect_known("set_providers", providers, provider_options)
         made = InferenceSession(source, sess_options, providers, provider_options, **self._keywords)
         self.__dict__.update(vars(made))  # all at once, and not where it failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -55,9 +55,8 @@ class Scope:
     types: dict[str, TypeProto]
     sizes: dict[str, list[int | None]] = field(default_factory=dict)
 
-    def only(self, names: Iterable[str]) -> Scope:
+    def only(self, names: Collection[str]) -> Scope:
         """The scope of a body that uses these names from around it."""
-        names = list(names)
         return Scope({name: self.arrays[name] for name in names if name in self.arrays},
                      {name: self.types[name] for name in names if name in self.types},
                      {name: self.sizes[name] for name in names if name in self.sizes})
@@ -90,19 +89,20 @@ class Piece:
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         kinds = {name: types[name].tensor_type.elem_type for name in self.outputs}
         self._cast = {name: WITHOUT_ARRAYS[kind] for name, kind in kinds.items() if kind in WITHOUT_ARRAYS}
+        self._names = [f"{name}/float32" if name in self._cast else name for name in self.outputs]
         if self._cast:
-            for name in self._cast:
-                graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
-                next(output for output in graph.output if output.name == name).name = f"{name}/float32"
+            for output, name in zip(graph.output, self._names):
+                if name != output.name:
+                    graph.node.append(helper.make_node("Cast", [output.name], [name], to=TensorProto.FLOAT))
+                    output.name = name
             model.graph.CopyFrom(graph)
             session = context.ort.open(model.SerializeToString())
         self._session = session
         scope.types.update(types)
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        names = [f"{name}/float32" if name in self._cast else name for name in self.outputs]
-        results = of_onnxruntime(self._session.run, names, {name: feedable(values[name]) for name in self.inputs},
-                                 run_options)
+        given = {name: feedable(values[name]) for name in self.inputs}
+        results = of_onnxruntime(self._session.run, self._names, given, run_options)
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(self._cast[name]) if name in self._cast else result
 
