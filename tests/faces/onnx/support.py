@@ -47,7 +47,7 @@ def check(proto, feeds=None, sizes=None, atol=1e-5, **given):
 
 
 def kinds(session):
-    return [type(step).__name__ for step in session._loaded.program._steps]
+    return [type(step).__name__ for step in session._program._steps]
 
 
 STACK = """g (float[T,B,3] x, int32[B] lengths) => (float[T,B,8] y, float[2,B,4] last) {

@@ -1,6 +1,8 @@
 """Orders of nodes, and names of types."""
 
+import onnxruntime
 import pytest
+from onnx import helper
 
 from tests.faces.onnx.support import check, model, weights
 from vkdml.faces.onnx import graphs
@@ -15,6 +17,21 @@ def test_nodes_in_any_order():
     check(proto)
 
 
-@pytest.mark.parametrize("name", ["tensor(float)", "seq(tensor(int64))", "optional(seq(tensor(bfloat16)))", "tensor(string)", "sparse_tensor(float)"])
+@pytest.mark.parametrize("name", ["tensor(float)", "seq(tensor(int64))", "optional(seq(tensor(bfloat16)))", "tensor(string)", "sparse_tensor(float)",
+                                  "map(int64,tensor(float))"])
 def test_names_of_types(name):
-    assert graphs.type_name(graphs.parse_type(name)) == name
+    """A type that is made by its name has that name in onnxruntime."""
+    proto = model("g (float x) => (float y) { y = Neg (x) }", {}, 22)
+    proto.graph.input.append(helper.make_value_info("given", graphs.parse_type(name)))
+    assert [arg.type for arg in onnxruntime.InferenceSession(proto.SerializeToString()).get_inputs()] == ["tensor(float)", name]
+
+
+@pytest.mark.parametrize("name", ["tensor(float)", "seq(tensor(float))", "optional(seq(tensor(float)))"])
+def test_types_without_shapes(name):
+    shaped = graphs.parse_type(name)
+    inner = shaped
+    while not inner.HasField("tensor_type"):
+        inner = getattr(inner, inner.WhichOneof("value")).elem_type
+    inner.tensor_type.shape.dim.add(dim_value=3)
+    assert graphs.without_shape(shaped) == graphs.parse_type(name)
+    assert inner.tensor_type.HasField("shape")  # a copy's was taken

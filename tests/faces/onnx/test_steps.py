@@ -106,5 +106,5 @@ def test_what_is_kept_is_bounded(monkeypatch):
     session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
-    kept = session._loaded.program._steps[0].node._sessions._sessions
+    kept = session._program._steps[0].node._sessions._sessions
     assert [len(each._calls) for each in kept._values.values()] == [4]

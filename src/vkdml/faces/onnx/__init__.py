@@ -21,13 +21,11 @@ try:
 except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
 
-from .assignment import AssignedNode, Assignment
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
-from .feeds import NodeArg
-from .io_binding import IOBinding
-from .loaded import ModelMetadata
+from .feeds import IOBinding, NodeArg
 from .nodes import run_node
-from .session import InferenceSession
+from .programs import AssignedNode, Assignment
+from .session import InferenceSession, ModelMetadata
 from .session_streams import SessionStream
 
 __all__ = ["AssignedNode", "Assignment", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "PreparedModel",

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
+from typing import Any
 
-from onnx import (
-    AttributeProto,
-    GraphProto,
-    NodeProto,
-    OperatorSetIdProto,
-    TensorProto,
-    TensorShapeProto,
-    TypeProto,
-    ValueInfoProto,
-)
+from onnx import AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from ...errors import InvalidArgumentError
 from .nodes import is_recurrent
@@ -51,35 +42,19 @@ def opset_version(imports: Iterable[OperatorSetIdProto]) -> int:
     return versions.pop()
 
 
-def ordered(graph: GraphProto, known: Collection[str]) -> list[NodeProto]:
-    """The nodes in an order in which each comes after those whose values it uses. Refuses a graph that uses unknown values.
-
-    known: the names of the values that the nodes can use besides their own.
-    """
-    names = set(known)
-    users: defaultdict[str, list[int]] = defaultdict(list)  # value name -> nodes still waiting for it
-    missing: list[int] = []  # for each node: number of values that it waits for
-    result: list[NodeProto] = []
-    for place, node in enumerate(graph.node):
-        absent = uses(node) - names
-        missing.append(len(absent))
-        for name in absent:
-            users[name].append(place)
-        ready = [] if absent else [place]
-        while ready:
-            result.append(graph.node[ready.pop()])
-            names |= made([result[-1]])
-            for user in chain.from_iterable(users.pop(name, ()) for name in result[-1].output):
-                missing[user] -= 1
-                ready += [] if missing[user] else [user]
-    if len(result) < len(graph.node):
-        node = next(node for node, count in zip(graph.node, missing) if count)
-        raise InvalidArgumentError(describe(node), "input", repr(min(uses(node) - names)),
-                                   "a value of an input, an initializer or a node before it")
-    for output in graph.output:
-        if output.name not in names:
-            raise InvalidArgumentError(f"graph {graph.name!r}", "output", repr(output.name), "a value of the graph")
-    return result
+def ordered(graph: GraphProto) -> list[NodeProto]:
+    """The nodes in an order in which each comes after those whose values it uses, and else in their own."""
+    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{makers[name] for name in uses(node) if name in makers} for node in graph.node]
+    left = list(range(len(needs)))[::-1]
+    done: dict[int, NodeProto] = {}
+    while left:
+        missing = [place for place in sorted(needs[left[-1]], reverse=True) if place not in done]
+        left += missing
+        if not missing:
+            place = left.pop()
+            done[place] = graph.node[place]
+    return list(done.values())
 
 
 def holds_recurrent(node: NodeProto) -> bool:
@@ -117,57 +92,49 @@ def split_constant(nodes: Iterable[NodeProto], constants: Collection[str]) -> tu
     return constant, other
 
 
+def nested(graph: Any) -> Iterator[Any]:
+    """A graph, or a function, and all graphs in the bodies of its nodes."""
+    yield graph
+    for inner in chain.from_iterable(map(bodies, graph.node)):
+        yield from nested(inner)
+
+
 def initializers(graph: GraphProto) -> Iterator[TensorProto]:
     """All initializers of a graph, those of bodies too."""
-    yield from graph.initializer
-    for node in graph.node:
-        for inner in bodies(node):
-            yield from initializers(inner)
+    return chain.from_iterable(inner.initializer for inner in nested(graph))
 
 
 def parse_type(text: str) -> TypeProto:
     """A TypeProto without a shape, from onnxruntime's name of a type, such as seq(tensor(float))."""
     outer, _, inner = text.removesuffix(")").partition("(")
     if outer == "seq":
-        return TypeProto(sequence_type=TypeProto.Sequence(elem_type=parse_type(inner)))
-    if outer == "sparse_tensor":
-        return TypeProto(sparse_tensor_type=TypeProto.SparseTensor(elem_type=TensorProto.DataType.Value(inner.upper())))
+        return helper.make_sequence_type_proto(parse_type(inner))
     if outer == "optional":
-        return TypeProto(optional_type=TypeProto.Optional(elem_type=parse_type(inner)))
+        return helper.make_optional_type_proto(parse_type(inner))
     if outer == "map":
         key, _, value = inner.partition(",")
-        return TypeProto(map_type=TypeProto.Map(key_type=TensorProto.DataType.Value(key.upper()), value_type=parse_type(value)))
-    return tensor_type(TensorProto.DataType.Value(inner.upper()))
+        return helper.make_map_type_proto(TensorProto.DataType.Value(key.upper()), parse_type(value))
+    make = helper.make_sparse_tensor_type_proto if outer == "sparse_tensor" else helper.make_tensor_type_proto
+    return make(TensorProto.DataType.Value(inner.upper()), None)
 
 
-def type_name(kind: TypeProto) -> str:
-    """onnxruntime's name of a type."""
-    if kind.HasField("sequence_type"):
-        return f"seq({type_name(kind.sequence_type.elem_type)})"
-    if kind.HasField("optional_type"):
-        return f"optional({type_name(kind.optional_type.elem_type)})"
-    if kind.HasField("map_type"):
-        return f"map({TensorProto.DataType.Name(kind.map_type.key_type).lower()},{type_name(kind.map_type.value_type)})"
-    if kind.HasField("sparse_tensor_type"):
-        return f"sparse_tensor({TensorProto.DataType.Name(kind.sparse_tensor_type.elem_type).lower()})"
-    return f"tensor({TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
-
-
-def dimensions(value: ValueInfoProto) -> Sequence[TensorShapeProto.Dimension]:
-    """Dimensions of a tensor, or of an optional one."""
-    kind = value.type.optional_type.elem_type if value.type.HasField("optional_type") else value.type
-    return kind.tensor_type.shape.dim
+def without_shape(kind: TypeProto) -> TypeProto:
+    """The type, of any shape."""
+    result = TypeProto()
+    result.CopyFrom(kind)
+    inner: Any = result
+    while (field := inner.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        inner = getattr(inner, field).elem_type
+    inner.tensor_type.ClearField("shape") if field == "tensor_type" else None
+    return result
 
 
 def sizes(value: ValueInfoProto) -> list[int | None]:
     """The dimensions of a tensor, None for those that may vary."""
-    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in dimensions(value)]
-
-
-def without_shape(kind: TypeProto) -> TypeProto:
-    return parse_type(type_name(kind))
+    return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+            for dim in value.type.tensor_type.shape.dim]
 
 
 def tensor_type(elem_type: int) -> TypeProto:
     """A tensor of any shape."""
-    return TypeProto(tensor_type=TypeProto.Tensor(elem_type=elem_type))
+    return helper.make_tensor_type_proto(elem_type, None)

@@ -8,25 +8,17 @@ rules as all others.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import onnx
 import onnx.shape_inference
 import onnxruntime
 from google.protobuf.message import DecodeError, EncodeError, Message
-from onnx import (
-    AttributeProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    OperatorSetIdProto,
-    TensorProto,
-    external_data_helper,
-    inliner,
-)
+from onnx import GraphProto, ModelProto, TensorProto, external_data_helper, inliner
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 from onnxruntime.capi import onnxruntime_pybind11_state
@@ -35,9 +27,9 @@ from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
 from ..sessions import shared_sessions
 from . import graphs
+from .feeds import NodeArg
 from .nodes import RecurrentNode, is_recurrent
-from .ort_sessions import switched
-from .ort_values import of_onnxruntime
+from .ort_values import of_onnxruntime, switched
 
 _LARGEST_MODEL = 2**31 - 1  # bytes: protobuf's limit
 _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check a model: no shape or axes are in it
@@ -47,24 +39,33 @@ _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check
 _ONNX_ERRORS = (DecodeError, EncodeError, InferenceError, KeyError, RuntimeError, TypeError, ValidationError, ValueError)
 
 T = TypeVar("T")
-
-
 Source: TypeAlias = str | bytes | os.PathLike[str] | ModelProto
 
 
-def load(source: Source, sess_options: onnxruntime.SessionOptions, allow_outside: bool) -> ModelProto:
-    """A model that onnxruntime accepts, without functions.
+def load(source: Source, allow_outside: bool) -> ModelProto:
+    """A model without functions, whose recurrent nodes' attributes are right.
 
     allow_outside: whether its external data may be outside of its folder.
 
-    Raises InvalidArgumentError and OnnxRuntimeError, which name the node or the field.
+    Raises InvalidArgumentError, which names the node or the field.
     """
     model = _inlined(_read(source, allow_outside))
-    _check_recurrent(model.graph, model.opset_import)
+    for graph in graphs.nested(model.graph):
+        for node in filter(is_recurrent, graph.node):
+            RecurrentNode(node, graphs.opset_version(model.opset_import), shared_sessions)
+    return model
+
+
+def described(model: ModelProto, sess_options: onnxruntime.SessionOptions) -> tuple[dict[str, NodeArg], list[NodeArg]]:
+    """Inputs, with the initializers among them, and outputs as onnxruntime has them. Raises OnnxRuntimeError where it refuses
+    the model.
+    """
     light = _of_onnx(lambda: _without_large_tensors(model).SerializeToString(), "graph")
     with switched(sess_options, enable_profiling=False):
-        of_onnxruntime(onnxruntime_pybind11_state.InferenceSession, sess_options, light, False, False)
-    return model
+        loaded = of_onnxruntime(onnxruntime_pybind11_state.InferenceSession, sess_options, light, False, False)
+    inputs, others, outputs = ([NodeArg(arg.name, arg.type, arg.shape) for arg in args]
+                               for args in (loaded.inputs_meta, loaded.overridable_initializers, loaded.outputs_meta))
+    return {arg.name: arg for arg in inputs + others}, outputs
 
 
 def array_of(tensor: TensorProto, graph: GraphProto) -> np.ndarray:
@@ -102,15 +103,6 @@ def _read(source: Source, allow_outside: bool) -> ModelProto:
     if not model.graph.output:
         raise InvalidArgumentError("InferenceSession", "path_or_bytes", f"{found} without a graph", "an ONNX model")
     return _with_external_data(model, folder, allow_outside)
-
-
-def _check_recurrent(graph: GraphProto, opset_imports: Sequence[OperatorSetIdProto]) -> None:
-    """Check the attributes of the recurrent nodes in a graph, at any depth."""
-    for node in graph.node:
-        if is_recurrent(node):
-            RecurrentNode(node, graphs.opset_version(opset_imports), shared_sessions)
-        for body in graphs.bodies(node):
-            _check_recurrent(body, opset_imports)
 
 
 def _with_external_data(model: ModelProto, folder: Path | None, allow_outside: bool) -> ModelProto:
@@ -156,37 +148,20 @@ def _tensors(message: Message) -> Iterator[TensorProto]:
 
 def _without_large_tensors(model: ModelProto) -> ModelProto:
     """A copy with inputs in the place of large initializers."""
-    light = _copied(model, ModelProto(), "graph")
-    _copied(model.graph, light.graph, "initializer")
-    names = {value.name for value in model.graph.input}
-    for tensor in model.graph.initializer:
-        if len(tensor.raw_data) <= _LARGE:
-            light.graph.initializer.append(tensor)
-        elif tensor.name not in names:
-            names.add(tensor.name)
-            light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    large = {tensor.name: tensor for tensor in model.graph.initializer if len(tensor.raw_data) > _LARGE}
+    light = without_initializers(model, large)
+    light.graph.input.extend(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
+                             for name, tensor in large.items() if name not in {value.name for value in model.graph.input})
     return light
 
 
 def without_initializers(model: ModelProto, names: Collection[str]) -> ModelProto:
-    """A copy whose inputs of these names must be fed."""
-    others = _copied(model, ModelProto(), "graph")
-    _copied(model.graph, others.graph, "initializer")
-    others.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name not in names)
-    return others
-
-
-def _copied(message: Message, target: Any, without: str) -> Any:
-    for field, value in message.ListFields():
-        if field.name == without:
-            continue
-        if isinstance(value, Message):
-            getattr(target, field.name).CopyFrom(value)
-        elif isinstance(value, str | bytes | int | float):
-            setattr(target, field.name, value)
-        else:
-            getattr(target, field.name).extend(value)
-    return target
+    """A copy, of what is computed, whose inputs of these names must be fed."""
+    graph = model.graph
+    others = onnx.helper.make_graph(
+        graph.node, graph.name, graph.input, graph.output, [one for one in graph.initializer if one.name not in names],
+        value_info=graph.value_info, sparse_initializer=graph.sparse_initializer)
+    return onnx.helper.make_model(others, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
 def _inlined(model: ModelProto) -> ModelProto:
@@ -198,18 +173,12 @@ def _inlined(model: ModelProto) -> ModelProto:
     copied = ModelProto()
     copied.CopyFrom(model)
     defaults = {(function.domain, function.name): function.attribute_proto for function in copied.functions}
-    for nodes in (copied.graph.node, *(function.node for function in copied.functions)):
-        _give_defaults(nodes, defaults)
+    for part in (copied.graph, *copied.functions):
+        for node in chain.from_iterable(inner.node for inner in graphs.nested(part)):
+            given = {attribute.name for attribute in node.attribute}
+            node.attribute.extend(attribute for attribute in defaults.get((node.domain, node.op_type), ())
+                                  if attribute.name not in given)
     return _of_onnx(lambda: inliner.inline_local_functions(copied, convert_version=True), "functions")
-
-
-def _give_defaults(nodes: Iterable[NodeProto], defaults: Mapping[tuple[str, str], Sequence[AttributeProto]]) -> None:
-    for node in nodes:
-        given = {attribute.name for attribute in node.attribute}
-        node.attribute.extend(attribute for attribute in defaults.get((node.domain, node.op_type), ())
-                              if attribute.name not in given)
-        for body in graphs.bodies(node):
-            _give_defaults(body.node, defaults)
 
 
 def inferred(model: ModelProto) -> ModelProto:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...operators.element_types import ElementType
 from ...operators.problem import WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import Arrays, Session, SessionCache, Settings, shared_sessions
+from ..sessions import Arrays, SessionCache, Settings, shared_sessions
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -42,12 +43,13 @@ def is_recurrent(node: onnx.NodeProto) -> bool:
 class RecurrentNode:
     """A GRU, LSTM or RNN node with checked attributes.
 
-    sessions: keeps what is compiled for the node.
+    sessions: keeps what is compiled for the node. device, options: what it runs on, and what to force in its plans.
 
     Raises InvalidArgumentError for any other node, and for an attribute that the operator's version does not allow.
     """
 
-    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: SessionCache) -> None:
+    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: SessionCache,
+                 device: Device | int | str | None = None, options: Options = Options()) -> None:
         self.operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
         if not is_recurrent(node):
             raise InvalidArgumentError(self.operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
@@ -57,8 +59,12 @@ class RecurrentNode:
         self._attributes = _attributes(self.operator, node, self._version)
         self._hidden_size = self._attributes.pop("hidden_size")
         self._attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
-        self._wanted = [bool(name) for name in _outputs(self.operator, self._cell, node)]
-        self._sessions = sessions
+        outputs = list(node.output)
+        if not any(outputs) or len(outputs) > len(self._cell.outputs):
+            raise InvalidArgumentError(self.operator, "output", outputs,
+                                       f"1 to {len(self._cell.outputs)} names, at least one not empty")
+        self._wanted = [bool(name) for name, _ in zip_longest(outputs, self._cell.outputs)]
+        self._sessions, self._device, self._options = sessions, device, options
 
     @property
     def fields(self) -> dict[str, str]:
@@ -74,22 +80,23 @@ class RecurrentNode:
         """Problems of the last runs, each of the last few sizes once."""
         return self._sessions.problems()
 
-    def settings(self, device: Device | int | str | None, options: Options) -> Settings:
-        return Settings(self.operator, self._cell, self._attributes, self._wanted, device, options)
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings(self.operator, self._cell, self._attributes, self._wanted, self._device, self._options)
 
-    def run(self, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None,
-            options: Options = Options()) -> list[np.ndarray]:
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[np.ndarray]:
         """The outputs that the node names. Arguments and errors: see `run_node`."""
         checked, element = self.convert(inputs)
         x = checked["InputTensor"]
         if x is not None and x.ndim == 3 and 0 in x.shape[:2]:
-            return self._zeros(x, checked, element, self.settings(device, options))
-        return self._session(checked, element, device, options).run(self.operator, checked)
+            return self._zeros(x, checked, element)
+        return self._sessions.session(self.settings, element, checked).run(self.operator, checked)
 
-    def _zeros(self, x: np.ndarray, arrays: Arrays, element: ElementType, settings: Settings) -> list[np.ndarray]:
+    def _zeros(self, x: np.ndarray, arrays: Arrays, element: ElementType) -> list[np.ndarray]:
         """Outputs of a run without time steps or rows: Y is empty, and last states are 0, as for rows of length 0. Refuses what
         a run with steps and rows would refuse.
         """
+        settings = self.settings
         given = {field: array for field, array in arrays.items() if array is not None}
         weights = {field: array for field, array in given.items() if field in WEIGHTS}
         others = [field for field in given if field not in WEIGHTS]
@@ -104,34 +111,31 @@ class RecurrentNode:
         return [np.zeros(onnx_shape(self._cell, field, layout, sizes), x.dtype)
                 for field, is_wanted in zip(self._cell.outputs, settings.wanted) if is_wanted]
 
-    def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
-                options: Options) -> None:
+    def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> None:
         """Make all that a run with these sizes needs. weights: by name."""
-        checked, element = self._example(weights, t, b, self.settings(device, options))
-        self._session(checked, element, device, options).prepare(self.operator, checked)
+        checked, element = self._example(weights, t, b)
+        self._sessions.session(self.settings, element, checked).prepare(self.operator, checked)
 
-    def problem(self, weights: Mapping[str, np.ndarray], t: int, b: int, device: Device | int | str | None,
-                options: Options) -> Problem:
+    def problem(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> Problem:
         """The problem of a run with these sizes. weights: by name."""
-        settings = self.settings(device, options)
-        return settings.problem(self.operator, *self._example(weights, t, b, settings))[0]
+        return self.settings.problem(self.operator, *self._example(weights, t, b))[0]
 
-    def _example(self, weights: Mapping[str, np.ndarray], t: int, b: int, settings: Settings) -> tuple[Arrays, ElementType]:
+    def _example(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> tuple[Arrays, ElementType]:
         """Checked inputs of these sizes, by field, and their type."""
         fields = self.fields
         given = {field: weights[name] for field, name in fields.items() if field in WEIGHTS}
         others = [field for field in self._cell.inputs if field in fields and field not in given]
-        return self.convert({fields[field]: array for field, array in (given | settings.zeros(given, t, b, others)).items()})
+        given |= self.settings.zeros(given, t, b, others)
+        return self.convert({fields[field]: array for field, array in given.items()})
 
     def convert(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Arrays, ElementType]:
         """The checked inputs by field, and their type."""
         arrays = _inputs(self.operator, self._cell, self._node, inputs)
         _check_types(self.operator, self._cell, self._version, arrays)
-        _check_hidden_size(self.operator, self._hidden_size, arrays)
+        found = np.shape(arrays["RecurrenceTensor"])[-1:]
+        if self._hidden_size is not None and found and found[0] != self._hidden_size:
+            raise InvalidArgumentError(self.operator, "hidden_size", self._hidden_size, f"{found[0]}, the last dimension of R")
         return convert(self.operator, self._cell, arrays)
-
-    def _session(self, arrays: Arrays, element: ElementType, device: Device | int | str | None, options: Options) -> Session:
-        return self._sessions.session(self.settings(device, options), element, arrays)
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
@@ -157,7 +161,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     if not isinstance(node, onnx.NodeProto):
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
     opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
-    results = RecurrentNode(node, opset, shared_sessions).run(inputs, named_device(device))
+    results = RecurrentNode(node, opset, shared_sessions, named_device(device)).run(inputs)
     return namedtupledict("Outputs", [name for name in node.output if name])(*results)
 
 
@@ -207,12 +211,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _check_hidden_size(operator: str, hidden_size: int | None, arrays: Mapping[str, Any]) -> None:
-    found = np.shape(arrays["RecurrenceTensor"])[-1:]
-    if hidden_size is not None and found and found[0] != hidden_size:
-        raise InvalidArgumentError(operator, "hidden_size", hidden_size, f"{found[0]}, the last dimension of R")
-
-
 def _input_fields(cell: Cell) -> list[str]:
     """DirectML fields of a cell's inputs, in ONNX's order."""
     return [field for field in cell.arguments if field in cell.inputs]
@@ -260,10 +258,3 @@ def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, A
 def _type_name(dtype: Any) -> str:
     """numpy takes a microsecond or two to say it."""
     return str(dtype)
-
-
-def _outputs(operator: str, cell: Cell, node: onnx.NodeProto) -> list[str]:
-    names = list(node.output)
-    if not any(names) or len(names) > len(cell.outputs):
-        raise InvalidArgumentError(operator, "output", names, f"1 to {len(cell.outputs)} names, at least one not empty")
-    return names + [""] * (len(cell.outputs) - len(names))

@@ -1,13 +1,20 @@
-"""onnxruntime's sessions of a model's parts, all with the arguments of the caller's session."""
+"""onnxruntime's sessions of a model's parts, all with the arguments of the caller's session, and one profile of all nodes.
+
+Source: the events that onnxruntime writes, those of Chrome's trace format; times in microseconds from the profile's start.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -16,11 +23,9 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, shown
 from . import graphs
-from .ort_values import array_of, of_onnxruntime
-from .profile import Profile
+from .ort_values import array_of, of_onnxruntime, switched
 
 PROVIDER = "VkdmlExecutionProvider"
 _NAMED = ("sess_options", "providers", "provider_options", "device", "options", "allow_outside")  # a session's own
@@ -32,26 +37,15 @@ _IR_VERSION = 8  # old enough for every onnxruntime
 
 _ERRORS = 3  # onnxruntime's severity
 
-_switched = Lock()
 
-
-@dataclass(frozen=True)
 class Arguments:
-    """What onnxruntime's sessions take besides the model, checked.
+    """What onnxruntime's sessions take besides the model, checked: raises InvalidArgumentError for what onnxruntime does not
+    take. Names of providers are onnxruntime's to judge.
 
     providers: names with options, without PROVIDER. device: what the options of PROVIDER name. others: by keyword.
-    given: whether sess_options are the caller's.
     """
 
-    sess_options: onnxruntime.SessionOptions
-    providers: list[tuple[str, dict[Any, Any]]]
-    device: str | None
-    others: Mapping[str, Any]
-    given: bool
-
-    @staticmethod
-    def of(sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> Arguments:
-        """Raises InvalidArgumentError for what onnxruntime does not take. Names of providers are onnxruntime's to judge."""
+    def __init__(self, sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> None:
         if not isinstance(sess_options, onnxruntime.SessionOptions | None):
             raise _wrong("sess_options", type(sess_options).__name__, "a SessionOptions or None")
         for name in others:
@@ -60,11 +54,13 @@ class Arguments:
         if os.environ.get(_CONFIG) == "1":
             raise _wrong(f"{_CONFIG} in the environment", 1, "0 or nothing: sess_options say how to run the model")
         found = _named_providers(providers, provider_options)
-        device = dict(found).get(PROVIDER, {})
-        if not set(device) <= {"device"}:
-            raise _wrong(f"options of {PROVIDER}", device, "device alone")
-        return Arguments(sess_options or _quiet_options(), [entry for entry in found if entry[0] != PROVIDER],
-                         device.get("device"), others, sess_options is not None)
+        own = dict(found).get(PROVIDER, {})
+        if not set(own) <= {"device"}:
+            raise _wrong(f"options of {PROVIDER}", own, "device alone")
+        self.sess_options: onnxruntime.SessionOptions = sess_options or _quiet_options()
+        self.providers = [entry for entry in found if entry[0] != PROVIDER]
+        self.device: str | None = own.get("device")
+        self.others = others
 
 
 def _wrong(argument: str, found: object, allowed: str) -> InvalidArgumentError:
@@ -129,20 +125,6 @@ def _probe(graph: GraphProto) -> bytes:
     return bytes(model.SerializeToString())
 
 
-@contextmanager
-def switched(options: onnxruntime.SessionOptions, **values: Any) -> Iterator[None]:
-    """The caller's options with other values while a session is opened: they cannot be copied with their custom operators."""
-    with _switched:
-        before = {name: getattr(options, name) for name in values}
-        try:
-            for name, value in values.items():
-                setattr(options, name, value)
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(options, name, value)
-
-
 class OrtSessions:
     """Opens onnxruntime's sessions of a model's parts.
 
@@ -152,48 +134,68 @@ class OrtSessions:
     """
 
     def __init__(self, model: ModelProto, arguments: Arguments) -> None:
-        self._options = arguments.sess_options
-        asked = self._options.log_severity_level  # -1 where it is left to the process
-        self._severity = _ERRORS if asked < 0 else asked  # warnings of single parts say little about the model
-        self._given = {name: getattr(self._options, name) for name in _OF_FRONT}
+        self._options = options = arguments.sess_options
+        # -1: left to the process. Warnings of single parts say little about the model
+        self._severity = _ERRORS if options.log_severity_level < 0 else options.log_severity_level
+        self._given = {name: getattr(options, name) for name in _OF_FRONT}
         self._others = dict(arguments.others)
-        self._are_options_given = arguments.given
         self._parts: WeakSet[onnxruntime.InferenceSession] = WeakSet()
         self._numbers = count()
-        self.profile: Profile | None = None
-        providers = arguments.providers
-        if not (providers or getattr(self._options, "has_providers", bool)()):
-            providers = [("CPUExecutionProvider", {})]
-        with switched(self._options, **_OF_FRONT):
-            self.front = of_onnxruntime(onnxruntime.InferenceSession, _front(model), self._options, providers, **self._others)
-        self._providers = list(self.front.get_provider_options().items()) if providers else []
-        if self._options.enable_profiling:
-            self.profile = Profile(self.front)
+        self._providers = arguments.providers
+        if not (self._providers or getattr(options, "has_providers", bool)()):
+            self._providers = [("CPUExecutionProvider", {})]
+        self.front = self._session(_front(model), **_OF_FRONT)
+        self._providers = list(self.front.get_provider_options().items()) if self._providers else []
+        self.profile = Profile(self.front) if options.enable_profiling else None
+        if self.profile:
+            weakref.finalize(self, self.profile.end)
+
+    def _session(self, model: str | os.PathLike[str] | bytes, **values: Any) -> onnxruntime.InferenceSession:
+        """A session of a model, with these values in the options."""
+        with switched(self._options, **values):
+            return of_onnxruntime(onnxruntime.InferenceSession, model, self._options, self._providers, **self._others)
 
     def open(self, serialized: bytes) -> onnxruntime.InferenceSession:
         """Open a session of a part of the model."""
-        prefix = f"{self._options.profile_file_prefix}_part{next(self._numbers)}"
-        with switched(self._options, optimized_model_filepath="", enable_profiling=self.profile is not None,
-                      profile_file_prefix=prefix, log_severity_level=self._severity):
-            part = of_onnxruntime(onnxruntime.InferenceSession, serialized, self._options, self._providers, **self._others)
+        part = self._session(serialized, optimized_model_filepath="", enable_profiling=self.profile is not None,
+                             profile_file_prefix=f"{self._options.profile_file_prefix}_part{next(self._numbers)}",
+                             log_severity_level=self._severity)
         self._parts.add(part)
         if self.profile:
-            self.profile.add(part)
+            self.profile.parts.append(part)
         return part
 
-    def given_initializers(self, kinds: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """What the caller's options have in the place of a model's initializers.
+    def applied(self, model: ModelProto) -> ModelProto:
+        """The model, or a copy with what the options have in the place of its own: sizes of inputs, and initializers."""
+        shapes = {arg.name: arg.shape for arg in self.front.get_inputs()}
+        fixed = [(place, axis, size) for place, value in enumerate(model.graph.input)
+                 for axis, (dim, size) in enumerate(zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ())))
+                 if isinstance(size, int) and not dim.HasField("dim_value")]
+        given = self._given_initializers({tensor.name: tensor.data_type for tensor in graphs.initializers(model.graph)})
+        if not fixed and not given:
+            return model
+        copied = ModelProto()
+        copied.CopyFrom(model)
+        for place, axis, size in fixed:
+            copied.graph.input[place].type.tensor_type.shape.dim[axis].dim_value = size
+        for tensor in graphs.initializers(copied.graph):
+            if tensor.name in given:
+                array = given[tensor.name]
+                dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+                if (array.dtype, array.shape) != (dtype, shape):
+                    raise _wrong("sess_options", f"{array.dtype} {array.shape} for the initializer {tensor.name!r}",
+                                 f"{dtype} {shape}, as the model has it")
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        return copied
 
-        kinds: the types of all of them, by name.
-        """
-        if not kinds or not self._are_options_given:
+    def _given_initializers(self, kinds: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """What the options have in the place of a model's initializers. kinds: the types of all of them, by name."""
+        if not kinds:
             return {}
         graph = helper.make_graph(
             [], "initializers", [], [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()],
             [TensorProto(name=name, data_type=kind, dims=_NO_SIZES) for name, kind in kinds.items()])
-        with switched(self._options, **_OF_FRONT, enable_profiling=False):
-            session = of_onnxruntime(onnxruntime.InferenceSession, _probe(graph), self._options, self._providers,
-                                     **self._others)
+        session = self._session(_probe(graph), **_OF_FRONT, enable_profiling=False)
         values = of_onnxruntime(session.run_with_ort_values, None, {})
         return {name: of_onnxruntime(array_of, value) for name, value in zip(kinds, values) if value.shape() != list(_NO_SIZES)}
 
@@ -203,9 +205,7 @@ class OrtSessions:
         source: the model's file, its bytes, or a ModelProto.
         """
         if self._options.optimized_model_filepath:
-            source = source.SerializeToString() if isinstance(source, ModelProto) else source
-            with switched(self._options, enable_profiling=False):
-                of_onnxruntime(onnxruntime.InferenceSession, source, self._options, self._providers, **self._others)
+            self._session(source.SerializeToString() if isinstance(source, ModelProto) else source, enable_profiling=False)
 
     def set_fallback(self, is_enabled: bool) -> None:
         """Set whether the CPU runs parts that a provider fails to run."""
@@ -229,39 +229,6 @@ class OrtSessions:
         return self.profile.node(node.name or node.op_type, node.op_type, PROVIDER) if self.profile else nullcontext()
 
 
-def with_fixed_sizes(model: ModelProto, sessions: OrtSessions) -> ModelProto:
-    """The model, or a copy in which free dimensions of the inputs have the sizes that the options give them."""
-    shapes = {arg.name: arg.shape for arg in sessions.front.get_inputs()}
-    fixed = [(place, axis, size) for place, value in enumerate(model.graph.input)
-             for axis, (dim, size) in enumerate(zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ())))
-             if isinstance(size, int) and not dim.HasField("dim_value")]
-    if not fixed:
-        return model
-    copied = ModelProto()
-    copied.CopyFrom(model)
-    for place, axis, size in fixed:
-        copied.graph.input[place].type.tensor_type.shape.dim[axis].dim_value = size
-    return copied
-
-
-def with_given_initializers(model: ModelProto, sessions: OrtSessions) -> ModelProto:
-    """The model, or a copy with the initializers that the options have in the place of its own."""
-    given = sessions.given_initializers({tensor.name: tensor.data_type for tensor in graphs.initializers(model.graph)})
-    if not given:
-        return model
-    copied = ModelProto()
-    copied.CopyFrom(model)
-    for tensor in graphs.initializers(copied.graph):
-        if tensor.name in given:
-            array = given[tensor.name]
-            dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
-            if (array.dtype, array.shape) != (dtype, shape):
-                raise _wrong("sess_options", f"{array.dtype} {array.shape} for the initializer {tensor.name!r}",
-                             f"{dtype} {shape}, as the model has it")
-            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    return copied
-
-
 def _front(model: ModelProto) -> bytes:
     """A model with as many outputs, all constants: onnxruntime says of their memory what it says of the model's."""
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -271,3 +238,43 @@ def _front(model: ModelProto) -> bytes:
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, []) for name in outputs],
         [numpy_helper.from_array(np.float32(0), name) for name in outputs])
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=max(4, model.ir_version)).SerializeToString()
+
+
+class Profile:
+    """A profile while it is written. front: the session that names the file."""
+
+    def __init__(self, front: onnxruntime.InferenceSession) -> None:
+        self._front = front
+        self.parts: list[onnxruntime.InferenceSession] = []
+        self._nodes: list[dict[str, Any]] = []
+        self._folder = Path.cwd()  # onnxruntime has opened its files there
+        self._start = start = front.get_profiling_start_time_ns()
+        # The start is by one of these clocks: the one in onnxruntime's documentation, or the other from libstdc++
+        self._clock = min((time.monotonic_ns, time.time_ns), key=lambda clock: abs(clock() - start))
+
+    @contextmanager
+    def node(self, name: str, op_type: str, provider: str) -> Iterator[None]:
+        """Time a run of a node that onnxruntime does not know of."""
+        begin = self._clock()
+        yield
+        end = self._clock()
+        self._nodes.append({
+            "cat": "Node", "pid": os.getpid(), "tid": threading.get_native_id(), "dur": (end - begin) // 1000,
+            "ts": (begin - self._start) // 1000, "ph": "X", "name": f"{name}_kernel_time",
+            "args": {"op_name": op_type, "provider": provider}})
+
+    def end(self) -> str:
+        """Write the file. Returns its name; "" if it is written already."""
+        name = self._front.end_profiling()
+        if not name:
+            return ""
+        path = self._folder / name
+        events = json.loads(path.read_text()) + self._nodes
+        for part in self.parts:
+            later = (part.get_profiling_start_time_ns() - self._start) // 1000
+            file = self._folder / part.end_profiling()
+            events += [{**event, "ts": event["ts"] + later} for event in json.loads(file.read_text())]
+            file.unlink()
+        lines = map(json.dumps, sorted(events, key=lambda event: event["ts"]))
+        path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+        return name

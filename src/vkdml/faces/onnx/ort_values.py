@@ -1,9 +1,10 @@
-"""onnxruntime's values, made of numpy's and read as numpy's, and its errors."""
+"""onnxruntime's values, made of numpy's and read as numpy's, its errors and its options."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from math import prod
 from typing import Any
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...engine.vulkan.driver import calls
+from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, OnnxRuntimeError
 
 # onnxruntime's exceptions have no common base class
@@ -25,6 +27,7 @@ WITHOUT_ARRAYS: dict[int, np.dtype] = {kind: helper.tensor_dtype_to_np_dtype(kin
     TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2,
     TensorProto.FLOAT8E5M2FNUZ)}
 _KINDS = {dtype: kind for kind, dtype in WITHOUT_ARRAYS.items()}
+_switched = Lock()
 
 
 def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
@@ -34,6 +37,20 @@ def of_onnxruntime(call: Callable[..., Any], *arguments: Any, **keywords: Any) -
             return call(*arguments, **keywords)
     except _ONNXRUNTIME_ERRORS as error:
         raise _error_class(type(error))(f"onnxruntime: {error}") from error  # type: ignore[arg-type]  # classes are hashable
+
+
+@contextmanager
+def switched(options: onnxruntime.SessionOptions, **values: Any) -> Iterator[None]:
+    """The caller's options with other values while a session is opened: they cannot be copied with their custom operators."""
+    with _switched:
+        before = {name: getattr(options, name) for name in values}
+        try:
+            for name, value in values.items():
+                setattr(options, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(options, name, value)
 
 
 @cache
@@ -56,19 +73,17 @@ def ort_value(value: Any) -> onnxruntime.OrtValue:
     """
     if isinstance(value, onnxruntime_pybind11_state.SparseTensor):
         return onnxruntime.OrtValue.ort_value_from_sparse_tensor(onnxruntime.SparseTensor(value))
-    kind = _kind(value)
-    if kind:
-        seen = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(_raw(value), kind)
-    else:
-        seen = of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, value)
-    owning = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, seen.element_type())
-    update(owning, value)
+    owning = onnxruntime.OrtValue.ortvalue_from_shape_and_type(value.shape, view(value).element_type())
+    owning.update_inplace(_raw(value))
     return owning
 
 
-def update(target: onnxruntime.OrtValue, array: np.ndarray) -> None:
-    """Write an array to an OrtValue of its shape and type."""
-    target.update_inplace(_raw(array))
+def view(array: np.ndarray) -> onnxruntime.OrtValue:
+    """An OrtValue in an array's memory."""
+    kind = _kind(array)
+    if kind:
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(_raw(array), kind)
+    return of_onnxruntime(onnxruntime.OrtValue.ortvalue_from_numpy, array)
 
 
 def write(call: str, name: str, target: onnxruntime.OrtValue, result: Any) -> None:
@@ -77,7 +92,7 @@ def write(call: str, name: str, target: onnxruntime.OrtValue, result: Any) -> No
     if (target.data_type(), target.shape()) != (made.data_type(), made.shape()):
         raise InvalidArgumentError(call, name, f"bound as {target.data_type()} {target.shape()}",
                                    f"{made.data_type()} {made.shape()}, the result's")
-    update(target, result)
+    target.update_inplace(_raw(result))
 
 
 def array_of(value: onnxruntime.OrtValue) -> np.ndarray:

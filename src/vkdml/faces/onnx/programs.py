@@ -1,4 +1,4 @@
-"""A graph divided into steps, and the control flow operators whose bodies are such graphs.
+"""A graph divided into steps, which of its nodes run where, and the control flow operators whose bodies are such graphs.
 
 The division is made once, when a program is made. Constants are computed then. Nodes that are not recurrent go to onnxruntime
 in pieces: as few as possible, given the recurrent nodes between them. An If, Loop or Scan without recurrent nodes is part of a
@@ -12,18 +12,90 @@ from __future__ import annotations
 import copy
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
+from tabulate import tabulate
 
 from ...engine.weights import constant
 from ...errors import InvalidArgumentError
 from . import graphs, models
-from .assignment import DEVICE, HOST, LOAD, NOWHERE, ONNXRUNTIME, AssignedNode, assigned, within
 from .nodes import attribute_value, is_recurrent
 from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, StatefulStep, Step, Values
+
+DEVICE, HOST, ONNXRUNTIME, LOAD, NOWHERE = "device", "host", "onnxruntime", "load", "nowhere"
+
+
+@dataclass(frozen=True)
+class AssignedNode:
+    """A node of a model, after its functions were inlined.
+
+    name, op_type, domain: as the model has them.
+    graph: "" in the model's own; in the body of an If, Loop or Scan its name behind those around it, such as "/then_branch".
+    runs_on: "device", the Vulkan device; "onnxruntime", with the other nodes of its piece; "host", for an If, Loop or Scan
+        that vkdml runs because recurrent nodes are in its bodies; "load", for what was computed once, when the model was
+        loaded; or "nowhere", as nobody uses its results.
+    piece: the number of the piece, from 1, in "onnxruntime"; else None.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    graph: str
+    runs_on: str
+    piece: int | None = None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The places of all nodes of a model, in the order in which they run. Its str() is a table.
+
+    device: the name of the Vulkan device.
+    """
+
+    device: str
+    nodes: tuple[AssignedNode, ...]
+
+    def on(self, place: str) -> list[AssignedNode]:
+        """The nodes of one `runs_on`."""
+        return [node for node in self.nodes if node.runs_on == place]
+
+    def groups(self) -> list[dict[str, object]]:
+        """One for each place and piece: its `runs_on`, `piece`, number of `nodes`, and of nodes by type in `operators`."""
+        def key(node: AssignedNode) -> tuple[str, int]:
+            return node.runs_on, node.piece or 0
+
+        return [{"runs_on": place, "piece": piece or None, "nodes": len(nodes := list(found)),
+                 "operators": dict(Counter(map(_operator, nodes)))}
+                for (place, piece), found in groupby(sorted(self.nodes, key=key), key)]
+
+    def __str__(self) -> str:
+        rows = [(node.runs_on, node.piece, _operator(node), node.name, node.graph) for node in self.nodes]
+        return f"{self.headline}\n" + tabulate(rows, ["runs on", "piece", "operator", "name", "graph"])
+
+    @property
+    def headline(self) -> str:
+        return f"{len(self.on(DEVICE))} of {len(self.nodes)} nodes run on {self.device}"
+
+
+def _assigned(nodes: Iterable[NodeProto], runs_on: str, piece: int | None = None) -> Iterator[AssignedNode]:
+    """Nodes of one graph, each with those in its bodies, which run where it does."""
+    for node in nodes:
+        yield AssignedNode(node.name, node.op_type, node.domain, "", runs_on, piece)
+        for body in graphs.bodies(node):
+            yield from _within(body.name, _assigned(body.node, runs_on, piece))
+
+
+def _within(body: str, nodes: Iterable[AssignedNode]) -> Iterator[AssignedNode]:
+    """The nodes of a body, as the graph around it has them."""
+    return (replace(node, graph=f"/{body}{node.graph}") for node in nodes)
+
+
+def _operator(node: AssignedNode) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
 
 
 class Program:
@@ -44,7 +116,7 @@ class Program:
         self._scope.types.update(input_types)
         self._scope.sizes.update({value.name: graphs.sizes(value) for value in (*graph.input, *graph.value_info)})
         self._scope.arrays.update({tensor.name: constant(models.array_of(tensor, graph)) for tensor in graph.initializer})
-        nodes = self._fold(graphs.ordered(graph, {*self._scope.arrays, *self._scope.types}), context)
+        nodes = self._fold(graphs.ordered(graph), context)
         self._steps = self._cut(nodes, context)
         self._used = Counter(name for node in nodes for name in (*node.input, *graphs.uses(node) - set(node.input)))
 
@@ -59,7 +131,7 @@ class Program:
         special = set(self.outputs).union(*(graphs.uses(node) for node in other if graphs.holds_recurrent(node)))
         self._dequantized = {node.output[0]: node for node in constants
                              if node.op_type == "DequantizeLinear" and node.output[0] in plain}
-        self.assigned += assigned([node for node in constants if node.output[0] not in self._dequantized], LOAD)
+        self.assigned += _assigned([node for node in constants if node.output[0] not in self._dequantized], LOAD)
         wanted = graphs.made(constants) & special.union(plain - set(self._dequantized),
                                                         *map(graphs.uses, self._dequantized.values()))
         if wanted:
@@ -91,15 +163,15 @@ class Program:
             unreported -= set(dequantized)
             if wanted:
                 steps.append(Piece([*dequantized.values(), *plain], wanted, context, self._scope))
-                self.assigned += assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
+                self.assigned += _assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
             else:
-                self.assigned += assigned(reported, NOWHERE)
+                self.assigned += _assigned(reported, NOWHERE)
             steps += [self._special(node, context) for node in special]
         return steps
 
     def _special(self, node: NodeProto, context: Context) -> Step:
         if is_recurrent(node):
-            self.assigned += assigned([node], DEVICE)
+            self.assigned += _assigned([node], DEVICE)
             return RecurrentStep(node, context, self._scope)
         if node.op_type not in CONTROL_FLOW:
             raise InvalidArgumentError(graphs.describe(node), "a body with recurrent nodes", node.op_type,
@@ -107,7 +179,7 @@ class Program:
         step = CONTROL_FLOW[node.op_type](node, context, self._scope)
         self.assigned.append(AssignedNode(node.name, node.op_type, node.domain, "", HOST))
         for body in step.bodies:
-            self.assigned += within(body.name, body.assigned)
+            self.assigned += _within(body.name, body.assigned)
         return step
 
     @property
@@ -154,12 +226,12 @@ class IfStep:
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
         self._node = node
-        branches = {condition: Program(graphs.body(node, attribute), context, scope, {})
-                    for condition, attribute in ((True, "then_branch"), (False, "else_branch"))}
-        self.bodies = [branches[False], branches[True]]
-        for program in self.bodies:
-            _check_count(node, "outputs of a branch", len(program.outputs), len(node.output))
-        scope.types.update(_named(node, branches[True].output_types))
+        bodies = [graphs.body(node, attribute) for attribute in ("then_branch", "else_branch")]
+        for body in bodies:
+            _check_count(node, "outputs of a branch", len(body.output), len(node.output))
+        yes, no = (Program(body, context, scope, {}) for body in bodies)
+        self.bodies = [no, yes]  # by the condition
+        scope.types.update(_named(node, yes.output_types))
 
     def run(self, values: Values, run_options: RunOptions) -> None:
         condition = bool(_scalar(self._node, "cond", values[self._node.input[0]]))
@@ -274,6 +346,7 @@ def _joined(stacks: Sequence[_Stack], rows: Sequence[Sequence[np.ndarray]]) -> l
 
 
 def _check_count(node: NodeProto, field: str, found: int, expected: int) -> None:
+    """Refuses other numbers of inputs and outputs, as onnxruntime does, but for a body without any."""
     if found != expected:
         raise InvalidArgumentError(graphs.describe(node), field, found, f"{expected}, as the node has")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
@@ -17,27 +17,50 @@ import onnxruntime
 from onnx import ModelProto
 from onnxruntime.capi.onnxruntime_pybind11_state import OrtDevice, OrtValueVector
 
+from ...engine.vulkan.store import Recent
+from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning, OnnxRuntimeError
 from ...operators.problem import Problem
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
-from .assignment import DEVICE, Assignment
-from .feeds import NodeArg, expect_names, own
-from .io_binding import IOBinding
-from .loaded import Loaded, ModelMetadata
-from .ort_sessions import PROVIDER, Arguments, expect_known, has_adapter
+from .feeds import Inputs, IOBinding, NodeArg, expect_names, own
+from .ort_sessions import PROVIDER, Arguments, OrtSessions, expect_known, has_adapter
 from .ort_values import ort_value, write
-from .programs import Program
+from .programs import DEVICE, Assignment, Program
 from .session_streams import SessionStream
-from .steps import RecurrentStep, RunOptions
+from .steps import Context, RecurrentStep, RunOptions, Scope
 
 # Members that are onnxruntime's; a version of it has more of them than another
 _ONNXRUNTIMES = ("create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",
-                 "get_output_memory_infos", "get_tuning_results", "release_captured_graph", "set_tuning_results")
+                 "get_output_memory_infos", "get_profiling_start_time_ns", "get_tuning_results", "release_captured_graph",
+                 "set_tuning_results")
+
+_OVERRIDABLE_SINCE = 4  # the version of ONNX's files from which on an initializer may be an input's default
+_NO_VERSION = 2**63 - 1  # what onnxruntime says of a model without a version
+_OVERRIDDEN_KEPT = 2  # programs for initializers that are fed
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+    @staticmethod
+    def of(model: ModelProto) -> ModelMetadata:
+        version = model.model_version if model.HasField("model_version") else _NO_VERSION
+        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
+                             version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 class InferenceSession:
@@ -75,14 +98,33 @@ class InferenceSession:
                  device: Device | int | str | None = None, options: Options = Options(), allow_outside: bool = False,
                  **others: Any) -> None:
         source = bytes(path_or_bytes) if isinstance(path_or_bytes, bytearray) else path_or_bytes
-        self._loaded = loaded = Loaded(source, Arguments.of(sess_options, providers, provider_options, others), device, options,
-                                       allow_outside)
+        arguments = Arguments(sess_options, providers, provider_options, others)
+        self._device = arguments.device if device is None else device
+        opened = open_device("InferenceSession", self._device)
+        read = models.load(source, allow_outside)
+        self._args, self._outputs = models.described(read, arguments.sess_options)
+        self._ort = OrtSessions(read, arguments)
+        model = self._ort.applied(read) if sess_options is not None else read
+        if model is not read:
+            self._args, self._outputs = models.described(model, arguments.sess_options)
+        self._metadata = ModelMetadata.of(model)
+        constants = {tensor.name for tensor in model.graph.initializer}
+        self._overridable = [self._args[value.name] for value in model.graph.input
+                             if value.name in constants and model.ir_version >= _OVERRIDABLE_SINCE]
+        self._model = model if self._overridable else ModelProto()  # whose weights need not stay
+        self._overridden: Recent[tuple[Program, Inputs]] = Recent(_OVERRIDDEN_KEPT)
+        self._lock = Lock()
+        self._context = Context(model.opset_import, model.ir_version, self._device, options, self._ort)
+        self._program, self._inputs = self._made(model)
+        self._assignment = Assignment(opened.info.name, tuple(self._program.assigned))
+        self._ort.write_optimized(source)
         source = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
         self._given = source, sess_options, providers, provider_options
         self._keywords: dict[str, Any] = {"device": device, "options": options, "allow_outside": allow_outside, **others}
-        _log.info("loaded %r: %s", loaded.metadata.graph_name, loaded.assignment.headline)
-        if not loaded.assignment.on(DEVICE):
-            warnings.warn(f"{loaded.assignment.headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
+        headline = self._assignment.headline
+        _log.info("loaded %r: %s", self._metadata.graph_name, headline)
+        if not self._assignment.on(DEVICE):
+            warnings.warn(f"{headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
                           "onnxruntime.InferenceSession runs it as well. An exporter may have replaced them: "
                           "print(session.assignment()) lists the nodes", NothingOnDeviceWarning, stacklevel=2)
 
@@ -91,28 +133,38 @@ class InferenceSession:
         if sess_options is not None:
             raise InvalidArgumentError("InferenceSession", "pickle", "a session with sess_options, which cannot be pickled",
                                        "one without; or make the session in each process")
-        if isinstance(source, ModelProto):
-            raise InvalidArgumentError("InferenceSession", "pickle", "a session of a ModelProto, which may have changed since",
-                                       "one of a path or of bytes: model.SerializeToString()")
+        self._expect_source("InferenceSession", "pickle")
         return partial(type(self), **self._keywords), (source, None, *others)
+
+    def _expect_source(self, call: str, field: str) -> None:
+        if isinstance(self._given[0], ModelProto):
+            raise InvalidArgumentError(call, field, "one of a ModelProto, which may have changed since",
+                                       "one of a path or of bytes: model.SerializeToString()")
+
+    def _made(self, model: ModelProto) -> tuple[Program, Inputs]:
+        graph = models.inferred(model).graph
+        constants: Collection[str] = {tensor.name for tensor in graph.initializer}
+        inputs = {value.name: value for value in graph.input if value.name not in constants}
+        types = {name: value.type for name, value in inputs.items()}
+        return Program(graph, self._context, Scope({}, {}), types), Inputs(list(inputs.values()), self._args)
 
     @property
     def device(self) -> Device:
         """The device of the recurrent nodes: another one after it was lost, unless the caller named a Device."""
-        return open_device("InferenceSession", self._loaded.device)
+        return open_device("InferenceSession", self._device)
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that must be fed: those without an initializer."""
-        return self._loaded.inputs.args
+        return list(self._inputs.args)
 
     def get_outputs(self) -> list[NodeArg]:
-        return list(self._loaded.outputs)
+        return list(self._outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The initializers that are inputs as well, from version 4 of ONNX's files on. A run to which some are fed uses a
         program of its own, which is made by the first such run and kept.
         """
-        return list(self._loaded.overridable)
+        return list(self._overridable)
 
     def get_providers(self) -> list[str]:
         """What runs the nodes: PROVIDER the recurrent ones, and onnxruntime's execution providers the others."""
@@ -120,40 +172,35 @@ class InferenceSession:
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Options by provider; that of PROVIDER is the device."""
-        return {PROVIDER: {"device": self.device.info.name}, **self._loaded.ort.front.get_provider_options()}
+        return {PROVIDER: {"device": self.device.info.name}, **self._ort.front.get_provider_options()}
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
                       ) -> None:
         """Load the model again, with other providers for the nodes that onnxruntime runs. The file must still be there."""
         source, sess_options, *_ = self._given
-        if isinstance(source, ModelProto):
-            raise InvalidArgumentError("set_providers", "session", "one of a ModelProto, which may have changed since",
-                                       "one of a path or of bytes: model.SerializeToString()")
+        self._expect_source("set_providers", "session")
         expect_known("set_providers", providers, provider_options)
-        InferenceSession.__init__(self, source, sess_options, providers, provider_options, **self._keywords)
+        made = InferenceSession(source, sess_options, providers, provider_options, **self._keywords)
+        self.__dict__.update(vars(made))  # all at once, and not where it failed
 
     def enable_fallback(self) -> None:
         """Have the CPU run what another of onnxruntime's providers fails to run, as it does at first."""
-        self._loaded.ort.set_fallback(True)
+        self._ort.set_fallback(True)
 
     def disable_fallback(self) -> None:
-        self._loaded.ort.set_fallback(False)
+        self._ort.set_fallback(False)
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """Set options of onnxruntime's providers."""
-        self._loaded.ort.set_ep_dynamic_options(options)
+        self._ort.set_ep_dynamic_options(options)
 
     def get_session_options(self) -> onnxruntime.SessionOptions:
         """A copy, as onnxruntime's sessions have one."""
-        return self._loaded.ort.session_options()
-
-    def get_profiling_start_time_ns(self) -> int:
-        """Start of the profile as onnxruntime has it, time.time_ns() on Linux; 0 where the options do not enable profiling."""
-        return self._loaded.ort.front.get_profiling_start_time_ns()
+        return self._ort.session_options()
 
     def end_profiling(self) -> str:
         """Write one file of what all nodes took, and return its name; "" where the options do not enable profiling."""
-        profile = self._loaded.ort.profile
+        profile = self._ort.profile
         return profile.end() if profile else ""
 
     def get_provider_graph_assignment_info(self) -> NoReturn:
@@ -164,14 +211,14 @@ class InferenceSession:
         """What is onnxruntime's alone to say or to make, for all parts of the model."""
         if name not in _ONNXRUNTIMES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._loaded.ort.front, name)
+        return getattr(self._ort.front, name)
 
     def get_modelmeta(self) -> ModelMetadata:
-        return self._loaded.metadata
+        return self._metadata
 
     def assignment(self) -> Assignment:
         """Which nodes run on the device and which elsewhere: print(session.assignment()) shows a table."""
-        return self._loaded.assignment
+        return self._assignment
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions = None
             ) -> list[Any]:
@@ -192,8 +239,7 @@ class InferenceSession:
             OnnxRuntimeError: onnxruntime refused its inputs or failed.
             DriverError: the driver failed.
         """
-        _check_run_options("run", run_options)
-        return self._prepared(output_names, input_feed, run_options)()
+        return self._prepared("run", output_names, input_feed, run_options)()
 
     def run_with_ort_values(self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, onnxruntime.OrtValue],
                             run_options: RunOptions = None) -> list[onnxruntime.OrtValue]:
@@ -210,7 +256,7 @@ class InferenceSession:
             raise InvalidArgumentError("run_with_iobinding", "iobinding", type(iobinding).__name__, "what io_binding returns")
         if iobinding.session is not self:
             raise InvalidArgumentError("run_with_iobinding", "iobinding", "another session's", "this session's")
-        iobinding.run(lambda names, feed: self.run(names, feed, run_options))
+        iobinding.run(run_options)
 
     def run_with_ortvaluevector(self, run_options: RunOptions, feed_names: Sequence[str], feeds: OrtValueVector,
                                 fetch_names: Sequence[str], fetches: OrtValueVector, fetch_devices: Sequence[OrtDevice]
@@ -245,8 +291,7 @@ class InferenceSession:
         """
         if not callable(callback):
             raise InvalidArgumentError("run_async", "callback", type(callback).__name__, "a function")
-        _check_run_options("run_async", run_options)
-        run = self._prepared(output_names, input_feed, run_options)
+        run = self._prepared("run_async", output_names, input_feed, run_options)
         values = list(input_feed.values())  # OrtValues: the run sees their memory
 
         def work() -> None:
@@ -278,7 +323,7 @@ class InferenceSession:
             DriverError: the driver failed.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
-            for step in self._loaded.program.recurrent():
+            for step in self._program.recurrent():
                 step.warm_up(t, b)
 
     def _problems(self, T: int | None = None, B: int | None = None) -> dict[str, Problem | None]:
@@ -289,12 +334,14 @@ class InferenceSession:
         None for a node whose weights are fed or computed from what is fed. Raises InvalidArgumentError as warm_up does.
         """
         shapes_to_warm_up("InferenceSession", 1 if T is None else T, 1 if B is None else B)
-        return {name: step.problem(T, B) for name, step in _recurrent(self._loaded.program)}
+        return {name: step.problem(T, B) for name, step in _recurrent(self._program)}
 
     def _problems_so_far(self) -> dict[str, list[Problem]]:
         """What the recurrent nodes computed in the runs so far, each of the last few sizes once; by what errors call them."""
         found: dict[str, list[Problem]] = {}
-        for program in self._loaded.programs():
+        with self._lock:
+            programs = [self._program, *(program for program, _ in self._overridden.values())]
+        for program in programs:
             for name, step in _recurrent(program):
                 found.setdefault(name, []).extend(step.node.problems())
         return found
@@ -313,28 +360,17 @@ class InferenceSession:
         Raises:
             InvalidArgumentError: an unknown name, or an output and an input that are not tensors of numbers of one type.
         """
-        program, declared = self._loaded.program, self._loaded.inputs
-        outputs = program.outputs
-        if not isinstance(carried, Mapping):
-            raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
-        expect_names("carried", carried, outputs)
-        expect_names("carried", list(carried.values()), program.inputs)
-        asked = expect_names("output_names", output_names, outputs)
-        inputs, made = ({arg.name: arg.type for arg in args} for args in (declared.args, self._loaded.outputs))
-        for output, name in carried.items():
-            if inputs[name] != made[output] or not re.fullmatch(r"tensor\((?!string).*\)", inputs[name]):
-                raise InvalidArgumentError("stream", f"carried: {output}", f"{made[output]} for {name}, {inputs[name]}",
-                                           "an input of the same type, a tensor of numbers")
-            if list(carried.values()).count(name) > 1:
-                raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
-                                           "an input for each output")
-        wanted = asked or [name for name in outputs if name not in carried]
-        return SessionStream(program, carried, wanted, declared)
+        return SessionStream(self._program, carried, output_names, self._inputs, self._outputs)
 
-    def _prepared(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions
+    def _prepared(self, call: str, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions
                   ) -> Callable[[], list[Any]]:
         """A run whose arguments were checked."""
-        program, inputs = self._loaded.for_feed(input_feed)
+        if not isinstance(run_options, (onnxruntime.RunOptions, NoneType)):
+            raise InvalidArgumentError(call, "run_options", type(run_options).__name__, "onnxruntime.RunOptions or None")
+        if run_options is not None and has_adapter(run_options):
+            raise InvalidArgumentError(call, "run_options", "an adapter", "none: feed what onnxruntime.AdapterFormat."
+                                       "read_adapter(path).get_parameters() returns, with the inputs")
+        program, inputs = self._for_feed(input_feed)
         names = expect_names("output_names", output_names, program.outputs) or program.outputs
         fed = inputs.feed(input_feed)
 
@@ -344,6 +380,14 @@ class InferenceSession:
 
         return run
 
+    def _for_feed(self, input_feed: Any) -> tuple[Program, Inputs]:
+        """The program that takes what is fed: inputs, and initializers that are inputs as well."""
+        fed = isinstance(input_feed, Mapping) and frozenset(arg.name for arg in self._overridable if arg.name in input_feed)
+        if not fed:
+            return self._program, self._inputs
+        with self._lock:
+            return self._overridden.get(fed, lambda: self._made(models.without_initializers(self._model, fed)))
+
 
 def _recurrent(program: Program) -> Iterator[tuple[str, RecurrentStep]]:
     """The recurrent steps by name, made unique."""
@@ -352,11 +396,3 @@ def _recurrent(program: Program) -> Iterator[tuple[str, RecurrentStep]]:
         name = step.node.operator
         names[name] += 1
         yield f"{name} ({names[name]})" if names[name] > 1 else name, step
-
-
-def _check_run_options(call: str, run_options: object) -> None:
-    if not isinstance(run_options, (onnxruntime.RunOptions, NoneType)):
-        raise InvalidArgumentError(call, "run_options", type(run_options).__name__, "onnxruntime.RunOptions or None")
-    if run_options is not None and has_adapter(run_options):
-        raise InvalidArgumentError(call, "run_options", "an adapter", "none: feed what onnxruntime.AdapterFormat.read_adapter("
-                                   "path).get_parameters() returns, with the inputs")

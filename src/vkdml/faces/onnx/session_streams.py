@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,21 +10,35 @@ import numpy as np
 
 from ...engine.vulkan.system import OfOneProcess
 from ...errors import InvalidArgumentError
-from .feeds import Inputs, own
+from .feeds import Inputs, NodeArg, expect_names, own
 from .programs import Program
 
 
 class SessionStream(OfOneProcess):
     """Runs of a session that hand values on from each to the next. Made by InferenceSession.stream. For one thread.
 
-    program: the session's. carried: output -> input. output_names: what a step returns.
+    program, inputs, outputs: the session's. carried, output_names: arguments of InferenceSession.stream.
     """
 
-    def __init__(self, program: Program, carried: Mapping[str, str], output_names: Sequence[str], inputs: Inputs) -> None:
+    def __init__(self, program: Program, carried: Mapping[str, str], output_names: Sequence[str] | None, inputs: Inputs,
+                 outputs: Sequence[NodeArg]) -> None:
+        if not isinstance(carried, Mapping):
+            raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
+        expect_names("carried", carried, program.outputs)
+        expect_names("carried", list(carried.values()), program.inputs)
+        asked = expect_names("output_names", output_names, program.outputs)
+        taken, made = ({arg.name: arg.type for arg in args} for args in (inputs.args, outputs))
+        for output, name in carried.items():
+            if taken[name] != made[output] or not re.fullmatch(r"tensor\((?!string).*\)", taken[name]):
+                raise InvalidArgumentError("stream", f"carried: {output}", f"{made[output]} for {name}, {taken[name]}",
+                                           "an input of the same type, a tensor of numbers")
+            if list(carried.values()).count(name) > 1:
+                raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
+                                           "an input for each output")
         self._carried = dict(carried)
-        self._output_names = list(output_names)
+        self._output_names = asked or [name for name in program.outputs if name not in carried]
         self._inputs = inputs
-        self._program, self._steps = program.streaming(self._carried, output_names)
+        self._program, self._steps = program.streaming(self._carried, self._output_names)
         self._write({name: inputs.zeros(name) for name in self._carried.values()})
 
     def step(self, input_feed: Mapping[str, Any]) -> list[Any]:

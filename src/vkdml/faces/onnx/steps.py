@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -55,9 +55,8 @@ class Scope:
     types: dict[str, TypeProto]
     sizes: dict[str, list[int | None]] = field(default_factory=dict)
 
-    def only(self, names: Iterable[str]) -> Scope:
+    def only(self, names: Collection[str]) -> Scope:
         """The scope of a body that uses these names from around it."""
-        names = list(names)
         return Scope({name: self.arrays[name] for name in names if name in self.arrays},
                      {name: self.types[name] for name in names if name in self.types},
                      {name: self.sizes[name] for name in names if name in self.sizes})
@@ -90,19 +89,20 @@ class Piece:
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         kinds = {name: types[name].tensor_type.elem_type for name in self.outputs}
         self._cast = {name: WITHOUT_ARRAYS[kind] for name, kind in kinds.items() if kind in WITHOUT_ARRAYS}
+        self._names = [f"{name}/float32" if name in self._cast else name for name in self.outputs]
         if self._cast:
-            for name in self._cast:
-                graph.node.append(helper.make_node("Cast", [name], [f"{name}/float32"], to=TensorProto.FLOAT))
-                next(output for output in graph.output if output.name == name).name = f"{name}/float32"
+            for output, name in zip(graph.output, self._names):
+                if name != output.name:
+                    graph.node.append(helper.make_node("Cast", [output.name], [name], to=TensorProto.FLOAT))
+                    output.name = name
             model.graph.CopyFrom(graph)
             session = context.ort.open(model.SerializeToString())
         self._session = session
         scope.types.update(types)
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        names = [f"{name}/float32" if name in self._cast else name for name in self.outputs]
-        results = of_onnxruntime(self._session.run, names, {name: feedable(values[name]) for name in self.inputs},
-                                 run_options)
+        given = {name: feedable(values[name]) for name in self.inputs}
+        results = of_onnxruntime(self._session.run, self._names, given, run_options)
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(self._cast[name]) if name in self._cast else result
 
@@ -111,7 +111,7 @@ class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT))
+        self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT), context.device, context.options)
         self.proto = node
         self.context = context
         self.outputs = [name for name in node.output if name]
@@ -124,12 +124,12 @@ class RecurrentStep:
         if run_options is not None and run_options.terminate:  # it may be set while the model runs
             raise OnnxRuntimeError(f"{self.node.operator}: the terminate flag of run_options is set")
         with self.context.ort.timed(self.proto):
-            values.update(zip(self.outputs, self.node.run(values, self.context.device, self.context.options)))
+            values.update(zip(self.outputs, self.node.run(values)))
 
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
         if self._has_weights:
-            self.node.warm_up(self._weights, t, b, self.context.device, self.context.options)
+            self.node.warm_up(self._weights, t, b)
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
         """The problem of a run, None if its weights are computed or fed. t, b: if None, what the model declares, or else 1."""
@@ -138,7 +138,7 @@ class RecurrentStep:
         declared = [size or 1 for size in self._declared] or [1, 1]
         steps, rows = reversed(declared) if self.node.is_batch_first else declared
         t, b = t or steps, b or rows
-        return self.node.problem(self._weights, t, b, self.context.device, self.context.options)
+        return self.node.problem(self._weights, t, b)
 
     @property
     def _has_weights(self) -> bool:
@@ -161,7 +161,6 @@ class StatefulStep:
         self.carried = carried
         self._step = step
         self._node = step.node
-        self._settings = step.node.settings(step.context.device, step.context.options)
         self._fields = {name: field for field, name in step.node.fields.items() if name in carried.values()}
         self._outputs = [name for name in step.outputs if name not in carried]
         self._session: StatefulSession | None = None
@@ -181,7 +180,7 @@ class StatefulStep:
         """Run the node. Carried inputs in `values` are only templates of types: what was written last counts."""
         checked, element = self._node.convert(values)
         if self._session is None:
-            self._session = StatefulSession(self._node.operator, self._settings, element, self._state)
+            self._session = StatefulSession(self._node.operator, self._node.settings, element, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
         with self._step.context.ort.timed(self._step.proto):
             values.update(zip(self._outputs, self._session.run(self._node.operator, others)))
