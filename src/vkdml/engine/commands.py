@@ -207,7 +207,7 @@ class Commands:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Say which packings are needed now, and the origins of all weights after them.
+        """Say which packings are needed now, and the origins after them of the weights that they change.
 
         Stamps each upload at its place among the packings: an earlier packing still sees the old contents of the device, even
         if the host has already written new ones to its copy.
@@ -226,7 +226,8 @@ class Commands:
                 wanted = None if weights in self._overwritten else step.origin()
                 found = weights.since(*after[weights]) if weights in after else weights.origin
                 due.append(not is_current(found, wanted))
-                after[weights] = wanted, weights.stamp
+                if due[-1]:
+                    after[weights] = wanted, weights.stamp
         return tuple(due), {weights: weights.since(*then) for weights, then in after.items()}
 
     def _is_overwritten(self, weights: Weights) -> bool:
