@@ -125,6 +125,14 @@ def device() -> vkdml.Device:
     return vkdml.Device()
 
 
+@pytest.fixture(autouse=True)
+def _hidden_drivers(request, monkeypatch):
+    """A test without the mark fails where it needs a device, not only in `make quick`."""
+    if not request.node.get_closest_marker("device"):
+        for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+            monkeypatch.setenv(name, "/nonexistent.json")
+
+
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path):
     """mistaken(kernel, file, old, new): from now on the kernel is one with another text in one of the shaders' files."""

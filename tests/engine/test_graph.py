@@ -78,6 +78,7 @@ def test_a_graph_of_two_layers(device):
     assert_right(run(device, graph, layers.inputs), layers.outputs)
 
 
+@pytest.mark.device
 def test_a_graph_on_a_device_that_checks():
     device = v.Device(verify=1)
     layers = Layers(layer())

@@ -110,6 +110,7 @@ def test_the_heap_that_buffers_come_from(is_unified, types, size):
     assert queries._heap_bytes(is_unified, memory) == size
 
 
+@pytest.mark.device
 def test_facts_are_consistent():
     for info in queries.enumerate_devices():
         assert info.vendor

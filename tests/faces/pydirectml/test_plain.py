@@ -96,6 +96,7 @@ def _expression(graph, index):
     return express(graph.bindings[index].value)
 
 
+@pytest.mark.device
 def test_checked_calls(monkeypatch):
     """Every operator of the model is checked against the reference."""
     from tests.faces.pydirectml.support import Graph
