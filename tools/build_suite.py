@@ -10,7 +10,7 @@ from pathlib import Path
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITE = ["tests/__init__.py", "tests/conftest.py", "tests/guards.py", "tests/recording.py", "tests/support.py",
+SUITE = [*(f"tests/{name}.py" for name in ("__init__", "conftest", "describing", "dumping", "guards", "recording", "replay", "support")),
          "tests/conformance/*.py"]
 
 

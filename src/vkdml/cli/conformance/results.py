@@ -17,10 +17,12 @@ from tqdm import tqdm
 from ...errors import InvalidArgumentError
 
 UNFINISHED, CRASHED = "unfinished", "crashed"
+DEVICE_LOST = 86  # exit code of a process whose device cannot be used any more
 _BAR_SECONDS, _LINE_SECONDS = 2.0, 30.0
 
 About = dict[str, Any]
 Test = dict[str, Any]
+Record = dict[str, Any]  # a case, as tests/recording.py writes it
 
 
 def begin(path: Path, about: About, resume: bool) -> None:

@@ -133,13 +133,15 @@ def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, pr
     """Run tests; after a crash or hang the rest in a new process. path: the file of results. tests: pytest's arguments."""
     results.begin(path, about, resume)
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider",
-               f"--timeout={_TEST_SECONDS}", *tests, *chosen.options(), "--report", str(path.resolve())]
+               "-q", "--capture=sys", f"--timeout={_TEST_SECONDS}", *tests, *chosen.options(), "--report", str(path.resolve())]
     variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": str(about["device"]["index"])}
     seen = progress or (lambda _: None)
     for _ in range(_MOST_CRASHES):
         child = processes.supervise(command, variables, ROOT, grows=path, silence=_SILENCE, seen=lambda: seen(path))
         ended = "" if child.code in _FINE else child.how
-        if not ended or not results.add_crash(path, ended, child.output):
+        if child.code == results.DEVICE_LOST:  # the test that it was lost in has failed, and the others need another process
+            ended = "the device was lost, or hung"
+        elif not ended or not results.add_crash(path, ended, child.output):
             break
     head, found = results.read(path)
     if not found and not ended:
