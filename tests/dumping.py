@@ -18,6 +18,7 @@ from vkdml.engine.vulkan.gpu import Buffer, Kernel, Submission
 from vkdml.planning.device_info import DeviceInfo
 
 _REPLAY = Path(__file__).with_name("replay.py")
+_LEFT_OUT = "left_out"
 _BARRIER = (gpu._ACCESSES, gpu._ACCESSES, gpu._STAGES, gpu._STAGES)
 
 _README = """# What a test of vkdml gives to a Vulkan driver
@@ -115,8 +116,12 @@ class Dump:
                 file = f"buffers/{about['number']}-{about['name']}-{len(self._content['submissions'])}.bin"
                 (self._folder / file).write_bytes(now)
                 writes.append({"buffer": about["number"], "file": file})
-        self._content["submissions"].append({"writes": writes, "operations": told})
-        self._write(submission._driver)
+        submissions = self._content["submissions"]
+        if submissions and not writes and submissions[-1]["operations"] == told:
+            submissions[-1]["times"] += 1
+        else:
+            submissions.append({"writes": writes, "operations": told, "times": 1})
+        self._write()
 
     def _after(self) -> None:
         """Where the host's memory is the device's, what dispatches wrote is nothing that the host wrote."""
@@ -127,6 +132,8 @@ class Dump:
         if buffer not in self._buffers:
             self._buffers[buffer] = {"number": len(self._buffers), "name": name, "bytes": _bytes(buffer)}
             self._content["buffers"].append(self._buffers[buffer])
+        if self._buffers[buffer]["name"] == _LEFT_OUT:  # bound where a tensor is left out, before it was where it belongs
+            self._buffers[buffer]["name"] = name
 
     def _number(self, kernel: Kernel) -> int:
         """The number of the kernel's SPIR-V."""
@@ -167,20 +174,20 @@ class Dump:
                     "strides": problem.tensor(field).strides, "relative": tolerance[0], "absolute": tolerance[1]})
         self._write()
 
-    def _write(self, driver: Any = None) -> None:
+    def _write(self) -> None:
         info: DeviceInfo = next(iter(self._buffers)).gpu.info
         about = self._ran.described() if self._ran else {"problem": "", "ran": {}}
         text = _README.format(problem=about["problem"], ran=json.dumps(about["ran"]), device=info.name, driver=f"{info.driver} {info.driver_version}")
         (self._folder / "README.md").write_text(text)
         shutil.copy(_REPLAY, self._folder / "replay.py")
-        content = {"problem": about["problem"], "device": {"index": info.index, "name": info.name}, **self._content}
+        content = {"problem": about["problem"], "device": info.name, **self._content}
         (self._folder / "replay.json").write_text(json.dumps(content, indent=1))
 
 
 def _names(kernel: Kernel) -> list[str]:
     """The names of what is bound, in order; of what takes the place of a tensor that is left out, its binding's."""
     named = kernel.dispatch.buffers
-    return [next((named[block] for block in blocks if block in named), "left_out") for blocks in kernel.compiled.interface.bindings.values()]
+    return [next((named[block] for block in blocks if block in named), _LEFT_OUT) for blocks in kernel.compiled.interface.bindings.values()]
 
 
 def _bytes(buffer: Buffer) -> int:

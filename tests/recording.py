@@ -26,6 +26,7 @@ from vkdml.cli.conformance import failures, results
 from vkdml.cli.conformance.report import largest
 from vkdml.engine.compiled import Compiled
 from vkdml.engine.vulkan import gpu
+from vkdml.engine.vulkan.driver import Driver
 from vkdml.errors import InvalidArgumentError, VkdmlError
 from vkdml.planning.options import forced
 
@@ -41,17 +42,20 @@ _AXES = ("t", "direction", "row", "unit")  # of a recurrent operator's outputs
 
 @dataclass
 class Ran:
-    """What a test runs on a device. again: runs the same once more. ways: the same problem in other schedules, by name."""
+    """What a test runs on a device. doing: what the driver does now, if it takes time. again: runs the same once more. ways: the
+    same problem in other schedules, by name.
+    """
 
     problem: Any
     plan: Any
     options: Any
+    doing: str = ""
     again: Callable[[], Results] | None = None
     ways: Mapping[str, Callable[[], Results]] = field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
         """The problem, and apart from it what is only vkdml's."""
-        return {**described(self.problem), "ran": self.facts()}
+        return {**described(self.problem), "ran": self.facts(), "doing": self.doing}
 
     def facts(self) -> dict[str, Any]:
         loop = self.plan.tiling.loop if self.plan.tiling else None
@@ -97,14 +101,25 @@ RUNNING = Running()
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Note each operator that is compiled, before it does anything on the device."""
-    compile_it = Compiled.__init__
+    """Note each operator that is compiled, before it does anything on the device, and each kernel that the driver compiles."""
+    compile_it, call = Compiled.__init__, Driver.call
+
+    def told(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
+        if not doing.startswith("compiling") or RUNNING.last is None:
+            return call(self, doing, function)
+        RUNNING.last.doing = doing
+        RUNNING.changed()
+        made = call(self, doing, function)
+        RUNNING.last.doing = ""
+        RUNNING.changed()
+        return made
 
     def noted(self: Compiled, *arguments: Any, **options: Any) -> None:
         compile_it(self, *arguments, **options)
         RUNNING.note(self.problem, self.plan, self._options)
 
     monkeypatch.setattr(Compiled, "__init__", noted)
+    monkeypatch.setattr(Driver, "call", told)
     if RUNNING.dump:
         RUNNING.dump.watch(monkeypatch)
 
@@ -160,7 +175,7 @@ def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict
             at = tuple(int(place) for place in np.argwhere(is_wrong)[0])
             said = f"found {values[at]:.4g}, expected {exact[at]:.4g}"
             if np.isfinite(off[at]):
-                said += f", off by {off[at]:.2g}" + (f", {off[at] / allowed[at]:.3g} times the tolerance" if allowed[at] else "")
+                said += f", off by {off[at]:.2g}" + (f", {float(f'{off[at] / allowed[at]:.3g}'):,g} times the tolerance" if allowed[at] else "")
             return {"tensor": name, "at": at, "said": said, "count": int(is_wrong.sum()), "elements": result.size,
                     "kind": _kind(values[is_wrong])}
     return None
@@ -223,11 +238,11 @@ class Reporter:
     ended. Tests that have ended by what is there are left out.
     """
 
-    def __init__(self, path: Path, tolerances: Mapping[str, Tolerance]) -> None:
+    def __init__(self, path: Path, tolerances: Mapping[str, Tolerance], ways: Iterable[str]) -> None:
         path.touch()
         self._ended = {test["test"] for test in results.read(path)[1] if test["outcome"] != results.UNFINISHED}
         self._file = path.open("a", buffering=1)
-        self._tolerances = tolerances
+        self._tolerances, self._ways = tolerances, list(ways)
         self._left_out = 0
         RUNNING.changed = self._unfinished
 
@@ -235,7 +250,7 @@ class Reporter:
         self._left_out += len(items)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._add({"selected": len(session.items), "left_out": self._left_out, "tolerances": self._tolerances})
+        self._add({"selected": len(session.items), "left_out": self._left_out, "tolerances": self._tolerances, "ways": self._ways})
         session.items[:] = [item for item in session.items if item.nodeid not in self._ended]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

@@ -22,21 +22,25 @@ def run(manager, content):
     tensors = [manager.tensor_t(np.zeros(buffer["bytes"] // 4, np.uint32), kp.TensorTypes.device) for buffer in content["buffers"]]
     if tensors:
         manager.sequence().eval(kp.OpTensorSyncDevice(tensors))
+    algorithms = {}  # each is compiled once
     for submission in content["submissions"]:
         for write in submission["writes"]:
             tensors[write["buffer"]].data()[:] = bytes_of(write["file"])
             manager.sequence().eval(kp.OpTensorSyncDevice([tensors[write["buffer"]]]))
-        sequence = manager.sequence()
+        sequences = [manager.sequence()]
         for operation in submission["operations"]:
             if "kernel" in operation:
-                push = np.array(operation["push"], np.uint32)
-                sequence.record(kp.OpAlgoDispatch(algorithm(manager, content, tensors, operation), push))
+                made = str((operation["kernel"], operation["groups"], operation["bound"]))
+                if made not in algorithms:
+                    algorithms[made] = algorithm(manager, content, tensors, operation)
+                sequences[-1].record(kp.OpAlgoDispatch(algorithms[made], np.array(operation["push"], np.uint32)))
                 if not hasattr(kp, "OpMemoryBarrier"):
-                    sequence.eval()
-                    sequence = manager.sequence()
+                    sequences.append(manager.sequence())
             elif hasattr(kp, "OpMemoryBarrier"):
-                sequence.record(kp.OpMemoryBarrier([tensors[number] for number in operation["barrier"]], *operation["masks"]))
-        sequence.eval()
+                sequences[-1].record(kp.OpMemoryBarrier([tensors[number] for number in operation["barrier"]], *operation["masks"]))
+        for _ in range(submission["times"]):
+            for sequence in sequences:
+                sequence.eval()
     if tensors:
         manager.sequence().eval(kp.OpTensorSyncLocal(tensors))
     return tensors
@@ -78,13 +82,16 @@ def wrong(words, of):
 
 def main():
     content = json.loads((HERE / "replay.json").read_text())
-    manager = kp.Manager(int(sys.argv[1]) if len(sys.argv) > 1 else content["device"]["index"])
+    names = [device["device_name"] for device in kp.Manager().list_devices()]
+    wanted = content["device"]
+    index = int(sys.argv[1]) if len(sys.argv) > 1 else names.index(wanted) if wanted in names else 0
+    manager = kp.Manager(index)
     print(content["problem"])
     print("on", manager.get_device_properties()["device_name"])
     tensors = run(manager, content)
     found = [said for of in content["expected"] if (said := wrong(tensors[of["buffer"]].data().view(np.uint32), of))]
     if not content["expected"]:
-        print("it ran to its end; what is right is not known, as the test ended before")
+        print("it ran to its end; the test compared no whole output with what is right")
     else:
         print("\n".join(["wrong", *found] if found else ["right"]))
     return int(bool(found))

@@ -28,6 +28,7 @@ FLOAT32, UINT32 = vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE
 SIGMOID, TANH = vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()
 CELLS = list(cells.BY_DESC.values())
 
+way: str | None = None  # `pytest --way`: a name of OTHER_SCHEDULES that all problems are run by
 base_seed = 0  # of random problems; `pytest --seed` gives another
 
 # rtol and atol of each type
@@ -250,6 +251,7 @@ def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()
     """DirectML's life cycle: create, compile, initialize, bind, record, execute. Gaps in outputs, and what is behind any buffer,
     must stay as they were.
     """
+    options = OTHER_SCHEDULES[way] if way else options
     with guarded() as guards:
         results = _run_on_device(device, case, options)
         guards.check()

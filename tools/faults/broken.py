@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -57,8 +58,8 @@ def hang() -> None:
 
 def denormals() -> None:
     """Weights are flushed to 0 where they are too small for normal numbers, as they are in every other float32 problem."""
-    _mistake("pack.comp", "floatBitsToUint(weights[word])", "floatBitsToUint(abs(weights[word]) < 1.17549435e-38 ? 0.0 : weights[word])",
-             "pack")
+    flushed = "abs(weights[word]) < 1.17549435e-38 ? 0.0 : weights[word]"
+    _mistake("pack.comp", "floatBitsToUint(weights[word])", f"floatBitsToUint({flushed})", "pack")
     usual, made = support.random_arrays, [0]
 
     def random_arrays(desc: Any, rng: np.random.Generator, *element: Any) -> dict[str, np.ndarray]:
@@ -69,7 +70,7 @@ def denormals() -> None:
             arrays["WeightTensor"] *= np.float32(2.0**-124)
         return arrays
 
-    support.random_arrays = random_arrays
+    patch.object(support, "random_arrays", random_arrays).start()
 
 
 FAULTS: Mapping[str, Callable[[], None]] = {fault.__name__: fault for fault in (cell, abort, hang, denormals)}
@@ -91,7 +92,7 @@ def _mistake(file: str, old: str, new: str, name: str) -> None:
             if name in kernel.rpartition("/")[2].split("_"):
                 compile_shaders.compile_source(source, Path(folder, "wrong.spv"), of_cell)
                 wrong[kernel] = of_spirv(kernel, Path(folder, "wrong.spv").read_bytes())
-    kernels.load = lambda kernel: wrong.get(kernel) or right(kernel)  # type: ignore[assignment]
+    patch.object(kernels, "load", lambda kernel: wrong.get(kernel) or right(kernel)).start()
 
 
 def _instead(name: str, run: Callable[[Submission], None]) -> None:
@@ -104,8 +105,8 @@ def _instead(name: str, run: Callable[[Submission], None]) -> None:
             broken.add(submission)
         dispatch(submission, kernel, push)
 
-    Submission.dispatch = noted  # type: ignore[method-assign]
-    Submission.run = lambda submission: (run if submission in broken else usual)(submission)  # type: ignore[method-assign]
+    patch.object(Submission, "dispatch", noted).start()
+    patch.object(Submission, "run", lambda submission: (run if submission in broken else usual)(submission)).start()
 
 
 def pytest_configure(config: object) -> None:

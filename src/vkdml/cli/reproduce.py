@@ -6,9 +6,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from ..engine.vulkan.queries import default_device
+from ..engine.vulkan.gpu import select_device
 from ..errors import InvalidArgumentError
-from ..planning.device_info import DeviceInfo
 from .conformance import check_packages, failures, suite, whole_seed
 from .conformance.suite import Chosen
 
@@ -26,11 +25,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.dump and chosen.dump.exists() and any(chosen.dump.iterdir()):
         raise InvalidArgumentError("reproduce", "--dump", chosen.dump, "a folder that is empty, or is not there")
     machine = suite.machine()
-    if chosen.device:
-        device = suite.select(machine.devices, [chosen.device])[0]
-    else:
-        index = default_device([DeviceInfo(**device) for device in machine.devices]).index
-        device = next(device for device in machine.devices if device["index"] == index)
+    device = suite.select(machine.devices, [chosen.device])[0] if chosen.device else machine.device(select_device(None))
     wanted = Chosen(long=True, seed=chosen.seed)
     about = {"device": device, "software": machine.software, "chosen": wanted.described()}
     dump = ["--dump", str(chosen.dump.resolve())] if chosen.dump else []

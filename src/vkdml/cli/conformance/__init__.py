@@ -10,7 +10,6 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 from ...errors import MissingPackageError
@@ -63,8 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
 def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[str, list[str]]:
     """Test a device as a part of another report. Returns the outcome, and a sentence for each failure."""
     machine, chosen = suite.machine(), Chosen()
-    # Drivers that the suite adds come before others, and change indices
-    device = next(device for device in machine.devices if {**device, "index": info.index} == asdict(info))
+    device = machine.device(info)
     about = {"device": device, "software": machine.software, "chosen": chosen.described()}
     found = suite.run_suite(folder / "results.jsonl", about, chosen, tests=tests)
     report.write([found], folder)

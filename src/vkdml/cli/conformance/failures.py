@@ -1,7 +1,7 @@
-"""What is said of failures: each by itself, in a few lines that a driver's engineer can work from, and what they have in common.
+"""What is said of failures: of each a few lines that a driver's engineer can work from, and what they have in common.
 
-Lines are made of what tests/recording.py records. `problem`, `wrong` and the features are the same whoever computed the results;
-`ran` and `again` are this package's own.
+Lines are made of what tests/recording.py records. `problem`, `wrong` and the features are the same whoever computed the
+results; `ran` and `again` are this package's own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from .. import reports
 from .results import CRASHED, Record, Test
 
-_CHANCE = 0.05  # what chance would explain so well says nothing
+# What chance would explain so well says nothing; of what is chosen after a look at the failures, less
+_CHANCE, _CHANCE_AFTER_A_LOOK = 0.05, 0.0005
 _MOST_FACTS = 6
 _FRAMES = 3  # of a crash: the innermost ones
 _SHOWN = 160  # characters of a sentence that an error said
@@ -32,7 +33,7 @@ def failed_record(test: Test) -> Record | None:
 
 def lines(record: Record) -> list[str]:
     """The problem; how it was run; what is wrong; what more runs gave."""
-    return [line for line in (record.get("problem", record["operator"]), _ran(record), _wrong(record.get("wrong")),
+    return [line for line in (record.get("problem", record.get("operator")), _ran(record), _wrong(record.get("wrong")),
                               _again(record.get("again"))) if line]
 
 
@@ -45,13 +46,19 @@ def first_line(test: Test) -> str:
     return said[0][:_SHOWN] if said else "the run was interrupted during it"
 
 
+def outcome(test: Test) -> str:
+    """What came of a failed test, in few words."""
+    record = failed_record(test)
+    return "wrong" if record and record.get("wrong") else first_line(test)
+
+
 def described(test: Test, repeat: str) -> str:
     """All that is known of a failed test, as a list. repeat: the command that runs it again."""
     record = failed_record(test)
     compared = bool(record and record.get("wrong")) and test["outcome"] != CRASHED
     said = [] if compared else [first_line(test), *(last_words(test["failure"]) if test["outcome"] == CRASHED else [])]
     return "\n".join([f"`{test['test']}`", "", *(f"- {line}" for line in [*said, *(lines(record) if record else [])]),
-                      f"- again: `{repeat}`"])
+                      f"- repeat: `{repeat}`"])
 
 
 def repeat(test: Test, about: Mapping[str, Any]) -> str:
@@ -63,7 +70,7 @@ def last_words(output: str) -> list[str]:
     """What a process that ended said last, without pages of frames: what is no frame, and the innermost frames of ours."""
     said = output.splitlines()[1:]
     frames = [f"{found[1]}:{found[2]} in {found[3]}" for line in said if (found := _FRAME.match(line))]
-    return [*[line.strip() for line in said if line.strip() and not _NO_NEWS.match(line)][-_FRAMES:],
+    return [*[line.strip(" .") for line in said if line.strip() and not _NO_NEWS.match(line)][-_FRAMES:],
             *([", called by ".join(frames[:_FRAMES])] if frames else [])]
 
 
@@ -72,7 +79,8 @@ def _ran(record: Record) -> str:
     if not ran:
         return ""
     options = ", ".join(f"{name}={value}" for name, value in ran["options"].items())
-    return "; ".join(filter(None, [ran["schedule"], "kernels " + ", ".join(ran["kernels"]), f"Options({options})" if options else ""]))
+    kernels = "kernels " + ", ".join(ran["kernels"])
+    return "; ".join(filter(None, [ran["schedule"], kernels, f"Options({options})" if options else ""]))
 
 
 def _wrong(wrong: Mapping[str, Any] | None) -> str:
@@ -89,7 +97,7 @@ def _again(again: Mapping[str, Any] | None) -> str:
     told = [f"{count} more run{'s' * (count > 1)}: {outcome}" for outcome, count in again["runs"].items()]
     for outcome in dict.fromkeys(again["ways"].values()):
         names = [name for name, found in again["ways"].items() if found == outcome != "refused"]
-        told += [f"{' and '.join(names)}: {outcome}"] * bool(names)
+        told += [f"{', '.join(names)}: {outcome}"] * bool(names)
     return "; ".join(told)
 
 
@@ -123,22 +131,29 @@ def in_common(tests: Iterable[Test]) -> str:
 def _together(shared: set[str], count: int, there: Sequence[set[str]]) -> list[str]:
     """All that is in each failure, but for what tells nothing."""
     having = {fact: sum(fact in case for case in there) for fact in shared}
-    telling = sorted((fact for fact in shared if _is_unlikely(having[fact], len(there), count)), key=lambda fact: (having[fact], fact))
+    telling = sorted((having[fact], fact) for fact in shared if _is_unlikely(having[fact], len(there), count))
     if not telling:
         return []
-    both = sum(set(telling) <= case for case in there)
-    return [f"{count} of {count}: {', '.join(telling[:_MOST_FACTS])}; so have {both} of the {len(there)} cases that passed"]
+    facts = [fact for _, fact in telling]
+    all_of_them = sum(set(facts) <= case for case in there)
+    told = ", ".join(facts[:_MOST_FACTS])
+    return [f"{count} of {count}: {told}; so have {all_of_them} of the {len(there)} cases that passed"]
 
 
 def _each(here: Sequence[set[str]], there: Sequence[set[str]]) -> list[str]:
     """Facts of some failures, and of no case that passed; and facts of many that passed, and of no failure."""
     failing, passing = (Counter(fact for case in cases for fact in case) for cases in (here, there))
-    only = [(fact, count) for fact, count in failing.most_common() if 1 < count < len(here) and not passing[fact]
+    only = [(fact, count) for fact, count in _by_count(failing) if 1 < count < len(here) and not passing[fact]
             and _is_unlikely(0, len(there), count)]
-    never = [fact for fact, count in passing.most_common() if not failing[fact]
-             and _is_unlikely(len(there) - count, len(there), len(here))]
-    return [*(f"{count} of {len(here)}: {fact}; so has no case that passed" for fact, count in only[:_MOST_FACTS]),
-            *([f"none has, of what passed: {', '.join(f'{fact} ({passing[fact]})' for fact in never[:_MOST_FACTS])}"] if never else [])]
+    never = [fact for fact, count in _by_count(passing) if not failing[fact]
+             and _is_unlikely(len(there) - count, len(there), len(here), _CHANCE_AFTER_A_LOOK)]
+    told = [f"{count} of {len(here)}: {fact}; so has no case that passed" for fact, count in only[:_MOST_FACTS]]
+    of_passed = ", ".join(f"{fact} ({passing[fact]})" for fact in never[:_MOST_FACTS])
+    return [*told, f"none of them, of those that passed: {of_passed}"] if never else told
+
+
+def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _sizes(failed: Sequence[Record], passed: Sequence[Record]) -> list[str]:
@@ -147,8 +162,9 @@ def _sizes(failed: Sequence[Record], passed: Sequence[Record]) -> list[str]:
         here, there = ([record["sizes"][name] for record in records if record.get("sizes")] for records in (failed, passed))
         if len(here) == len(failed) and there:
             least, most = min(here), max(here)
-            if _is_unlikely(sum(least <= size <= most for size in there), len(there), len(here)):
-                told.append(f"{name} is {least}{f' to {most}' if most > least else ''}; of those that passed {min(there)} to {max(there)}")
+            if _is_unlikely(sum(least <= size <= most for size in there), len(there), len(here), _CHANCE_AFTER_A_LOOK):
+                found = f"{least} to {most}" if most > least else str(least)
+                told.append(f"{name} is {found}; of those that passed {min(there)} to {max(there)}")
     return told
 
 
@@ -160,6 +176,6 @@ def _kinds(failed: Sequence[Record]) -> list[str]:
             *(f"run again: {', '.join(outcomes)}" for outcomes in runs if len(runs) == 1)]
 
 
-def _is_unlikely(having: int, cases: int, failures: int) -> bool:
+def _is_unlikely(having: int, cases: int, failures: int, chance: float = _CHANCE) -> bool:
     """Whether so many failures would hardly all have by chance what so many of the cases have that passed."""
-    return cases > 0 and (having / cases) ** failures < _CHANCE
+    return cases > 0 and (having / cases) ** failures < chance
