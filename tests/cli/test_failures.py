@@ -100,6 +100,7 @@ def test_after_a_lost_device_others_are_tested(tmp_path, monkeypatch, lost, runn
     (_, failed) = run.failed
     assert report.first_line(failed) == said
     assert (run.tests[-1]["outcome"], run.ended) == ("passed", "")
+    assert (tmp_path / "results").read_text().count('"selected"') == 2  # processes
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from vkdml import cli
 
 pytestmark = pytest.mark.device
 
+OP_F_ADD, OP_F_MUL = 129, 133
 CASE = "tests/conformance/test_reference.py::test_schedule[chunked-LSTM]"
 
 
@@ -23,8 +25,18 @@ def replayed(folder, tmp_path):
     return done.returncode, done.stdout.splitlines()
 
 
+def mistaken(spirv):
+    """With sums in the place of all products."""
+    words, at = np.frombuffer(spirv, "<u4").copy(), 5
+    while at < words.size:
+        if words[at] == 5 << 16 | OP_F_MUL:
+            words[at] = 5 << 16 | OP_F_ADD
+        at += int(words[at]) >> 16
+    return words.tobytes()
+
+
 def test_a_dump_replays(tmp_path, capsys):
-    """Right as it is; wrong with another SPIR-V, other push constants or other weights."""
+    """Right as it is; wrong with another SPIR-V or other weights."""
     folder = tmp_path / "dump"
     assert cli.main(["reproduce", CASE, "--dump", str(folder)]) == 0
     assert "1 passed" in capsys.readouterr().out
@@ -37,9 +49,9 @@ def test_a_dump_replays(tmp_path, capsys):
     assert [of["name"] for of in content["expected"]] == ["OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor"]
     assert (folder / "found" / "OutputSequenceTensor.npy").exists()
     assert {path.name for path in (folder / "packed").iterdir()} >= {"packed recurrent weights.bin"}
-    loop, other = (folder / content["kernels"][at]["file"] for at in (-1, 0))
+    loop = folder / content["kernels"][-1]["file"]
     right = loop.read_bytes()
-    loop.write_bytes(other.read_bytes())
+    loop.write_bytes(mistaken(right))
     code, said = replayed(folder, tmp_path)
     assert (code, said[2]) == (1, "wrong")
     assert said[3].startswith("OutputSequenceTensor: ")
@@ -60,6 +72,29 @@ def test_dumps_replay(tmp_path, case):
     """Parts of buffers, other types, schedules with several submissions, and all ways into a device."""
     folder = tmp_path / "dump"
     assert cli.main(["reproduce", f"tests/conformance/{case}", "--dump", str(folder)]) == 0
+    code, said = replayed(folder, tmp_path)
+    assert (code, said[2:]) == (0, ["right"])
+
+
+DISCRETE = """
+from vkdml.engine.vulkan.gpu import Gpu
+make = Gpu.__init__
+def discrete(self, info):
+    make(self, info)
+    self.host_memory = False
+Gpu.__init__ = discrete
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", [CASE, "tests/conformance/test_reference.py::test_schedule[plain barrier-GRU]"])
+def test_a_dump_of_a_device_with_memory_of_its_own(tmp_path, monkeypatch, case):
+    """Where buffers have copies on the host, which are uploaded."""
+    (tmp_path / "discrete.py").write_text(DISCRETE)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p discrete")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    folder = tmp_path / "dump"
+    assert cli.main(["reproduce", case, "--dump", str(folder)]) == 0
     code, said = replayed(folder, tmp_path)
     assert (code, said[2:]) == (0, ["right"])
 
