@@ -35,6 +35,8 @@ right, and the first wrong element. With kp as it is on PyPI each dispatch is a 
   the shader's block) and, for each binding of descriptor set 0 from 0 on, a buffer with the offset and size of the part bound.
 - kernels/N.spv: the SPIR-V as the driver gets it. Specialization constants are plain constants there; replay.json has their
   names and values, and kernels/N.generic.spv is the module before that.
+- given_up: the word of a buffer that workgroups set which waited too long for each other, as on a busy machine; replay.py then
+  tries again.
 - buffers/: the bytes of a buffer before a submission, where the host wrote them; inputs and weights among them.
 - packed/: the weights after the dispatches that pack them. found/, expected/: the results in the test, and what is right.
 """
@@ -55,6 +57,7 @@ class Dump:
         self._ran = ran
         self._buffers: dict[Buffer, dict[str, Any]] = {}
         self._written: dict[Buffer, bytes] = {}
+        self._sent: set[Buffer] = set()  # uploaded since the last submission with a dispatch
         self._kernels: dict[bytes, int] = {}
         self._content: dict[str, Any] = {"kernels": [], "buffers": [], "submissions": [], "expected": []}
         self._operations: dict[Submission, list[dict[str, Any]]] = {}
@@ -90,6 +93,7 @@ class Dump:
     def _run(self, submission: Submission) -> None:
         """Write down a submission, before the driver gets it, which may crash."""
         operations = self._operations.get(submission, [])
+        self._sent.update(operation["upload"] for operation in operations if "upload" in operation)
         if self._is_done or not any("kernel" in operation for operation in operations):
             return
         writes: list[dict[str, Any]] = []
@@ -110,12 +114,13 @@ class Dump:
                              "masks": _BARRIER})
         for buffer, about in self._buffers.items():
             now = buffer._mapped.tobytes() if buffer.has_copy else b""
-            is_sent = buffer.gpu.host_memory or any(operation.get("upload") is buffer for operation in operations)
+            is_sent = buffer.gpu.host_memory or buffer in self._sent
             if now and (buffer not in self._written or (is_sent and self._written[buffer] != now)):
                 self._written[buffer] = now
                 file = f"buffers/{about['number']}-{about['name']}-{len(self._content['submissions'])}.bin"
                 (self._folder / file).write_bytes(now)
                 writes.append({"buffer": about["number"], "file": file})
+        self._sent.clear()
         submissions = self._content["submissions"]
         if submissions and not writes and submissions[-1]["operations"] == told:
             submissions[-1]["times"] += 1
@@ -180,6 +185,10 @@ class Dump:
         text = _README.format(problem=about["problem"], ran=json.dumps(about["ran"]), device=info.name, driver=f"{info.driver} {info.driver_version}")
         (self._folder / "README.md").write_text(text)
         shutil.copy(_REPLAY, self._folder / "replay.py")
+        given_up = self._ran.plan.timed_out if self._ran else None
+        numbers = {about["name"]: about["number"] for about in self._buffers.values()}
+        if given_up and given_up[0] in numbers:
+            self._content["given_up"] = {"buffer": numbers[given_up[0]], "word": given_up[1]}
         content = {"problem": about["problem"], "device": info.name, **self._content}
         (self._folder / "replay.json").write_text(json.dumps(content, indent=1))
 

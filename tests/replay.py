@@ -10,6 +10,7 @@ from pathlib import Path
 import kp
 import numpy as np
 
+TRIES = 5  # where workgroups give up
 HERE = Path(__file__).resolve().parent
 
 
@@ -88,8 +89,15 @@ def main():
     manager = kp.Manager(index)
     print(content["problem"])
     print("on", manager.get_device_properties()["device_name"])
-    tensors = run(manager, content)
-    found = [said for of in content["expected"] if (said := wrong(tensors[of["buffer"]].data().view(np.uint32), of))]
+    for _ in range(TRIES):
+        tensors = run(manager, content)
+        of = content.get("given_up")
+        gave_up = bool(of and tensors[of["buffer"]].data().view(np.uint32)[of["word"]])
+        found = [said for of in content["expected"] if (said := wrong(tensors[of["buffer"]].data().view(np.uint32), of))]
+        if not (found and gave_up):  # where they gave up in the test, too, what ran instead is among the submissions
+            break
+    if found and gave_up:
+        print("workgroups gave up waiting for each other, each time")
     if not content["expected"]:
         print("it ran to its end; the test compared no whole output with what is right")
     else:
