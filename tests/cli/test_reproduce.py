@@ -70,7 +70,7 @@ def test_a_dump_replays(tmp_path, capsys):
     "test_plain.py::test_gemm[3]", "test_plain.py::test_slices[5]", "test_elementwise.py::test_random[9]",
     "test_onnxruntime.py::test_random_node[5]", "test_onnx_backend.py::OnnxBackendNodeModelTest::test_gru_defaults_cpu"])
 def test_dumps_replay(tmp_path, case):
-    """Parts of buffers, other types, schedules with several submissions, and all ways into a device."""
+    """Other types, schedules with several submissions, and all ways into a device."""
     folder = tmp_path / "dump"
     assert cli.main(["reproduce", f"tests/conformance/{case}", "--dump", str(folder)]) == 0
     code, said = replayed(folder, tmp_path)
