@@ -10,8 +10,8 @@ from pathlib import Path
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITE = ["tests/__init__.py", "tests/conftest.py", "tests/guards.py", "tests/recording.py", "tests/support.py",
-         "tests/conformance/*.py"]
+MODULES = ("__init__", "conftest", "describing", "dumping", "guards", "recording", "replay", "support")
+SUITE = [*(f"tests/{name}.py" for name in MODULES), "tests/conformance/*.py"]
 
 
 class BuildPy(build_py):

@@ -87,11 +87,13 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
 class Kernel:
     """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
 
-    reads: of buffers that it does not write. writes: which parts of which buffers.
+    bound: a part of a buffer for each binding. reads: of buffers that it does not write. writes: which parts of which buffers.
     """
 
     compiled: CompiledKernel
     algorithm: Any
+    dispatch: Dispatch
+    bound: tuple[Bound, ...]
     reads: frozenset[Buffer]
     writes: frozenset[Bound]
 
@@ -227,7 +229,7 @@ class Gpu(system.OfOneProcess):
             pipeline, tensors, groups, *parts))
         writes = frozenset(buffers[name] for name in dispatch.writes)
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
-        return Kernel(compiled, algorithm, reads, writes)
+        return Kernel(compiled, algorithm, dispatch, tuple(bound), reads, writes)
 
     def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
         """kp's algorithm for it, which has the placeholder bound."""
