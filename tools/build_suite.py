@@ -1,6 +1,7 @@
-"""setuptools' build_py, which also puts the conformance suite into a wheel, as vkdml/suite.
+"""setuptools' build_py, which also puts into a wheel, as vkdml/suite, what `vkdml conformance` and `vkdml gpu-report` run.
 
-There it is as in a source tree, the folder `tests` with its modules in it, since they import each other by that name.
+There it is as in a source tree, the folders `tests`, `tools` and `bench` with modules in them, since they import each other by
+those names.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ["tests/__init__.py", "tests/conftest.py", "tests/guards.py", "tests/recording.py", "tests/support.py",
-         "tests/conformance/*.py"]
+         "tests/conformance/*.py",
+         "tools/__init__.py", "tools/validate.py", "tools/gpu/__init__.py", "tools/gpu/cases.py", "tools/gpu_report/*.py",
+         *(f"bench/{name}.py" for name in ("__init__", "__main__", "bounds", "candidates", "cases", "ceilings", "first_result",
+                                           "growth", "measure", "models", "peers", "processes", "report", "runner", "trials",
+                                           "worker")),
+         "bench/adapters/*.py", "bench/shaders/*.comp"]
 
 
 class BuildPy(build_py):

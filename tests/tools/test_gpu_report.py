@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from bench.trials import arrays
-from tools.gpu_report import __main__ as gpu_report
 from tools.gpu_report import bench, bits, candidates, estimates, outcome, worker
+from tools.gpu_report import running as gpu_report
 from tools.gpu_report.outcome import FAILED, PASSED, SKIPPED, Job, Outcome
 from tools.gpu_report.parts import PARTS, Part
 from tools.gpu_report.problems import BITS, CANDIDATES, ESTIMATES, QUICK_BITS, WAYS
+from vkdml import cli
 from vkdml.engine.trust.trial import Run
 from vkdml.errors import DriverError
 from vkdml.planning.candidates import Planner
@@ -30,7 +31,7 @@ def test_the_whole_report(tmp_path, monkeypatch, capsys):
     """All parts run, without a layer; what they write is there, and the report leads to it."""
     monkeypatch.setenv("VKDML_LAYER_PATH", str(tmp_path / "no layers"))
     folder = tmp_path / "report"
-    assert gpu_report.main(["--quick", "--output", str(folder)]) == 0, (folder / "report.md").read_text()
+    assert cli.main(["gpu-report", "--quick", "--output", str(folder)]) == 0, (folder / "report.md").read_text()
     assert str(folder / "report.md") in capsys.readouterr().out
     text = (folder / "report.md").read_text()
     outcomes = {part.name: Outcome.read(folder / part.name) for part in PARTS}
@@ -81,7 +82,7 @@ def made_up(tmp_path, monkeypatch):
 @pytest.mark.device
 def test_what_failed_comes_first(made_up, tmp_path):
     """The others run nevertheless, and the exit status is 1."""
-    assert gpu_report.main(["--output", str(tmp_path)], list(made_up.values())) == 1
+    assert gpu_report.main(tmp_path, parts=list(made_up.values())) == 1
     found = {name: gpu_report.Outcome.read(tmp_path / name) for name in made_up}
     assert {name: outcome and outcome.status for name, outcome in found.items()} == {
         "good": PASSED, "wrong": FAILED, "raising": FAILED, "missing": SKIPPED, "ours": FAILED, "crashing": None, "leaving": None,
@@ -107,18 +108,18 @@ def test_what_was_there_before_goes(made_up, tmp_path):
     (tmp_path / "good").mkdir()
     (tmp_path / "good" / "old.md").touch()
     (tmp_path / "mine.md").touch()
-    assert gpu_report.main(["--output", str(tmp_path)], [made_up["good"]]) == 0
+    assert gpu_report.main(tmp_path, parts=[made_up["good"]]) == 0
     assert not (tmp_path / "good" / "old.md").exists()
     assert (tmp_path / "mine.md").exists()
 
 
-def test_no_such_device(monkeypatch, tmp_path):
+def test_no_such_device(monkeypatch, tmp_path, capsys):
     def refuse(device):
         raise DriverError(f"no Vulkan device {device!r}")
 
     monkeypatch.setattr(gpu_report, "select_device", refuse)
-    with pytest.raises(SystemExit, match="gpu-report: no Vulkan device 'none such'"):
-        gpu_report.main(["--device", "none such", "--output", str(tmp_path)])
+    assert cli.main(["gpu-report", "--device", "none such", "--output", str(tmp_path)]) == 1
+    assert "vkdml: no Vulkan device 'none such'" in capsys.readouterr().err
 
 
 def test_many_failures_are_counted():

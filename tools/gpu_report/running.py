@@ -1,13 +1,10 @@
-"""All that this machine's GPU can tell about vkdml, in one folder: what is right, what is fast, and what was expected.
-
-    python -m tools.gpu_report [--output DIR] [--device D] [--quick]
+"""The parts of the report, one after the other, and the report of them: `vkdml gpu-report`.
 
 Each part runs in a process of its own: where one fails, crashes or hangs, the report says so and the others still run.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -21,7 +18,7 @@ import vkdml
 from bench.processes import environment as without_layers
 from tools.gpu_report.outcome import FAILED, OUTCOME, PASSED, SKIPPED, Outcome
 from tools.gpu_report.parts import PARTS, Part
-from vkdml import DeviceInfo, DriverError
+from vkdml import DeviceInfo
 from vkdml.laboratory import bullets, document, select_device, supervise, table, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,25 +34,17 @@ class Finished:
     files: Sequence[str]
 
 
-def main(arguments: Sequence[str] | None = None, parts: Sequence[Part] = PARTS) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.gpu_report", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, default=ROOT / "gpu-report", help="a folder (gpu-report)")
-    parser.add_argument("--device", help="an index or a part of a name (VKDML_DEVICE, or else the first GPU)")
-    parser.add_argument("--quick", action="store_true", help="a little of each part, to see that it works")
-    given = parser.parse_args(arguments)
-    try:
-        info = select_device(given.device)
-    except DriverError as error:
-        raise SystemExit(f"gpu-report: {error}") from None
-    folder = given.output.resolve()
+def main(output: Path, device: str | None = None, quick: bool = False, parts: Sequence[Part] = PARTS) -> int:
+    info = select_device(device)
+    folder = output.resolve()
     finished: list[Finished] = []
     with tqdm(parts, disable=None, unit="part") as bar:
         for part in bar:
             bar.set_postfix_str(part.name)
-            finished.append(run_part(part, folder, info, given.quick))
+            finished.append(run_part(part, folder, info, quick))
             bar.write(f"{part.name}: {finished[-1].outcome.status}: {finished[-1].outcome.line}", file=sys.stderr)
-            write(folder, {REPORT: report(info, finished, given.quick)})  # now, in case the next part is interrupted
-    print(f"report: {given.output}/{REPORT}")
+            write(folder, {REPORT: report(info, finished, quick)})  # now, in case the next part is interrupted
+    print(f"report: {output}/{REPORT}")
     return int(any(one.outcome.status == FAILED for one in finished))
 
 
@@ -91,7 +80,3 @@ def failures(one: Finished) -> str:
     """A section about a part that failed."""
     sentences = [" ".join(sentence.split()) for sentence in [one.outcome.line, *one.outcome.failures]]
     return bullets(f"## Failed: {one.part.title}", sentences, 1 + MOST_FAILURES)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,0 +1,22 @@
+"""The command `vkdml gpu-report`. It is tools/gpu_report, which the wheel has in vkdml/suite."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from .conformance.suite import ROOT
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--output", type=Path, default=Path("gpu-report"), help="a folder (gpu-report)")
+    command.add_argument("--device", help="an index or a part of a name (VKDML_DEVICE, or else the first GPU)")
+    command.add_argument("--quick", action="store_true", help="a little of each part, to see that it works")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    sys.path.insert(0, str(ROOT))
+    code: int = importlib.import_module("tools.gpu_report.running").main(chosen.output, chosen.device, chosen.quick)
+    return code
