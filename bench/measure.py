@@ -18,6 +18,7 @@ from vkdml.laboratory import WorkerError
 
 BUDGET_SECONDS = 10.0  # limit for all samples of a worker; slow ones take fewer
 WAYS = ("host", "device")  # numpy to numpy, and execution alone; the third is readback
+WRONG = "wrong: "  # how the error of a result begins that is not the reference's
 CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
 
 Progress = Callable[[str], None]
@@ -90,7 +91,7 @@ def _warm_up(process: Process, case: Case, samples: int, ways: Collection[str]) 
             result = Result(case.name, name, way, case.flops, *plan(case, warm["call"], samples), first_call=warm["first"])
             result.difference = difference(changed, warm["outputs"])
             if not result.difference <= process.peer.tolerance:  # so that NaN is wrong, too
-                result.error = f"wrong: {result.difference:.1e} from the reference"
+                result.error = f"{WRONG}{result.difference:.1e} from the reference"
             results.append(result)
             if warm["first"] > TOO_SLOW_SECONDS:  # the other ways would not be faster
                 result.seconds, result.planned = [warm["first"]], 0

@@ -32,6 +32,6 @@ PARTS = [
     Part("bits", "Every schedule, bit for bit", 90 * _MINUTES),
     Part("ceilings", "Ceilings", 15 * _MINUTES),
     Part("candidates", "Candidates beside the tuner's choice", 60 * _MINUTES),
-    Part("bench", "Beside cuDNN", 60 * _MINUTES),
+    Part("peers", "Beside other libraries", 60 * _MINUTES),
     Part("estimates", "Estimates beside measurements", 30 * _MINUTES),
 ]
