@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 # Processes that may crash, and reports
 from .cli.conformance import on_device as conformance_on
+from .cli.conformance.suite import FOLDER as CONFORMANCE
 from .cli.processes import Worker, WorkerError, supervise
 from .cli.reports import as_json, bullets, cell, document, table, write
 
@@ -21,7 +22,7 @@ from .engine import commands, compiled
 from .engine.commands import Commands
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
-from .engine.trust.trial import Run, Trial
+from .engine.trust.trial import Run, Trial, workgroups_meet
 from .engine.trust.tuner import ON, Tuner
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
@@ -50,7 +51,7 @@ from .planning.loop_dispatches import time_loop
 from .planning.options import SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
-from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rates, profile
+from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
 from .planning.tiling import Tiling
 
 
