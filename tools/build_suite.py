@@ -14,9 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SUITE = ["tests/__init__.py", "tests/conftest.py", "tests/guards.py", "tests/recording.py", "tests/support.py",
          "tests/conformance/*.py",
          "tools/__init__.py", "tools/validate.py", "tools/gpu/__init__.py", "tools/gpu/cases.py", "tools/gpu_report/*.py",
-         *(f"bench/{name}.py" for name in ("__init__", "__main__", "bounds", "candidates", "cases", "ceilings", "first_result",
-                                           "growth", "measure", "models", "peers", "processes", "report", "runner", "trials",
-                                           "worker")),
+         *(f"bench/{name}.py" for name in ("__init__", "candidates", "cases", "ceilings", "measure", "models", "peers",
+                                           "processes", "runner", "shapes", "trials", "worker")),
          "bench/adapters/*.py", "bench/shaders/*.comp"]
 
 

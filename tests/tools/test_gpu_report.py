@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.trials import arrays
-from tools.gpu_report import bench, bits, candidates, estimates, outcome, worker
+from tools.gpu_report import bits, candidates, estimates, outcome, worker
 from tools.gpu_report import running as gpu_report
 from tools.gpu_report.outcome import FAILED, PASSED, SKIPPED, Job, Outcome
 from tools.gpu_report.parts import PARTS, Part
@@ -21,7 +21,7 @@ from vkdml.planning.profiles import gpu_rates
 FILES = {
     "devices": {"devices.json", "devices.md"}, "conformance": {"conformance.json", "conformance.md"}, "validation": set(),
     "bits": {"bits.json", "bits.md"}, "ceilings": {"ceilings.json", "ceilings.md"}, "candidates": {"candidates.json", "candidates.md"},
-    "bench": {"results.json", "report.md"}, "estimates": {"estimates.json", "estimates.md"},
+    "peers": {"results.jsonl", "libraries.json", "peers.md"}, "estimates": {"estimates.json", "estimates.md"},
 }
 
 
@@ -211,15 +211,6 @@ def test_problems_are_different(cases):
 
 
 # The others
-
-def test_what_is_wrong_beside_cudnn():
-    row = {"case": "gru-1", "worker": "torch-cuda", "way": "host", "error": ""}
-    missing = [{"name": "torch-cuda", "reason": "no CUDA device"}]
-    assert bench.judge({"missing": missing, "results": [row]}) == Outcome(PASSED, "1 times; torch-cuda is missing (no CUDA device)")
-    found = bench.judge({"missing": [], "results": [row, row | {"error": "wrong: 1.0 from the reference"}]})
-    assert found.status == FAILED
-    assert found.failures == ["gru-1 torch-cuda host: wrong: 1.0 from the reference"]
-
 
 def test_rates_without_ceilings(device, tmp_path):
     rows = estimates.rates(device.info, tmp_path / "none.json")

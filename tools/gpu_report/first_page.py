@@ -8,6 +8,7 @@ from typing import Any
 
 import vkdml
 from tools.gpu_report import beside, model
+from tools.gpu_report.beside import OURS
 from tools.gpu_report.devices import FEATURES, MACHINE, PLANNED
 from tools.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found
 from tools.gpu_report.steps import Row
@@ -46,7 +47,8 @@ def report(info: DeviceInfo, found: Sequence[Found], quick: bool) -> str:
 
 def right(found: Sequence[Found]) -> str:
     """Is it right here? Only by what was checked."""
-    rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows if "right" in row]
+    rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows
+            if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
     wrong = [name for name, row in rows if not row["right"]]
     counted = ", ".join(f"{sum(of == name for of, _ in rows)} of {name}" for name in dict.fromkeys(name for name, _ in rows))
     others = [one.part.name for one in found if one.status == FAILED and one.part.name not in wrong]
@@ -89,7 +91,7 @@ def not_checked(one: Found) -> list[str]:
     for row in one.rows:
         if row.get("not checked"):
             words = [row.get(key) for key in ("library", "problem", "schedule")]
-            named = " ".join(word for word in words if word and word != vkdml.__name__)
+            named = " ".join(word for word in words if word and word != OURS)
             reasons.setdefault(" ".join(row["not checked"].split()), []).append(named or row.get("step", ""))
     said = [one.left] if one.left else []
     for reason, names in reasons.items():

@@ -52,8 +52,8 @@ class Found:
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:
-            return "" if self.stopped else "no time was left"
-        return f"no time was left for {self.steps - self.done} of {self.steps} steps" if not self.is_done else ""
+            return "" if self.stopped else "not begun"
+        return f"{self.steps - self.done} of {self.steps} steps are left" if not self.is_done else ""
 
     @property
     def status(self) -> str:

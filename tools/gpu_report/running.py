@@ -38,7 +38,7 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
     print(forecast(folder, turns, minutes, quick), file=sys.stderr)
     parts = list(dict.fromkeys(turn.part for turn in turns))
     for turn in turns:
-        if time.time() < until:
+        if time.time() < until and not Found.read(turn.part, folder).is_done:
             run_turn(turn, folder, info, quick, until)
         found = [Found.read(part, folder) for part in parts]
         write(folder, {REPORT: first_page.report(info, found, quick)})  # now, in case the next part is interrupted
@@ -67,8 +67,8 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
     if quick or seconds < 60 * minutes:
         taken = "a minute or two" if quick else f"about {max(1, round(seconds / 60))} minutes"
         return f"this takes {taken}: {', '.join(dict.fromkeys(turn.part.name for turn in left))}"
-    return (f"this takes {minutes:g} minutes, what matters most first; all of it would take about {round(seconds / 60)}: a second "
-            "call with the same --output goes on")
+    return (f"this takes {minutes:g} minutes, what matters most first; all of it would take about {round(seconds / 60)}: a "
+            "second call with the same --output goes on")
 
 
 def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:
