@@ -31,8 +31,9 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
     said = [(library, way, compared(rows, library, way)) for library in libraries for way in WAYS]
     known = [one for one in said if one[2]]
     if not known:
-        reasons = dict.fromkeys(row["not checked"] for row in rows if row.get("library") in libraries and "not checked" in row)
-        yield f"**Beside {question}**: not checked{''.join(f' ({reason})' for reason in reasons)}."
+        reasons = dict.fromkeys(row["not checked"].partition(" (")[0] for row in rows
+                                if row.get("library") in libraries and "not checked" in row)
+        yield f"**Beside {question}**: not checked ({', '.join(reasons) or 'not begun'})."
     for library, way, times in known:
         name = "" if question.endswith(library) or len(libraries) == 1 else f", {library}"
         yield f"**Beside {question}**{name}, {WAYS[way]}: {verdict(times)}."

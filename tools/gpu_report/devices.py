@@ -8,11 +8,21 @@ from dataclasses import asdict
 import vkdml
 from tools.gpu_report import machine
 from tools.gpu_report.steps import Job, Row, Step
-from vkdml.laboratory import GPUS, PROFILES, DeviceProfile, gpu_rates, select_device
+from vkdml.laboratory import (
+    GPUS,
+    PROFILES,
+    DeviceProfile,
+    device_facts,
+    gpu_rates,
+    memory_types,
+    queue_families,
+    select_device,
+)
 
 UNKNOWN = "unknown"
 PLANNED, MACHINE, FEATURES = "What the planner takes it for", "Machine", "What kernels may use"
 VARIABLES = "Environment variables of drivers"
+MATRICES = "cooperative matrices"
 NOTES = "Facts that times depend on, and those that decide what is worth being written for this GPU next."
 
 
@@ -25,12 +35,26 @@ def facts() -> list[Row]:
     others = [f"[{info.index}] {info.name}" for info in vkdml.Device.enumerate() if info.index != chosen.index]
     name = next(name for name, row in PROFILES.items() if row.fits(chosen))
     tables: dict[str, Mapping[str, object]] = {
+        FEATURES: features(chosen),
         "Device": {**asdict(chosen), "other devices": ", ".join(others) or "none"},
         PLANNED: {"row": name, "figures of": figures_of(PROFILES[name]), **asdict(gpu_rates(chosen)),
                   **{rate: getattr(PROFILES[name].rates, rate) for rate in ("submission", "dispatch")},
                   "tensors are copied": not chosen.unified_memory},
         MACHINE: machine.facts(), "Packages": machine.packages(), VARIABLES: machine.variables() or {"none of those known": ""}}
     return [{"table": table, "fact": fact, "value": value} for table, found in tables.items() for fact, value in found.items()]
+
+
+def features(info: vkdml.DeviceInfo) -> Row:
+    found = device_facts(info)
+    matrices = [" ".join(["x".join(map(str, one["M N K"])), *one["A B C result"]]) for one in found[MATRICES]]
+    return found | {MATRICES: matrices, "memory": list(map(shown, memory_types(info))),
+                    "queues": list(map(shown, queue_families(info)))}
+
+
+def shown(one: Row) -> str:
+    """The flags of a type of memory or a family of queues, and whether it is taken."""
+    uses = f" for {' and '.join(one['taken'])}" if isinstance(one["taken"], list) else ""
+    return " ".join(one["flags"]) + (f" (taken{uses})" if one["taken"] else "")
 
 
 def figures_of(row: DeviceProfile) -> str:

@@ -9,14 +9,15 @@ from typing import Any
 import vkdml
 from tools.gpu_report import beside, model
 from tools.gpu_report.beside import OURS
-from tools.gpu_report.devices import FEATURES, MACHINE, PLANNED
-from tools.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found
+from tools.gpu_report.devices import FEATURES, MACHINE, MATRICES, PLANNED
+from tools.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found, named
 from tools.gpu_report.steps import Row
 from vkdml import DeviceInfo
 from vkdml.laboratory import bullets, document, table
 
 ORDER = (FAILED, PASSED, SO_FAR, NOT_CHECKED)
 CHECKING = ("conformance", "schedules", "peers", "validation")  # the parts that say whether results are right
+DECIDING = ("float16", "int8", "16-bit storage", "integer dot product", "subgroup-size control", "Vulkan memory model")
 MOST_FAILURES, MOST_NAMED = 20, 3
 
 
@@ -37,8 +38,7 @@ def report(info: DeviceInfo, found: Sequence[Found], quick: bool) -> str:
         "**This driver runs on the processor: nothing here is about a GPU.**" if info.is_cpu else "",
         "**Quick: a little of each part, and too few repetitions for times that mean something.**" if quick else "",
         "\n".join(f"- {sentence}" for sentence in sentences),
-        bullets("## Failed", [f"{one.part.name}: {' '.join(failure.split())}" for one in found for failure in one.failures],
-                MOST_FAILURES),
+        bullets("## Failed", [f"{one.part.name}: {failure}" for one in found for failure in one.failures], MOST_FAILURES),
         bullets("## Not checked, which is not passed", [sentence for one in found for sentence in not_checked(one)]),
         "## Parts", table({"part": link(one), "outcome": one.status, "steps": f"{one.done} of {one.steps}", "": one.line}
                           for one in sorted(found, key=lambda one: ORDER.index(one.status))),
@@ -78,11 +78,18 @@ def features(facts: dict[str, Any]) -> list[str]:
     """What decides which kernels are worth being written."""
     if not facts:
         return []
-    return ["**What it has**: " + "; ".join(f"{name}: {shown(value)}" for name, value in facts.items()) + "."]
+    has, lacks = ([name for name in DECIDING if facts.get(name) is is_so] for is_so in (True, False))
+    matrices = facts.get(MATRICES) or []
+    types = sorted({word for one in matrices for word in one.split()[1:3]})
+    lacking, of = f"; not {' or '.join(lacks)}" if lacks else "", f" (of {' and '.join(types)})" if types else ""
+    said = [f"{', '.join(has) or 'none of these'}{lacking}", f"{len(matrices)} {MATRICES}{of}",
+            *(f"{name}: {taken(facts[name])}" for name in ("memory", "queues") if name in facts)]
+    return [f"**What kernels may use**: {'; '.join(said)}."]
 
 
-def shown(value: Any) -> str:
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+def taken(found: Sequence[str]) -> str:
+    """What is taken of types of memory or of queues, of how many."""
+    return f"{' and '.join(one for one in found if '(taken' in one) or 'none taken'}, of {len(found)}"
 
 
 def not_checked(one: Found) -> list[str]:
@@ -90,9 +97,7 @@ def not_checked(one: Found) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for row in one.rows:
         if row.get("not checked"):
-            words = [row.get(key) for key in ("library", "problem", "schedule")]
-            named = " ".join(word for word in words if word and word != OURS)
-            reasons.setdefault(" ".join(row["not checked"].split()), []).append(named or row.get("step", ""))
+            reasons.setdefault(" ".join(row["not checked"].split()), []).append(named(row))
     said = [one.left] if one.left else []
     for reason, names in reasons.items():
         listed = list(dict.fromkeys(names))

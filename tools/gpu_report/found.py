@@ -40,7 +40,8 @@ class Found:
 
     @cached_property
     def failures(self) -> list[str]:
-        return [row["failed"] for row in [*self.rows, self.stopped] if row.get("failed")]
+        return [": ".join(filter(None, [named(row), " ".join(row["failed"].split())])) for row in [*self.rows, self.stopped]
+                if row.get("failed")]
 
     @property
     def checked(self) -> list[Row]:
@@ -72,3 +73,9 @@ class Found:
     @property
     def told(self) -> str:
         return f"{self.part.name}: {self.status}: {self.failures[0] if self.failures else self.line}"
+
+
+def named(row: Row) -> str:
+    """What a row is about."""
+    words = [row.get(key) for key in ("library", "problem", "schedule")]
+    return " ".join(word for word in words if word and word != "vkdml") or str(row.get("step", ""))

@@ -14,6 +14,7 @@ from vkdml import DeviceInfo
 BARRIER, FLOW = "persistent, barrier", "persistent, flow"
 # What a step has of each schedule once a phase, and a figure says how long that takes
 WAITING = {"stepped": "dispatch", BARRIER: "meeting", FLOW: "seen"}
+RATES = ("clock", "cache_rate", "memory_rate")  # that ceilings measure
 CHANGE = 1.25  # times, up or down, from which on a figure is worth being changed
 
 
@@ -48,7 +49,7 @@ def faster(rows: Sequence[Row]) -> str:
         middle = median(both) if is_flow else 1 / median(both)
         wins = sum((ratio >= 1) == is_flow for ratio in both)
         winner = "flow" if is_flow else "barrier"
-        said = f"*{winner}* in {wins} of {len(both)} problems, {middle:.2g} times as fast at the median"
+        said = f"*{winner}* in {wins} of {len(both)} problems, {middle:.3g} times as fast at the median"
     else:
         said = "not checked: no problem ran both ways without giving up"
     best = [min(found, key=lambda way: found[way]) for found in times.values()]
@@ -72,22 +73,22 @@ def figures(info: DeviceInfo, planned: Mapping[str, Any], schedules: Sequence[Ro
     """Which figure should be what? Of waiting, by what steps of a row take beyond the estimate; of rates, by ceilings."""
     if info.is_cpu or not planned:
         return []
-    row, said = planned["figures of"], []
+    changes = {}  # how a figure is told, by how many times it should be what it is
     for way, figure in WAITING.items():
         found = [planned[figure] + (one["step us"] - one["step estimate us"]) * 1e-6 / one["phases"] for one in schedules
                  if one.get("schedule") == way and one.get("step us") and one["B"] == 1]
-        if found and is_off(median(found) / planned[figure]):
-            said.append(f"`{figure}` from {planned[figure]:.2g} to {max(median(found), 0):.2g} s"
-                        + (" (profiles.py, of all GPUs)" if figure == "dispatch" else ""))
-    waiting = set(WAITING.values()) | {"submission"}
-    said += [f"`{one['figure']}` times {one['times']:.2g}" for one in ceilings
-             if one.get("times") and one["figure"] not in waiting and is_off(one["times"])]
-    if not schedules and not ceilings:
-        return ["**What should the table of GPUs say?** Not checked."]
-    place = (f"A new row for this GPU, beginning with that of \"{UNKNOWN}\"" if row == UNKNOWN else f"The row \"{row}\"")
-    if not said:
-        return [f"**What should the table of GPUs say?** {place} of src/vkdml/planning/gpus.py: no figure is off by a quarter."]
-    return [f"**What should the table of GPUs say?** {place} of src/vkdml/planning/gpus.py: {', '.join(said)}."]
+        if found:
+            of_all = " (in profiles.py, of all GPUs)" if figure == "dispatch" else ""
+            told = f"`{figure}` from {planned[figure]:.2g} to {max(median(found), 0):.2g} s{of_all}"
+            changes[told] = median(found) / planned[figure]
+    changes |= {f"`{one['figure']}` times {one['times']:.2g}": one["times"] for one in ceilings
+                if one.get("times") and one["figure"] in RATES}
+    if not changes:
+        return ["**What should the table of GPUs say?** Not checked: no problem of one row, no ceilings."]
+    row = planned["figures of"]
+    place = f'a new row for this GPU, beginning with "{UNKNOWN}"' if row == UNKNOWN else f'the row "{row}"'
+    said = ", ".join(told for told, times in changes.items() if is_off(times)) or "no figure is off by a quarter"
+    return [f"**What should the table of GPUs say?** In src/vkdml/planning/gpus.py, {place}: {said}."]
 
 
 def is_off(times: float) -> bool:

@@ -38,8 +38,8 @@ QUICK, QUICK_SAMPLES, QUICK_SENTENCES = Case("gru", 4, 2, 16, 64), 2, 2
 
 NOTES = """Medians of a call's time, in seconds. Each library has a process of its own, which is stopped outside its turn.
 `host`: from numpy to numpy, with weights that were packed before. `device`: execution alone, all tensors on the device.
-`readback`: the output alone, brought to the host. Results are compared with a reference in float64; where they are wrong there is no time. A
-GRU has linear_before_reset = 1. Where lengths vary from call to call, times are of the first call with each."""
+`readback`: the output alone, brought to the host. Results are compared with a reference in float64; where they are wrong there
+is no time. A GRU has linear_before_reset = 1. Where lengths vary from call to call, times are of the first call with each."""
 
 
 def steps(job: Job) -> list[Step]:
@@ -122,5 +122,5 @@ def row(case: Case, peer: Peer, result: Result) -> Row:
 def filled(case: str, sizes: Row, library: str, way: str, seconds: float | None, error: str = "") -> Row:
     """A row. Failures are vkdml's; what others do wrong is told."""
     right = False if error.startswith(WRONG) else None if error else True
-    told = {"failed" if library.startswith(OURS) else "not checked": f"{case} {library} {way}: {error}"} if error else {}
+    told = {"failed" if library.startswith(OURS) else "not checked": f"{way}: {error}" if way else error} if error else {}
     return {"problem": case, **sizes, "library": library, "way": way, "seconds": seconds, "right": right, **told}

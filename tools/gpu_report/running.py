@@ -96,7 +96,7 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
             if step is None:
                 write(own, {STOPPED: {"failed": said}})
                 break
-            add(own / RESULTS, [{"part": turn.part.name, "step": step, "right": False, "failed": f"{step}: {said}"}])
+            add(own / RESULTS, [{"part": turn.part.name, "step": step, "right": False, "failed": said}])
             Log(own).end(step)
     print(Found.read(turn.part, folder).told, file=sys.stderr)
 

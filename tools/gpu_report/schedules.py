@@ -90,7 +90,7 @@ class Checked:
         except InvalidArgumentError as error:
             return {"not checked": f"refused: {error}"}
         except DriverError as error:
-            return {"right": False, "failed": f"{self._case.name}: {error}"}
+            return {"right": False, "failed": str(error)}
         broken = [sentence for sentence, is_so in {
             f"{row['other bits']} of {row['runs']} runs gave other bits than stepped": row["other bits"],
             f"wrong: {row['wrong']} (error {row['error']})": row["wrong"]}.items() if is_so]
