@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tools.gpu.cases import Case
+from tools.gpu_report.devices import UNKNOWN, figures_of
 from tools.gpu_report.problems import WAYS
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import GPUS, PROFILES, Planner, Tiling, gpu_rates, profile
+from vkdml.laboratory import PROFILES, Planner, Tiling, gpu_rates, profile
 
 # Where times do not tell two figures apart, the one that comes first here is fitted
 FIGURES = {"meeting": "a barrier between workgroups", "seen": "until another workgroup sees a word", "dispatch": "a dispatch",
@@ -43,10 +44,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Fit:
-    """All figures. gpu, profile: the rows of GPUS and PROFILES that have them. runs: of schedules, whose times they explain.
-
-    off_before, off_after: how many times as long as by the model a run takes, or the model says it does, typically.
+    """All figures. name: the device's. gpu, profile: the rows of GPUS and PROFILES that have them. runs: of schedules, whose
+    times they explain. off_before, off_after: by which factor the model is off, up or down, typically.
     """
+
+    name: str
 
     gpu: str
     profile: str
@@ -61,8 +63,8 @@ class Fit:
         fitted = {change.figure: f"{change.figure}={change.after:.3g}" for change in self.changes if change.after is not None}
         calls = [fitted.pop(name) for name in CALLS if name in fitted]
         rates = list(fitted.values())
-        row = f'GPUS["{self.gpu}"]'
-        return [*[f"{row} = replace({row}, {', '.join(rates)})"] * bool(rates),
+        changed = self.name if self.gpu == UNKNOWN else self.gpu
+        return [*[f'GPUS["{changed}"] = replace(GPUS["{self.gpu}"], {", ".join(rates)})'] * bool(rates),
                 *[f'rates=replace(_GPU.rates, {", ".join(calls)}),  # "{self.profile}"'] * bool(calls)]
 
 
@@ -70,8 +72,11 @@ CALLS = ("dispatch", "submission")  # figures of PROFILES
 
 
 def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
-    """The fit of a report's rows: least squares of the logarithms of whole executions' times, over the figures' logarithms."""
-    runs = [run for row in rows if usable(row) and (run := Run.of(row, info))]
+    """The fit of a report's rows: least squares of the logarithms of whole executions' times, over the figures' logarithms.
+
+    A CPU driver's figures are not those of a GPU: nothing is fitted.
+    """
+    runs = [run for row in rows if usable(row) and not info.is_cpu and (run := Run.of(row, info))]
     model = Model(runs)
     left = {name: NOTHING for name, effect in zip(FIGURES, np.abs(model.slopes({})).max(axis=0, initial=0)) if not effect}
     while True:
@@ -86,9 +91,8 @@ def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
     for name in FIGURES:
         before = getattr(of_calls if name in CALLS else gpu or gpu_rates(info), name)
         changes.append(Change(name, before, before * times[name] if name in times else None, left.get(name, "")))
-    key = next((key for key, row in GPUS.items() if row is gpu), "unknown")
-    fitting = next(key for key, row in PROFILES.items() if row.fits(info))
-    return Fit(key, fitting, changes, len(runs), model.off({}), model.off(times))
+    of_profile = next(key for key, row in PROFILES.items() if row.fits(info))
+    return Fit(info.name, figures_of(profile(info)), of_profile, changes, len(runs), model.off({}), model.off(times))
 
 
 def usable(row: Row) -> bool:
@@ -135,7 +139,7 @@ class Model:
         """How the estimates grow with each figure: a row for each run."""
         columns = [self.estimates({**times, name: times.get(name, 1) * math.exp(STEP)})
                    - self.estimates({**times, name: times.get(name, 1) * math.exp(-STEP)}) for name in names]
-        return np.array(columns).reshape(len(names), -1).T / (2 * STEP)
+        return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
         """Gauss and Newton's way: so many times each figure, and which share of what was not known of it is known now."""
