@@ -102,7 +102,7 @@ def not_checked(one: Found) -> list[str]:
     for reason, names in reasons.items():
         listed = list(dict.fromkeys(names))
         more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-        said.append(f"{', '.join(listed[:MOST_NAMED])}{more}: {reason}")
+        said.append(": ".join(filter(None, [", ".join(listed[:MOST_NAMED]) + more, reason])))
     return [f"{one.part.name}: {sentence}" for sentence in said]
 
 
