@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import ceilings
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -20,6 +22,14 @@ def shipped(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     build_suite = pytest.importorskip("build_suite")
     return sorted(str(path.relative_to(ROOT)) for pattern in build_suite.SUITE for path in ROOT.glob(pattern))
+
+
+def test_ceilings_are_compiled_with_what_they_try(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    build_suite = pytest.importorskip("build_suite")
+    assert ceilings.ALL.chains == build_suite.CHAINS
+    assert set(ceilings.QUICK.chains) <= set(build_suite.CHAINS)
+    assert {name for name, _ in build_suite.VARIANTS.values()} == {path.stem for path in ceilings.SHADERS.glob("*.comp")}
 
 
 def test_what_it_imports_is_there(shipped):
@@ -53,3 +63,11 @@ def test_a_wheel_runs_the_suite(tmp_path):
     assert {test["outcome"] for test in run["tests"]} <= {"passed", "skipped"}
     assert run["tests"][0]["records"][0]["fraction"] < 1
     assert {path.name for path in (tmp_path / "conformance-report").iterdir()} >= {"conformance.md", "conformance.json", "results-0.jsonl"}
+
+    (tmp_path / "none").mkdir()  # no compiler is found, nor any other program
+    command = [tmp_path / "venv" / "bin" / "python", "-m", "vkdml", "gpu-report", "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, env=outside | {"PATH": str(tmp_path / "none")}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "gpu-report" / "report.md").read_text()
+    assert "Is it right here? Yes" in page
+    assert json.loads((tmp_path / "gpu-report" / "ceilings" / "results.jsonl").read_text().splitlines()[-1])["gflops"] > 0

@@ -9,6 +9,7 @@ import pytest
 from bench import reports
 from tests.planning.devices import DEVICES, GPUS
 from tools.gpu.cases import Case
+from tools.gpu_report import model
 from tools.gpu_report.fit import APART, FIGURES, NOTHING, Run, fit
 from tools.gpu_report.problems import FIVE, WAYS, about
 from vkdml.planning import gpus
@@ -28,7 +29,7 @@ def made_up(info=INFO, ways=WAYS, true=TRUE):
 
 @pytest.mark.parametrize("name", ["RTX 3090", "RX 7900 XTX", "A770"])
 def test_other_figures_are_found_again(name):
-    """Those of the row that the device's are made of; a submission is too short beside these runs to be told."""
+    """Those of the row that the device's are made of."""
     found = fit(made_up(GPUS[name]), GPUS[name])
     times = {change.figure: change.after / change.before for change in found.changes if change.after}
     assert {figure: times[figure] for figure in TRUE} == pytest.approx(TRUE, rel=0.02)
@@ -79,6 +80,13 @@ def test_a_gpu_that_no_row_is_like():
     """What is pasted is a row of its own."""
     info = gpus.replace(INFO, name="New GPU", vendor=0)
     assert fit(made_up(info), info).lines[0].startswith('GPUS["New GPU"] = replace(GPUS["unknown"], meeting=')
+
+
+def test_what_the_first_page_says():
+    (said,) = model.figures(INFO, made_up(ways=["persistent, barrier"]))
+    assert 'say?** `GPUS["RTX 3090"] = replace(GPUS["RTX 3090"], meeting=1.' in said
+    assert "Not fitted: seen (no time here depends on it)" in said
+    assert model.figures(DEVICES["llvmpipe"], made_up()) == []
 
 
 # bench.reports

@@ -29,7 +29,7 @@ def report(info: DeviceInfo, found: Sequence[Found], quick: bool) -> str:
              for table in (PLANNED, MACHINE, FEATURES)}
     sentences = [
         right(found), *beside.sentences(by_name["peers"].rows if "peers" in by_name else []),
-        *model.sentences(info, facts[PLANNED], rows.get("schedules", []), rows.get("ceilings", [])),
+        *model.sentences(info, rows.get("schedules", [])),
         *chosen(rows.get("candidates", [])), *features(facts[FEATURES])]
     return document(
         f"# vkdml on {info.name}",
@@ -102,7 +102,7 @@ def not_checked(one: Found) -> list[str]:
     for reason, names in reasons.items():
         listed = list(dict.fromkeys(names))
         more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-        said.append(f"{', '.join(listed[:MOST_NAMED])}{more}: {reason}")
+        said.append(": ".join(filter(None, [", ".join(listed[:MOST_NAMED]) + more, reason])))
     return [f"{one.part.name}: {sentence}" for sentence in said]
 
 

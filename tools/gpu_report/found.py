@@ -76,6 +76,7 @@ class Found:
 
 
 def named(row: Row) -> str:
-    """What a row is about."""
+    """What a row is about, within its part."""
     words = [row.get(key) for key in ("library", "problem", "schedule")]
-    return " ".join(word for word in words if word and word != "vkdml") or str(row.get("step", ""))
+    told = " ".join(word for word in words if word and word != "vkdml")
+    return told or ("" if row.get("step") == row.get("part") else str(row.get("step")))

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
-from tools.gpu_report.devices import UNKNOWN
+from tools.gpu_report.fit import fit
 from tools.gpu_report.problems import WAYS
 from tools.gpu_report.steps import Row
 from vkdml import DeviceInfo
 
 BARRIER, FLOW = "persistent, barrier", "persistent, flow"
-# What a step has of each schedule once a phase, and a figure says how long that takes
-WAITING = {"stepped": "dispatch", BARRIER: "meeting", FLOW: "seen"}
-RATES = ("clock", "cache_rate", "memory_rate")  # that ceilings measure
-CHANGE = 1.25  # times, up or down, from which on a figure is worth being changed
 
 
-def sentences(info: DeviceInfo, planned: Mapping[str, Any], schedules: Sequence[Row], ceilings: Sequence[Row]) -> list[str]:
-    return [meetings(schedules), faster(schedules), off(schedules), *figures(info, planned, schedules, ceilings)]
+def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
+    return [meetings(schedules), faster(schedules), off(schedules), *figures(info, schedules)]
 
 
 def meetings(rows: Sequence[Row]) -> str:
@@ -69,30 +64,18 @@ def off(rows: Sequence[Row]) -> str:
             f"{', '.join(said)}.")
 
 
-def figures(info: DeviceInfo, planned: Mapping[str, Any], schedules: Sequence[Row], ceilings: Sequence[Row]) -> list[str]:
-    """Which figure should be what? Of waiting, by what steps of a row take beyond the estimate; of rates, by ceilings."""
-    if info.is_cpu or not planned:
+def figures(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
+    """Which figure should be what, by what all schedules take?"""
+    if info.is_cpu:
         return []
-    changes = {}  # how a figure is told, by how many times it should be what it is
-    for way, figure in WAITING.items():
-        found = [planned[figure] + (one["step us"] - one["step estimate us"]) * 1e-6 / one["phases"] for one in schedules
-                 if one.get("schedule") == way and one.get("step us") and one["B"] == 1]
-        if found:
-            of_all = " (in profiles.py, of all GPUs)" if figure == "dispatch" else ""
-            told = f"`{figure}` from {planned[figure]:.2g} to {max(median(found), 0):.2g} s{of_all}"
-            changes[told] = median(found) / planned[figure]
-    changes |= {f"`{one['figure']}` times {one['times']:.2g}": one["times"] for one in ceilings
-                if one.get("times") and one["figure"] in RATES}
-    if not changes:
-        return ["**What should the table of GPUs say?** Not checked: no problem of one row, no ceilings."]
-    row = planned["figures of"]
-    place = f'a new row for this GPU, beginning with "{UNKNOWN}"' if row == UNKNOWN else f'the row "{row}"'
-    said = ", ".join(told for told, times in changes.items() if is_off(times)) or "no figure is off by a quarter"
-    return [f"**What should the table of GPUs say?** In src/vkdml/planning/gpus.py, {place}: {said}."]
-
-
-def is_off(times: float) -> bool:
-    return not 1 / CHANGE < times < CHANGE
+    found = fit(schedules, info)
+    left = ", ".join(f"{change.figure} ({change.reason})" for change in found.changes if change.reason)
+    not_fitted = f" Not fitted: {left}." if left else ""
+    if not found.lines:
+        return [f"**What should the table of GPUs say?** Not checked: nothing could be fitted to {found.runs} runs."]
+    pasted = " and ".join(f"`{line}`" for line in found.lines)
+    return [f"**What should the table of GPUs say?** {pasted} in src/vkdml/planning: by that the model is off by a factor of "
+            f"{found.off_after:.3g}, and not {found.off_before:.3g}, in {found.runs} runs.{not_fitted}"]
 
 
 def name(way: str) -> str:
