@@ -273,6 +273,16 @@ def test_what_is_refused_and_what_fails(checked, monkeypatch):
     assert "right" not in refused
 
 
+def test_a_slow_device_has_fewer_runs(device, monkeypatch):
+    monkeypatch.setattr(schedules, "SECONDS", 0.0)
+    assert [row["runs"] for row in only(schedules.Checked(device.gpu, QUICK[0], 50, 50), monkeypatch, "stepped")] == [3]
+
+
+def test_a_test_that_tests_nothing_has_not_passed(device):
+    """Processors have no plans that wait: the test of meetings has nothing to run there."""
+    assert all("meet" not in row and row["not checked"] for step in schedules.meetings(device.gpu) for row in step.run())
+
+
 @pytest.mark.parametrize("cases", [FIVE + OTHERS, CANDIDATES], ids=["schedules", "candidates"])
 def test_problems_are_different(cases):
     """And what is drawn for them has their types."""
