@@ -15,10 +15,11 @@ from tests.planning.devices import GPUS
 from tools.gpu_report import candidates, ceilings, conformance, devices, machine, schedules, sending
 from tools.gpu_report import running as gpu_report
 from tools.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found
-from tools.gpu_report.parts import PARTS, TURNS, Part, Turn
+from tools.gpu_report.parts import PARTS, SCHEDULES, TURNS, Part, Turn
 from tools.gpu_report.problems import CANDIDATES, FIVE, OTHERS, QUICK, WAYS
 from tools.gpu_report.steps import LOG, RESULTS, Job, Log, Step, add, lines, run
 from vkdml import InvalidArgumentError, cli
+from vkdml.cli.processes import Ended
 from vkdml.engine.trust.trial import Run
 from vkdml.errors import DriverError
 from vkdml.planning.candidates import Planner
@@ -144,6 +145,18 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
     assert [row["problem"] for row in lines(tmp_path / RESULTS)] == ["a1", "b1", "c1"]
     run(Module, Job(tmp_path))
     assert ran == ["b1", "c1", "a2"]
+
+
+@pytest.mark.parametrize(("first", "minutes", "room"), [(True, 30, 2 * 75), (False, 30, 30 * 60), (True, 1, 60)])
+def test_what_matters_most_leaves_time_for_the_rest(tmp_path, monkeypatch, first, minutes, room):
+    """A turn of what comes first may take twice what is guessed, and overrun by its own length."""
+    given = []
+    monkeypatch.setattr(gpu_report, "supervise", lambda command, *_, seconds, **__: given.append((float(command[5]), seconds)) or Ended(0, "", ""))
+    now = time.time()
+    gpu_report.run_turn(Turn(SCHEDULES, 75, first), tmp_path, GPUS["RTX 3090"], False, now + 60 * minutes)
+    ((until, seconds),) = given
+    assert until - now == pytest.approx(room, abs=1)
+    assert seconds == pytest.approx(room + 75, abs=1)
 
 
 def test_how_long_it_takes_is_said_before(tmp_path):
