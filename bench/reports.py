@@ -105,9 +105,9 @@ def told(found: Fit) -> str:
     rows = [{"figure": change.figure, "of": change.what, "now": change.before,
              "should be": change.reason if change.after is None else change.after} for change in found.changes]
     off = f"By the planner's figures a run's time is typically off by a factor of {found.off_before:.3g}"
-    after = f"; by these, of {found.off_after:.3g}" if found.lines else "; nothing could be fitted"
+    after = f"{off}; by these, of {found.off_after:.3g}, in {found.runs} runs." if found.lines else "Nothing could be fitted."
     paste = "\n".join(["```python", *found.lines, "```"]) if found.lines else ""
-    return document(f"## {found.name}", f"{off}{after}, in {found.runs} runs.", table(rows), paste).rstrip()
+    return document(f"## {found.name}", after, table(rows), paste).rstrip()
 
 
 def transposed(rows: Sequence[Row]) -> list[Row]:

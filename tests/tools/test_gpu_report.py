@@ -15,10 +15,11 @@ from tests.planning.devices import GPUS
 from tools.gpu_report import candidates, ceilings, conformance, devices, machine, schedules, sending
 from tools.gpu_report import running as gpu_report
 from tools.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found
-from tools.gpu_report.parts import PARTS, TURNS, Part, Turn
+from tools.gpu_report.parts import PARTS, SCHEDULES, TURNS, Part, Turn
 from tools.gpu_report.problems import CANDIDATES, FIVE, OTHERS, QUICK, WAYS
 from tools.gpu_report.steps import LOG, RESULTS, Job, Log, Step, add, lines, run
 from vkdml import InvalidArgumentError, cli
+from vkdml.cli.processes import Ended
 from vkdml.engine.trust.trial import Run
 from vkdml.errors import DriverError
 from vkdml.planning.candidates import Planner
@@ -146,6 +147,18 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
     assert ran == ["b1", "c1", "a2"]
 
 
+@pytest.mark.parametrize(("first", "minutes", "room"), [(True, 30, 2 * 75), (False, 30, 30 * 60), (True, 1, 60)])
+def test_what_matters_most_leaves_time_for_the_rest(tmp_path, monkeypatch, first, minutes, room):
+    """A turn of what comes first may take twice what is guessed, and overrun by its own length."""
+    given = []
+    monkeypatch.setattr(gpu_report, "supervise", lambda command, *_, seconds, **__: given.append((float(command[5]), seconds)) or Ended(0, "", ""))
+    now = time.time()
+    gpu_report.run_turn(Turn(SCHEDULES, 75, first), tmp_path, GPUS["RTX 3090"], False, now + 60 * minutes)
+    ((until, seconds),) = given
+    assert until - now == pytest.approx(room, abs=1)
+    assert seconds == pytest.approx(room + 75, abs=1)
+
+
 def test_how_long_it_takes_is_said_before(tmp_path):
     assert gpu_report.forecast(tmp_path, TURNS, 8, False).startswith("this takes 8 minutes, what matters most first; all of it would take about ")
     assert gpu_report.forecast(tmp_path, TURNS[:1], 8, False) == "this takes about 1 minutes: devices"
@@ -271,6 +284,16 @@ def test_what_is_refused_and_what_fails(checked, monkeypatch):
     assert (failed["right"], failed["failed"]) == (False, "the device is lost")
     assert "options.meeting" in refused["not checked"]
     assert "right" not in refused
+
+
+def test_a_slow_device_has_fewer_runs(device, monkeypatch):
+    monkeypatch.setattr(schedules, "SECONDS", 0.0)
+    assert [row["runs"] for row in only(schedules.Checked(device.gpu, QUICK[0], 50, 50), monkeypatch, "stepped")] == [3]
+
+
+def test_a_test_that_tests_nothing_has_not_passed(device):
+    """Processors have no plans that wait: the test of meetings has nothing to run there."""
+    assert all("meet" not in row and row["not checked"] for step in schedules.meetings(device.gpu) for row in step.run())
 
 
 @pytest.mark.parametrize("cases", [FIVE + OTHERS, CANDIDATES], ids=["schedules", "candidates"])

@@ -18,7 +18,7 @@ def steps(job: Job) -> list[Step]:
         folder = job.folder / name.replace(" ", "-")
         folder.mkdir(exist_ok=True)
         line, failures = conformance_on(select_device(None), folder, tests)
-        return [{"problem": name, "tests": line, "right": not failures},
+        return [{"problem": name, "tests": line, "count": int(line.split()[0]), **({} if failures else {"right": True})},
                 *({"table": "Failed", "problem": name, "right": False, "failed": failure} for failure in failures)]
 
     first = LITTLE if job.quick else ["tests/conformance", f"--ignore=tests/conformance/{MUTATIONS}.py", "--quick"]

@@ -50,11 +50,12 @@ def right(found: Sequence[Found]) -> str:
     rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows
             if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
     wrong = [name for name, row in rows if not row["right"]]
-    counted = ", ".join(f"{sum(of == name for of, _ in rows)} of {name}" for name in dict.fromkeys(name for name, _ in rows))
+    counts = {name: sum(row.get("count", 1) for of, row in rows if of == name) for name, _ in rows}
+    counted = ", ".join(f"{count} of {name}" for name, count in counts.items())
     others = [one.part.name for one in found if one.status == FAILED and one.part.name not in wrong]
     if wrong:
         where = ", ".join(dict.fromkeys(wrong))
-        return f"**Is it right here? No**: {len(wrong)} of {len(rows)} results have not passed ({where})."
+        return f"**Is it right here? No**: {len(wrong)} results have not passed ({where})."
     if others:
         return f"**Is it right here? Not known**: {', '.join(others)} failed."
     if not rows:

@@ -6,6 +6,7 @@ done is kept: a second call with the same folder goes on.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
@@ -20,7 +21,7 @@ from bench.processes import environment as without_layers
 from tools.gpu_report import first_page, sending
 from tools.gpu_report.found import FAILED, Found
 from tools.gpu_report.parts import TURNS, Turn
-from tools.gpu_report.steps import LOG, RESULTS, STOPPED, Log, add, lines
+from tools.gpu_report.steps import LOG, RESULTS, STOPPED, Log, add, lines, write_tables
 from vkdml import DeviceInfo, InvalidArgumentError
 from vkdml.laboratory import select_device, supervise, write
 
@@ -75,6 +76,8 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
     """Run a part's steps in a process; after a step that crashes or hangs, those behind it in a new one."""
     own = folder / turn.part.name
     own.mkdir(exist_ok=True)
+    if turn.first:  # a slow device leaves time for the others that matter
+        until = min(until, time.time() + 2 * turn.seconds)
     (own / LOG).touch()
     (own / STOPPED).unlink(missing_ok=True)
     command = [sys.executable, "-m", "tools.gpu_report.worker", turn.part.module, str(own), str(until), *["--quick"] * quick,
@@ -98,6 +101,8 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
                 break
             add(own / RESULTS, [{"part": turn.part.name, "step": step, "right": False, "failed": said}])
             Log(own).end(step)
+    if lines(own / RESULTS):
+        write_tables(importlib.import_module(turn.part.module), own)
     print(Found.read(turn.part, folder).told, file=sys.stderr)
 
 

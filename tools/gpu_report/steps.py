@@ -108,7 +108,7 @@ class Log:
 
 
 def run(module: ModuleType, job: Job) -> None:
-    """Run the steps that have room, and write the part's tables."""
+    """Run the steps that have room."""
     log, part = Log(job.folder), module.__name__.rpartition(".")[2]
     every: list[Step] = module.steps(job)
     log.announce(every)
@@ -121,7 +121,6 @@ def run(module: ModuleType, job: Job) -> None:
         rows = list(rows_of(step))  # kept once all are there: a step that is cut off is run again
         add(job.folder / RESULTS, [{"part": part, "step": step.name, **row} for row in rows])
         log.end(step.name, time.monotonic() - began)
-    write_tables(module, job.folder, part)
 
 
 def rows_of(step: Step) -> Iterator[Row]:
@@ -142,8 +141,9 @@ def is_missing(error: Exception) -> bool:
     return isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] not in OURS
 
 
-def write_tables(module: ModuleType, folder: Path, name: str) -> None:
-    """Write NAME.md, a table for each value of the rows' `table`."""
+def write_tables(module: ModuleType, folder: Path) -> None:
+    """Write a part's tables into its folder, one for each value of the rows' `table`."""
+    name = folder.name
     found: dict[str, list[Row]] = {}
     for row in lines(folder / RESULTS):
         found.setdefault(row.pop("table", "Results"), []).append({key: value for key, value in row.items() if key != "part"})
