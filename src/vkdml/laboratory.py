@@ -13,20 +13,22 @@ from unittest.mock import patch
 
 # Processes that may crash, and reports
 from .cli.conformance import on_device as conformance_on
+from .cli.conformance.suite import FOLDER as CONFORMANCE
 from .cli.processes import Worker, WorkerError, supervise
 from .cli.reports import as_json, bullets, cell, document, table, write
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
-from .engine import commands, compiled
+from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
-from .engine.trust.trial import Run, Trial
+from .engine.trust.trial import Run, Trial, workgroups_meet
 from .engine.trust.tuner import ON, Tuner
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
-from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
+from .engine.vulkan.facts import device_facts, memory_types, queue_families
+from .engine.vulkan.gpu import Gpu, Kernel, Submission, open_device, select_device
 from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
 
@@ -50,7 +52,7 @@ from .planning.loop_dispatches import time_loop
 from .planning.options import SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
-from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rates, profile
+from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
 from .planning.tiling import Tiling
 
 
@@ -65,7 +67,7 @@ def as_in_a_new_process() -> None:
 @contextmanager
 def without_barriers() -> Iterator[None]:
     """Recordings meanwhile leave out all barriers, so that validation has something to find."""
-    with patch.object(commands._Builder, "_dependencies", lambda builder, operation: set()):
+    with patch.object(devices.Submission, "barrier"):
         yield
 
 

@@ -21,6 +21,7 @@ from .results import About, Progress, Test
 
 _SHIPPED = Path(__file__).resolve().parents[2] / "suite"
 ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # the parent of the folder tests
+FOLDER = ROOT / "tests" / "conformance"
 SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # mutations do not test the device
 _EXTRAS = ROOT / ".vulkan"  # what `make vulkan-extras` fetches, in a source tree
 _TEST_SECONDS = 300
