@@ -76,8 +76,13 @@ def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:
 
 
 def spread(times: Sequence[float]) -> str:
-    low, high = f"{min(times):.2g}", f"{max(times):.2g}"
+    low, high = brief(min(times)), brief(max(times))
     return f"{low} times" if low == high else f"{low} to {high} times"
+
+
+def brief(number: float) -> str:
+    """Two digits, or a whole number."""
+    return f"{number:.2g}" if number < 100 else f"{number:,.0f}"
 
 
 def reading(rows: Sequence[Row]) -> list[str]:
@@ -90,7 +95,7 @@ def reading(rows: Sequence[Row]) -> list[str]:
     rate = size / largest["seconds"] / 1e9
     run = next((row["seconds"] for row in rows if row.get("library") == OURS and row.get("way") == "device"
                 and row["problem"] == largest["problem"] and row.get("seconds")), None)
-    beside = f", beside {run * 1e3:.3g} ms for computing them" if run else ""
+    beside = f", beside {brief(run * 1e3)} ms for computing them" if run else ""
     slow = ", as if its memory were not cached" if rate < CACHED_GB_S and size >= LARGE else ""
     return [f"**Reading results back**: {rate:.2g} GB/s{slow}; those of {largest['problem']} take "
-            f"{largest['seconds'] * 1e3:.3g} ms{beside}."]
+            f"{brief(largest['seconds'] * 1e3)} ms{beside}."]

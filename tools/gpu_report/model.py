@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from tools.gpu_report.beside import brief
 from tools.gpu_report.fit import fit
 from tools.gpu_report.problems import WAYS
 from tools.gpu_report.steps import Row
@@ -59,8 +60,9 @@ def off(rows: Sequence[Row]) -> str:
     if not any(by_way.values()):
         return "**How far is the model off?** Not checked."
     every = [times for found in by_way.values() for times in found]
-    said = [f"{name(way)} {median(found):.2g} ({min(found):.2g} to {max(found):.2g})" for way, found in by_way.items() if found]
-    return (f"**How far is the model off?** A step takes {median(every):.2g} times as long as it says at the median: "
+    said = [f"{name(way)} {brief(median(found))} ({brief(min(found))} to {brief(max(found))})"
+            for way, found in by_way.items() if found]
+    return (f"**How far is the model off?** A step takes {brief(median(every))} times as long as it says at the median: "
             f"{', '.join(said)}.")
 
 
