@@ -73,8 +73,20 @@ class Properties(Structure):
 
 
 class Properties2(Structure):
-    TYPE = 1000059001
+    TYPE, FUNCTION = 1000059001, "vkGetPhysicalDeviceProperties2"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("properties", Properties)]
+
+
+class Features2(Structure):
+    """VkPhysicalDeviceFeatures2, whose own features are only passed over; larger than the real structure at its end."""
+
+    TYPE, FUNCTION = 1000059000, "vkGetPhysicalDeviceFeatures2"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("features", c_uint32 * 64)]
+
+
+class QueueFamily(Structure):
+    _fields_ = [("queueFlags", c_uint32), ("queueCount", c_uint32), ("timestampValidBits", c_uint32),
+                ("minImageTransferGranularity", c_uint32 * 3)]
 
 
 class MemoryType(Structure):
@@ -91,8 +103,8 @@ class MemoryProperties(Structure):
 
 
 class _Chained(Structure):
-    """A structure that may follow Properties2, for devices that know it. TYPE: its sType. SINCE: the version of Vulkan that
-    brought it; None: none has. EXTENSION: the extension that did before.
+    """A structure that may follow Properties2 or Features2, for devices that know it. TYPE: its sType. SINCE: the version of
+    Vulkan that brought it; None: none has. EXTENSION: the extension that did before.
     """
 
     TYPE: int
@@ -143,6 +155,58 @@ class ShaderCoreBuiltinsProperties(_Chained):
                 ("shaderWarpsPerCore", c_uint32)]
 
 
-CHAINED: tuple[type[_Chained], ...] = (
+class IDProperties(_Chained):
+    TYPE, SINCE = 1000071004, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("deviceUUID", c_uint8 * 16), ("driverUUID", c_uint8 * 16),
+                ("deviceLUID", c_uint8 * 8), ("deviceNodeMask", c_uint32), ("deviceLUIDValid", c_uint32)]
+
+
+class Storage16BitFeatures(_Chained):
+    TYPE, SINCE = 1000083000, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")]]
+
+
+class Float16Int8Features(_Chained):
+    TYPE, SINCE, EXTENSION = 1000082000, (1, 2), b"VK_KHR_shader_float16_int8"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderFloat16", c_uint32), ("shaderInt8", c_uint32)]
+
+
+class VulkanMemoryModelFeatures(_Chained):
+    TYPE, SINCE, EXTENSION = 1000211000, (1, 2), b"VK_KHR_vulkan_memory_model"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")]]
+
+
+class IntegerDotProductFeatures(_Chained):
+    TYPE, SINCE, EXTENSION = 1000280000, (1, 3), b"VK_KHR_shader_integer_dot_product"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderIntegerDotProduct", c_uint32)]
+
+
+class SubgroupSizeControlFeatures(_Chained):
+    """Known to devices with the extension alone: kp's instance is of Vulkan 1.1, to which the version's own says nothing."""
+
+    TYPE, EXTENSION = 1000225002, b"VK_EXT_subgroup_size_control"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSizeControl", c_uint32), ("computeFullSubgroups", c_uint32)]
+
+
+class CooperativeMatrixFeatures(_Chained):
+    TYPE, EXTENSION = 1000506000, b"VK_KHR_cooperative_matrix"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("cooperativeMatrix", c_uint32),
+                ("cooperativeMatrixRobustBufferAccess", c_uint32)]
+
+
+class CooperativeMatrixProperties(Structure):
+    """A shape and types that a device multiplies."""
+
+    TYPE = 1000506001
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "MSize", "NSize", "KSize", "AType", "BType", "CType", "ResultType", "saturatingAccumulation", "scope")]]
+
+
+PROPERTIES: tuple[type[_Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
-    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties)
+    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties)
+FEATURES: tuple[type[_Chained], ...] = (
+    Storage16BitFeatures, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures,
+    SubgroupSizeControlFeatures, CooperativeMatrixFeatures)
