@@ -156,6 +156,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         compute_units=_compute_units(asked),
         min_subgroup_size=sizes.minSubgroupSize,
         max_subgroup_size=sizes.maxSubgroupSize,
+        max_workgroup_subgroups=sizes.maxComputeWorkgroupSubgroups,
         unified_memory=is_unified,
         memory=_heap_bytes(memory, host_memory_type if is_unified else device_memory_type(flags)),
         storage_buffer_alignment=limits.minStorageBufferOffsetAlignment,
