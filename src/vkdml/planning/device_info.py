@@ -15,7 +15,7 @@ class DeviceInfo:
     GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses; max_workgroup_subgroups;
     memory. storage_buffer_alignment: of where a tensor begins in a buffer; Vulkan allows no more than 256.
     subgroup_size_control: a dispatch may say which size of subgroups it needs. storage_16bit: shaders may read and write 16
-    bits of a buffer.
+    bits of a buffer. pipeline_cache_uuid: of the driver's build, in hexadecimal, empty where it is not known.
     queue_family, host_memory_type: the driver's numbers for the queues, and for the memory that the host sees, which are taken.
     """
 
@@ -45,6 +45,7 @@ class DeviceInfo:
     storage_buffer_alignment: int = 256
     subgroup_size_control: bool = False
     storage_16bit: bool = False
+    pipeline_cache_uuid: str = ""
     queue_family: int = 0
     host_memory_type: int = -1
 

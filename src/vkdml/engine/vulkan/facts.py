@@ -55,7 +55,7 @@ def device_facts(info: DeviceInfo) -> dict[str, Any]:
     return {
         "device UUID": bytes(ids.deviceUUID).hex(),
         "driver UUID": bytes(ids.driverUUID).hex(),
-        "pipeline cache UUID": bytes(properties.pipelineCacheUUID).hex(),
+        "pipeline cache UUID": info.pipeline_cache_uuid,
         "vendor": f"{properties.vendorID:#06x}",
         "device": f"{properties.deviceID:#06x}",
         "driver version": properties.driverVersion,

@@ -21,6 +21,7 @@ from . import spirv, system
 from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
 from .enabled import Enabled
+from .pipeline_file import PipelineFile
 from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
@@ -164,10 +165,11 @@ class Gpu(system.OfOneProcess):
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._background = Background()
         system.begin()
-        self._features = Enabled(info)
+        self._features, self._pipeline_file = Enabled(info), PipelineFile(info)
         host_memory = {"host_memory_type": info.host_memory_type} if info.host_memory_type >= 0 else {}
         self._manager = self.driver.open(lambda: kp.Manager(
-            info.index, [info.queue_family], self._features.extensions, features=self._features.address, **host_memory))
+            info.index, [info.queue_family], self._features.extensions, features=self._features.address,
+            pipeline_cache_data=self._pipeline_file.read(), **host_memory))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
         _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
                   self.memory.limit)
@@ -252,7 +254,9 @@ class Gpu(system.OfOneProcess):
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
             if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
                 system.trim_heap()
-            _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
+            seconds = time.perf_counter() - begin
+            _log.info("compiled %s in %.1f ms", dispatch.kernel, seconds * 1e3)
+            self._pipeline_file.made(seconds, lambda: self.driver.call("reading pipelines", self._manager.pipeline_cache_data))
             return pipeline
 
         return self.store.get(key, make, lambda: taken, lease)

@@ -163,6 +163,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         subgroup_size_control=bool(asked[structures.SubgroupSizeControlFeatures].subgroupSizeControl
                                    and sizes.requiredSubgroupSizeStages & _STAGE_COMPUTE),
         storage_16bit=bool(asked[structures.Storage16BitFeatures].storageBuffer16BitAccess),
+        pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
         queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
         host_memory_type=host_memory_type,
     )
