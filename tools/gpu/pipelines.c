@@ -47,7 +47,7 @@ static uint32_t compute_family(VkPhysicalDevice physical)
     exit(1);
 }
 
-// The first device, with Vulkan 1.1 and no feature enabled, as Kompute opens it; the one extension only makes it talk
+// The first device, with Vulkan 1.1 and the one feature of kernels that it may have; the one extension only makes it talk
 static void open_device(void)
 {
     const VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_1};
@@ -65,9 +65,13 @@ static void open_device(void)
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1,
                                            .queueFamilyIndex = compute_family(physical), .pQueuePriorities = &priority};
+    VkPhysicalDevice16BitStorageFeatures halves = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &halves};
+    vkGetPhysicalDeviceFeatures2(physical, &features);
+    halves = (VkPhysicalDevice16BitStorageFeatures){.sType = halves.sType, .storageBuffer16BitAccess = halves.storageBuffer16BitAccess};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR tells = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
-        .pipelineExecutableInfo = VK_TRUE};
+        .pNext = &halves, .pipelineExecutableInfo = VK_TRUE};
     const char *const extension = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME;
     const VkDeviceCreateInfo of_device = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &tells,
                                           .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue, .enabledExtensionCount = 1,

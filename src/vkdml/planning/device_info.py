@@ -13,7 +13,8 @@ class DeviceInfo:
     of PCI. driver_id: Vulkan's number for the driver, VkDriverId. unified_memory: the host's memory is the device's. memory:
     the size of the heap that buffers come from. Where the driver does not say, these are 0: driver_id; compute_units, what a
     GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses; memory.
-    storage_buffer_alignment: of where a tensor begins in a buffer; Vulkan allows no more than 256.
+    storage_buffer_alignment: of where a tensor begins in a buffer; Vulkan allows no more than 256. subgroup_size_control: a
+    dispatch may say which size of subgroups it needs. storage_16bit: shaders may read and write 16 bits of a buffer.
     """
 
     index: int
@@ -39,6 +40,8 @@ class DeviceInfo:
     unified_memory: bool = False
     memory: int = 0
     storage_buffer_alignment: int = 256
+    subgroup_size_control: bool = False
+    storage_16bit: bool = False
 
     @property
     def with_driver(self) -> str:
