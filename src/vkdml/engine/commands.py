@@ -128,7 +128,7 @@ class Commands:
         """Record a plan's dispatches. buffers: by the plan's names."""
         made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
         for dispatch in dispatches:
-            key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
+            key = (dispatch.kernel, dispatch.groups, dispatch.subgroup_size, id(dispatch.constants), *dispatch.buffers.items())
             if key not in made:
                 made[key] = self.gpu.create_kernel(dispatch, buffers, lease=self.lease)
             self.dispatch(made[key], dispatch.push, dispatch.starts_submission)

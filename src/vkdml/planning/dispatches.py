@@ -28,6 +28,7 @@ class Dispatch:
     their names in GLSL, and more of both than the kernel declares. constants are the same for all T and B of a size class.
     buffers: names of buffers by block; optional tensors that are left out are not in it. writes: names of buffers.
     starts_submission: what the plan has before it is work enough for one submission.
+    subgroup_size: that the kernel relies on, of a device with DeviceInfo.has_subgroups_of it; 0: any.
     """
 
     kernel: str
@@ -37,6 +38,7 @@ class Dispatch:
     groups: tuple[int, int, int]
     push: dict[str, int] = field(default_factory=dict)
     starts_submission: bool = False
+    subgroup_size: int = 0
 
 
 def float_bits(value: float) -> int:

@@ -20,11 +20,12 @@ from ...planning.dispatches import Dispatch
 from . import spirv, system
 from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
+from .enabled import Enabled
 from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.3"  # as the last patch in tools/kp/ says
+KP_VERSION = "0.9.0+vkdml.4"  # as the last patch in tools/kp/ says
 _INSTALL_KP = "run `make setup` in vkdml's source tree, or install the wheel of kp that `make wheels` puts into dist/ there"
 
 try:
@@ -161,7 +162,10 @@ class Gpu(system.OfOneProcess):
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._background = Background()
         system.begin()
-        self._manager = self.driver.open(lambda: kp.Manager(info.index))
+        self._features = Enabled(info)
+        host_memory = {"host_memory_type": info.host_memory_type} if info.host_memory_type >= 0 else {}
+        self._manager = self.driver.open(lambda: kp.Manager(
+            info.index, [info.queue_family], self._features.extensions, features=self._features.address, **host_memory))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
         _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
                   self.memory.limit)
@@ -220,7 +224,7 @@ class Gpu(system.OfOneProcess):
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
-        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
+        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants), dispatch.subgroup_size)
         pipeline = self._pipeline(key, lease, compiled, dispatch)
         parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
         algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
@@ -235,12 +239,14 @@ class Gpu(system.OfOneProcess):
 
         def make() -> Any:
             nonlocal taken
+            self._features.check(compiled, dispatch.subgroup_size, dispatch.constants.get("WORKGROUP", 1))
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
             pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                 [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
-                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32)))
+                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
+                subgroup_size=dispatch.subgroup_size))
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
             if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
                 system.trim_heap()
