@@ -107,7 +107,8 @@ def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
     groups = (loop.tiles, problem.directions, loop.parts)
     return lambda first, last, phase, gates_step: Dispatch(
         loop.kernel, constants, buffers, writes, groups,
-        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step})
+        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step},
+        subgroup_size=loop.subgroup_size)
 
 
 def loop_constants(tiling: Tiling) -> dict[str, int]:
