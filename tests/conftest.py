@@ -149,8 +149,8 @@ def mistaken(monkeypatch, tmp_path):
         text = (shaders / file).read_text()
         assert old in text
         (shaders / file).write_text(text.replace(old, new))
-        source, cell = compiler.sources(shaders)[kernel]
-        compiler.compile_source(source, tmp_path / "wrong.spv", cell)
+        source, holes = compiler.sources(shaders)[kernel]
+        compiler.compile_source(source, tmp_path / "wrong.spv", holes)
         wrong, right = spirv.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), spirv.load
         monkeypatch.setattr(spirv, "load", lambda name: wrong if name == kernel else right(name))
 

@@ -55,6 +55,18 @@ def test_kernels(info, element, options, kernels):
     assert {dispatch.kernel for dispatch in planned.initialize} == {"float64/pack" if element == "FLOAT64" else "pack"}
 
 
+def test_halves_are_stored_by_kernels_of_their_own_where_the_device_can():
+    """On a GPU; a CPU driver's kernels store whole words."""
+    for info, element in product((GPU, CPU), element_types.ALL):
+        problem = make_problem(4, 3, 10, 45, cell=cells.LSTM, element=element)
+        before, now = (plan(problem, replace(info, storage_16bit=can)) for can in (False, True))
+        is_stored_so = info is GPU and element.itemsize == 2
+        for part in ("initialize", "execute", "fallback"):
+            for old, new in zip(getattr(before, part), getattr(now, part), strict=True):
+                stores = not {*problem.outputs}.isdisjoint(old.writes)
+                assert new == replace(old, kernel=f"halves/{old.kernel}" if is_stored_so and stores else old.kernel)
+
+
 @pytest.mark.parametrize(("info", "fused"), [(GPU, False), (CPU, False), (CPU, True)])
 def test_buffers_are_bound_by_their_blocks(info, fused):
     tiling = Planner(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused)).best()

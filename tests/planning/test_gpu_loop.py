@@ -7,6 +7,7 @@ import pytest
 
 from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from tests.support import CELLS
+from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
 from vkdml.planning.families.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
@@ -283,3 +284,29 @@ def test_none_of_these_is_another_kernels():
     for info in (DEVICES["llvmpipe"], GPU):
         found = Planner(make_problem(9, 7, 10, 45), info, Options(lanes=False)).tilings()
         assert all(isinstance(tiling.loop, GpuLoop) and tiling.projection for tiling in found)
+
+
+# The size of subgroups
+
+def test_narrow_subgroups_are_tried_where_a_driver_takes_wider_ones_and_can_be_told():
+    for name, info in {**DEVICES, **GPUS}.items():
+        problem = make_problem(100, 16, 64, 512)
+        told = all_loops(problem, replace(info, subgroup_size_control=True, max_workgroup_subgroups=8))
+        as_driver = [loop for loop in told if loop.subgroup_size == 0]
+        assert all_loops(problem, info) == as_driver
+        is_wide = 0 < info.min_subgroup_size <= 32 < info.subgroup_size
+        assert ([loop for loop in told if loop.subgroup_size]
+                == [replace(loop, subgroup_size=32) for loop in as_driver if is_wide and loop.workgroup <= 256]), name
+    assert any(info.min_subgroup_size == 32 < info.subgroup_size for info in GPUS.values())
+
+
+def test_the_time_loop_alone_asks_for_a_size_of_subgroups():
+    """The best is timed in both."""
+    info = replace(GPUS["RX 7900 XTX"], subgroup_size_control=True, max_workgroup_subgroups=32)
+    for schedule, hidden in product((None, "sequence"), (256, 1024)):
+        planner = Planner(make_problem(100, 1, 64, hidden), info, Options(schedule=schedule))
+        timed = likely(planner)
+        assert all(replace(timed[0].loop, subgroup_size=size) in [tiling.loop for tiling in timed] for size in (0, 32))
+        for tiling in timed:
+            for dispatch in time_loop(tiling, planner.costs):
+                assert dispatch.subgroup_size == ("gru" in dispatch.kernel) * tiling.loop.subgroup_size

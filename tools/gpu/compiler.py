@@ -102,20 +102,20 @@ class Compiler:
         kernel = load_kernel(dispatch.kernel)
         interface = kernel.interface
         return self.compile_spirv(dispatch.kernel, kernel.specialize(dispatch.constants), len(interface.bindings),
-                                  4 * len(interface.push))
+                                  4 * len(interface.push), dispatch.subgroup_size)
 
-    def compile_spirv(self, name: str, spirv: bytes, buffers: int, push_bytes: int) -> Pipeline:
-        key = hashlib.sha256(spirv + bytes([buffers, push_bytes])).hexdigest()[:16]
+    def compile_spirv(self, name: str, spirv: bytes, buffers: int, push_bytes: int, subgroup_size: int = 0) -> Pipeline:
+        key = hashlib.sha256(spirv + bytes([buffers, push_bytes, subgroup_size])).hexdigest()[:16]
         if key not in self._made:
-            self._made[key] = self._compile(name, key, spirv, buffers, push_bytes)
+            self._made[key] = self._compile(name, key, spirv, f"{buffers} {push_bytes} {subgroup_size}")
         return self._made[key]
 
-    def _compile(self, name: str, key: str, spirv: bytes, buffers: int, push_bytes: int) -> Pipeline:
+    def _compile(self, name: str, key: str, spirv: bytes, numbers: str) -> Pipeline:
         folder = (self._keep or self._files) / f"{name.replace('/', '-')}-{key}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "kernel.spv"
         path.write_bytes(spirv)
-        line = f"{path} {buffers} {push_bytes} {folder}\n"
+        line = f"{path} {numbers} {folder}\n"
         answer = self._ask(line)
         if answer is None:  # perhaps for what was made before: the AMD shim does not outlive some 500 pipelines
             self._crash()

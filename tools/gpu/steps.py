@@ -39,7 +39,7 @@ class Step:
 
 def step_of(dispatch: Dispatch) -> Step | None:
     """The step of a kernel; None without products, and in float64, as there is no demand on its times."""
-    room, _, name = dispatch.kernel.rpartition("/")
+    *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":
         return None

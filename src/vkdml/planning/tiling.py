@@ -109,6 +109,7 @@ class LoopTiling(KernelTiling, ABC):
     shared_state: bool = False  # the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
     meeting: str | None = None  # how parts wait for each other, if they do
+    subgroup_size: int = 0      # that is asked for; 0 leaves it to the driver
 
     @property
     def tiles(self) -> int:

@@ -24,6 +24,7 @@ _WORKGROUPS = (64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8)
 _UNDER_WAY = 8  # loads of streamed weights that are worth waiting for together
 _UNUSED_SHARED_BYTES = 48
+_NARROW = 32  # a size of subgroups that may be faster than a wider one that a compiler takes: an instruction takes half as long
 _REGISTERS_MARGIN = 1.15  # compilers take more where a workgroup has room for them
 _MOST_FLOW_BYTES = 64 * 2**20  # of the words of one chunk
 
@@ -240,12 +241,14 @@ class GpuLoops:
         return schedule == SEQUENCE or self.options.schedule == schedule or (parts > 1 and is_choice)
 
     def _in(self, schedule: str, rows: int, workgroup: int, parts: int) -> Iterator[GpuLoop]:
-        """A loop for each way to meet."""
+        """A loop for each way to meet, and size of subgroups."""
         meetings = [None] if schedule != PERSISTENT else [self.options.meeting] if self.options.meeting else [BARRIER, FLOW]
         for meeting in meetings:
             loop = self._loop(schedule, rows, workgroup, parts, meeting)
             if loop is not None:
                 yield loop
+            if loop is not None and self.info.subgroup_size > _NARROW and self.info.has_subgroups_of(_NARROW, workgroup):
+                yield replace(loop, subgroup_size=_NARROW)
 
     def _loop(self, schedule: str, rows: int, workgroup: int, parts: int, meeting: str | None) -> GpuLoop | None:
         problem, groups = self.problem, self.groups

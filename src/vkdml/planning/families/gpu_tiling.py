@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ...operators.whole_numbers import ceil_div
+from ..device_info import DeviceInfo
 from ..dispatches import SUBMISSION_SECONDS, WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
@@ -128,7 +129,7 @@ class GpuTiling(Tiling):
 def _step_seconds(loop: GpuLoop, machine: Machine) -> float:
     """Seconds of one time step."""
     rates, phases = machine.gpu, loop.problem.loop.phases
-    alone = _alone(loop, rates) + phases * _exposed(loop, rates)
+    alone = _alone(loop, rates, machine.info) + phases * _exposed(loop, rates)
     tile = max(_instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
     step = loop.tiles_of_group * loop.turns * tile
     if loop.schedule == SEQUENCE:
@@ -155,9 +156,10 @@ def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
     return _of_unit(loop, rates) * (products + others) / (rates.lanes * rates.clock)
 
 
-def _alone(loop: GpuLoop, rates: GpuRates) -> float:
-    """Seconds of a subgroup by itself, which waits for each result that it needs."""
-    return (_TILE_CYCLES + loop.rows * _ROW_CYCLES + _CYCLES_OF_MULTIPLY_ADD * _multiply_adds(loop)) / rates.clock
+def _alone(loop: GpuLoop, rates: GpuRates, info: DeviceInfo) -> float:
+    """Seconds of a subgroup by itself, which waits for each result that it needs. A narrower one issues faster."""
+    of_multiply_add = _CYCLES_OF_MULTIPLY_ADD * (loop.subgroup_size / info.subgroup_size if loop.subgroup_size else 1)
+    return (_TILE_CYCLES + loop.rows * _ROW_CYCLES + of_multiply_add * _multiply_adds(loop)) / rates.clock
 
 
 def _shared(loop: GpuLoop, rates: GpuRates) -> float:
@@ -255,7 +257,8 @@ def _dispatches(tiling: GpuTiling, sizes: dict[str, int]) -> Callable[[_Piece, i
         written = [outputs[block] for block in piece.outputs if block in outputs]
         return Dispatch(piece.kernel, constants if piece.in_loop else beside,
                         {block: buffers[block] for block in piece.blocks if block in buffers},
-                        (*piece.written, *written), piece.groups, push)
+                        (*piece.written, *written), piece.groups, push,
+                        subgroup_size=tiling.loop.subgroup_size if piece.in_loop else 0)
 
     return run
 
