@@ -69,7 +69,7 @@ def test_writing_is_worth_it(folder):
     assert len(asked) == 1
     assert PipelineFile(INFO).read() == DATA
     kept._seconds = 10.0
-    kept.made(100.0, lambda: asked.append(1) or DATA)
+    kept.made(30.0, lambda: asked.append(1) or DATA)
     assert len(asked) == 1
 
 

@@ -20,7 +20,7 @@ from . import files
 _MOST_BYTES = 32 * 2**20  # of all files
 _HEADER = struct.Struct("<IIII16s")  # VkPipelineCacheHeaderVersionOne: its length, 1, vendor, device, UUID
 _CHECKSUM = struct.Struct("<I")
-_WORTH = 20  # compiling that takes so many times as long as writing it down
+_WORTH = 4  # compiling that takes so many times as long as writing it down
 
 
 class PipelineFile:
