@@ -226,6 +226,20 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
         check(case, run_on_device(device, case, after))
 
 
+@pytest.mark.family("each way with each cell")
+@pytest.mark.parametrize("way", ["flow, shared", "flow, many parts"])
+@pytest.mark.parametrize("name", ["GRU", "LSTM in float16", "RNN, wide"])
+def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, name):
+    profile, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+    monkeypatch.setitem(profiles.PROFILES, profile, replace(usual, coherent_flow=True))
+    case = CASES[name]
+    options = WAYS[way].options(case.problem, device.info)
+    assert Planner(case.problem, device.info, options).best().loop.meeting_kernel.endswith("_flow_coherent")
+    results = run_on_device(device, case, options)
+    check(case, results)
+    assert bits(results) == bits_in_sequence(device, name)
+
+
 # Several groups of rows
 
 @pytest.fixture

@@ -57,15 +57,25 @@ def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound
 
 @dataclass
 class Attempts:
-    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that."""
+    """Attempts at one kind of work.
+
+    timeouts: how many gave up. goes_on: whether it is tried again after that. keep: tells later processes that one gave up.
+    """
 
     goes_on: bool = True
     timeouts: int = 0
+    keep: Callable[[], None] | None = None
 
     @property
     def is_worthwhile(self) -> bool:
         """Whether to try: each attempt that gives up has waited first."""
         return self.goes_on or not self.timeouts
+
+    def gave_up(self) -> None:
+        """Count one that did."""
+        self.timeouts += 1
+        if self.keep:
+            self.keep()
 
 
 class Fallback:
@@ -102,7 +112,7 @@ class Fallback:
         self._is_clear = False  # stays so if the driver fails
         self._attempt.execute()
         if self._buffer.host(np.uint32)[self._word]:
-            self._attempts.timeouts += 1
+            self._attempts.gave_up()
             _log.warning("workgroups did not meet in time: the fallback runs, %s",
                          "this time" if self._attempts.goes_on else "and from now on at once")
             self._clear_words()  # at once, as other attempts may use the buffer too

@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
@@ -78,11 +79,19 @@ class Tuner:
         """Whether its size class was measured, or is not going to be."""
         return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
 
-    def attempts(self, problem: Problem, options: Options) -> Attempts:
-        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again."""
+    def attempts(self, problem: Problem, options: Options, mode: str) -> Attempts:
+        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again, nor in
+        later processes.
+        """
         if options.schedule == PERSISTENT:
             return Attempts()
-        return self._attempts.setdefault(_class_key(problem, options, ""), Attempts(goes_on=False))
+        key = _class_key(problem, options, mode)
+        if key not in self._attempts:
+            facts = {"of": "attempts", **class_facts(problem), "options": forced(options)}
+            kept = self._choices.get(facts) if mode != OFF else None
+            keep = partial(self._choices.put, facts, {"gave up": True}) if mode == ON else None
+            self._attempts[key] = Attempts(goes_on=False, timeouts=int(kept == {"gave up": True}), keep=keep)
+        return self._attempts[key]
 
     # Measuring
 
