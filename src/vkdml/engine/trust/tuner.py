@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
+from ...operators.cells import GRU, LSTM, Cell
 from ...operators.problem import Problem
 from ...planning import words
 from ...planning.candidates import Planner, best_of_each_way, class_facts
@@ -54,7 +55,7 @@ class Tuner:
         self._gpu = gpu
         self._choices = Choices(gpu.info)
         self._measured: dict[Hashable, Measured | None] = {}
-        self._meets: dict[str, bool] = {}
+        self._meets: dict[tuple[str, str], bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
@@ -71,7 +72,7 @@ class Tuner:
                 planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
                 tiling = planner.best()
                 waits_by = tiling.loop.meeting
-                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, mode):
+                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, problem, mode):
                     return planner, tiling
                 failed |= {waits_by}
 
@@ -113,7 +114,7 @@ class Tuner:
         """None: nothing could be timed."""
         planner = Planner(problem, self._gpu.info, options)
         try:
-            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling.loop.meeting, mode)]
+            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling.loop.meeting, problem, mode)]
             plans = [plan_of(planner, tiling) for tiling in tilings]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
@@ -153,24 +154,28 @@ class Tuner:
 
     # Waiting
 
-    def _is_trusted(self, waits_by: str | None, mode: str) -> bool:
-        """Whether the device has shown that workgroups meet in this way, if in any. The first to ask has it tried."""
+    def _is_trusted(self, waits_by: str | None, problem: Problem, mode: str) -> bool:
+        """Whether the device has shown that workgroups meet in this way, if in any. The first to ask has it tried: by an LSTM
+        for LSTMs, by a GRU for all others.
+        """
         if waits_by is None:
             return True
-        if waits_by not in self._meets:
+        cell = LSTM if problem.cell is LSTM else GRU
+        if (waits_by, cell.name) not in self._meets:
             try:
-                self._meets[waits_by] = self._tested(waits_by, mode)
+                self._meets[waits_by, cell.name] = self._tested(waits_by, cell, mode)
             except InvalidArgumentError:  # no memory is left for it now
                 return False
-        return self._meets[waits_by]
+        return self._meets[waits_by, cell.name]
 
-    def _tested(self, waits_by: str, mode: str) -> bool:
-        key = {"meeting": waits_by}
+    def _tested(self, waits_by: str, cell: Cell, mode: str) -> bool:
+        key = {"meeting": waits_by, "by": cell.name}
         kept = self._choices.get(key) if mode != OFF else None
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
-        passed = workgroups_meet(self._gpu, waits_by)
-        _log.info("persistent workgroups that meet by %s: the test of them has %s", waits_by, "passed" if passed else "failed")
+        passed = workgroups_meet(self._gpu, waits_by, cell)
+        _log.info("persistent workgroups of a %s that meet by %s: the test of them has %s", cell.name, waits_by,
+                  "passed" if passed else "failed")
         if mode == ON:
             self._choices.put(key, {"passed": passed})
         return passed
