@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tools.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction, parse
+from tools.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction
 from tools.gpu.compiler import Pipeline
 from tools.gpu.gpus import Gpu
-from tools.gpu.loops import Loop, hottest, loops, of_products
+from tools.gpu.loops import Loop, hottest, of_products
 from tools.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
 from vkdml.laboratory import ceil_div
 
@@ -75,11 +75,11 @@ class Machine:
         for tag, most in instruction.waits.items():
             self._wait(tag, most)
         lanes = instruction.lanes or self.width
-        cycles = max(1, ceil_div(lanes, self.lanes))
+        cycles = max(1, ceil_div(lanes, self.lanes)) * instruction.repeats
         self.now += 1 if instruction.kind in _ISSUED_BESIDE else cycles
         if instruction.kind not in _ISSUED_BESIDE:
             self.totals["vector cycles"] += cycles
-        self.totals["multiply-adds"] += instruction.multiply_adds * lanes
+        self.totals["multiply-adds"] += instruction.multiply_adds * instruction.repeats * lanes
         if instruction.kind in LATENCY:
             self._load(instruction, lanes)
 
@@ -158,10 +158,9 @@ class Estimate:
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgroup: int) -> Estimate | None:
     """Estimate a step; None where the assembly cannot be read."""
-    blocks = parse(pipeline.assembly)
-    if blocks is None:
+    whole = pipeline.code
+    if whole is None:
         return None
-    whole = loops(blocks)
     outermost = of_products(whole) if step.is_loop else whole
     width, rates = pipeline.width, gpu.rates
     of_step, hot = iteration(outermost, step.trips, gpu, width), iteration(hottest(outermost), (), gpu, width)
