@@ -41,7 +41,7 @@ from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ElementType
 from .operators.plain_problem import PlainProblem
 from .operators.problem import Problem, from_desc
-from .operators.whole_numbers import ceil_div
+from .operators.whole_numbers import ceil_div, round_up
 from .planning.candidates import Planner, best_of_each_way
 from .planning.costs import described
 from .planning.dispatches import Dispatch

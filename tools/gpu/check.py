@@ -161,17 +161,18 @@ def main() -> int:
     checked = check_all(arguments.gpus, cases, arguments.drivers, arguments.output / "assembly", forced)
     found = [part for one in checked.values() for part in one.parts]
     refused = [sentence for one in checked.values() for sentence in one.refused]
-    summary, all_kept = breaches(hold(found), EXPECTED, len(cases) == len(CASES) and forced is FORCED)
+    summary, all_kept = breaches(hold(found), EXPECTED, len(cases) == len(CASES) and forced == FORCED)
     shown = table(row(part) for part in found if part.plan in forced)
     took = table({"GPU": name, "pipelines": one.pipelines, "compiling, s": one.compile_seconds, "in all, s": one.seconds}
                  for name, one in checked.items())
     write(arguments.output, ["# What GPUs' compilers make of the plans", ASSUMED, "## Demands", summary, "## What it took",
                              took, "## Steps", times.table(found), "## Pipelines", shown, "## Refused", *refused],
           [row(part) for part in found])
+    pipelines, compiling = (sum(getattr(one, name) for one in checked.values()) for name in ("pipelines", "compile_seconds"))
     print(shown if arguments.options else "", summary,
           f"{len(refused)} plans are refused; the report is {arguments.output}/gpu-check.md. All took "
-          f"{time.perf_counter() - start:.0f} s; {sum(one.pipelines for one in checked.values())} pipelines for {len(checked)} GPUs "
-          f"took {sum(one.compile_seconds for one in checked.values()):.0f} s of a core to compile", sep="\n\n")
+          f"{time.perf_counter() - start:.0f} s; {pipelines} pipelines of {len(checked)} GPUs {compiling:.0f} s of a core",
+          sep="\n\n")
     return 0 if all_kept else 1
 
 

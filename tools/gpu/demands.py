@@ -197,7 +197,11 @@ class Expected:
             one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
 
 
-EXPECTED: list[Expected] = []
+_ONE_ROW_FULL = "128 workgroups fill it to the last register, and shared memory holds the rest"
+_TOO_MANY_WEIGHTS = "16.8 MB of weights: it has hardly as many registers, so that half of them is streamed"
+_SIXTEEN_ROWS = "multiply-adds of two workgroups on a core, or weights that are streamed beside the sums of as many rows"
+EXPECTED: list[Expected] = [
+]
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str,
             continue
         yield from _parts(compiler, case, name, built.initialize + built.execute)
         yield from _parts(compiler, case, name + FALLBACK, built.fallback)
-    if forced is FORCED:
+    if forced == FORCED:
         planner = Planner(case.problem, info)
         for tiling in planner.tilings()[1:1 + _TRIED]:
             yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))

@@ -15,7 +15,7 @@ from tools.gpu.compiler import Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.loops import Loop, hottest, of_products
 from tools.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
-from vkdml.laboratory import ceil_div
+from vkdml.laboratory import ceil_div, round_up
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
@@ -192,6 +192,9 @@ def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
 def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
     """Number of subgroups that a core holds, with the registers that the pipeline takes."""
     rates = gpu.rates
+    if gpu.allocation:
+        taken = round_up(pipeline.figures["registers"] * pipeline.width, gpu.allocation * _COUNTED_LANES)
+        return rates.simds * min(rates.subgroups, rates.registers // rates.simds // taken)
     slots = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
     if pipeline.of_simd:
         slots *= rates.simds
