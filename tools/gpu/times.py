@@ -1,8 +1,11 @@
-"""Times of a step by the model, as they were when somebody last looked: what is slower now is seen."""
+"""Times of a step by the model as they were when somebody last looked (times.txt), so that what is slower now is seen. The
+report has them in the same form.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from tools.gpu.cases import KINDS, Case
 from tools.gpu.gpus import GPUS
@@ -14,10 +17,6 @@ _ROWS = [
     *((Case("gru", sizes).name, DEFAULT) for sizes in
       ((100, 1, 64, 64), (50, 4, 512, 512), (50, 16, 1024, 1024), (50, 64, 512, 512), (25, 64, 1024, 1024))),
 ]
-
-# As `table` writes it: us a step
-_TABLE = """
-"""
 
 
 def table(parts: Iterable[Part]) -> str:
@@ -34,9 +33,9 @@ def table(parts: Iterable[Part]) -> str:
 
 def _read(text: str) -> dict[tuple[str, str, str], float]:
     """Microseconds by GPU, case and plan."""
-    names, *lines = [line.split() for line in text.strip().splitlines()] or [[]]
+    names, *lines = (line.split() for line in text.strip().splitlines())
     return {(name, case, plan): float(cell) for case, plan, *cells in lines for name, cell in zip(names, cells, strict=True)
             if cell != "-"}
 
 
-KNOWN = _read(_TABLE)
+KNOWN = _read(Path(__file__).with_suffix(".txt").read_text())
