@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import cases as bench
+from tests.planning.devices import GPUS as DEVICES
 from tools.gpu import check, demands, measure, times
 from tools.gpu.cases import CASES, Case, PlainCase
 from tools.gpu.compiler import Compiler, Pipeline, pipeline
@@ -18,6 +19,7 @@ from tools.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES,
 from tools.gpu.model import Estimate
 from tools.gpu.sharing import ARRIVALS, COUNTERS, STORES, VECTORS, WORDS
 from tools.gpu.steps import Step
+from vkdml.engine.vulkan.spirv import load
 from vkdml.planning.dispatches import Dispatch
 
 ONE_ROW = Case("gru", (100, 1, 256, 256))
@@ -153,6 +155,21 @@ def test_every_demand_has_a_place():
     everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, FLOW, BARRIER)]
     for demand in DEMANDS:
         assert any(demand.where(one) for one in everywhere), demand.what
+
+
+def test_what_a_first_call_compiles():
+    """Each pipeline once: the plan's are some of the tuner's."""
+    made = {}
+
+    class Compiling:
+        def compile(self, dispatch):
+            key = dispatch.kernel, *load(dispatch.kernel).values(dispatch.constants)
+            return made.setdefault(key, Pipeline(dispatch.kernel, 1000.0))
+
+    found = measure.first_call(Compiling(), DEVICES["RX 7900 XTX"], ONE_ROW)
+    assert list(found) == ["its plan", "tuning", "meetings"]
+    assert min(found.values()) > 0
+    assert sum(found.values()) == len(made)
 
 
 def test_cases_of_bench_are_checked():

@@ -22,12 +22,12 @@ from typing import Any
 from tqdm import tqdm
 
 from tools.gpu import times
-from tools.gpu.cases import CASES
+from tools.gpu.cases import CASES, Case
 from tools.gpu.compiler import Compiler
 from tools.gpu.demands import EXPECTED, Expected, Held, hold
 from tools.gpu.drivers import FETCHED, ROOT
 from tools.gpu.gpus import GPUS
-from tools.gpu.measure import FORCED, Part, parts
+from tools.gpu.measure import FORCED, Part, first_call, parts
 from tools.gpu.model import ASSUMED
 from vkdml import Options
 from vkdml.laboratory import bullets, document, table
@@ -35,17 +35,19 @@ from vkdml.laboratory import write as write_files
 
 _SHOWN = 12   # breaches of a demand
 _ALL = "the options are"
+_FIRST = Case("gru", (100, 1, 256, 256))  # whose first call is looked at
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A GPU's parts, the plans that are refused, and how long its compiler and all of it took."""
+    """A GPU's parts, the plans that are refused, how long its compiler and all of it took, and what a first call compiles."""
 
     parts: list[Part]
     refused: list[str]
     pipelines: int
     compile_seconds: float
     seconds: float
+    first_call: dict[str, float]
 
 
 def row(part: Part) -> dict[str, Any]:
@@ -107,6 +109,7 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
     try:
         info = compiler.device_info()
         found = [one for case in cases for one in parts(compiler, info, CASES[case], forced)]
+        took = first_call(compiler, info, _FIRST)
     finally:
         compiler.close()
     made = {id(one.pipeline): one.pipeline for one in found if isinstance(one, Part)}
@@ -114,7 +117,7 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
     light = {key: replace(pipeline, assembly="") for key, pipeline in made.items()}
     return Checked([replace(one, pipeline=light[id(one.pipeline)]) for one in found if isinstance(one, Part)],
                    [one for one in found if isinstance(one, str)], len(made), sum(one.ms for one in made.values()) / 1e3,
-                   time.perf_counter() - start)
+                   time.perf_counter() - start, took)
 
 
 def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
@@ -163,7 +166,8 @@ def main() -> int:
     refused = [sentence for one in checked.values() for sentence in one.refused]
     summary, all_kept = breaches(hold(found), EXPECTED, len(cases) == len(CASES) and forced == FORCED)
     shown = table(row(part) for part in found if part.plan in forced)
-    took = table({"GPU": name, "pipelines": one.pipelines, "compiling, s": one.compile_seconds, "in all, s": one.seconds}
+    took = table({"GPU": name, "pipelines": one.pipelines, "compiling, s": one.compile_seconds, "in all, s": one.seconds,
+                  **{f"{_FIRST.name}: {what}, s": seconds for what, seconds in one.first_call.items()}}
                  for name, one in checked.items())
     write(arguments.output, ["# What GPUs' compilers make of the plans", ASSUMED, "## Demands", summary, "## What it took",
                              took, "## Steps", times.table(found), "## Pipelines", shown, "## Refused", *refused],

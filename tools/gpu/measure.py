@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tools.gpu.cases import AnyCase, PlainCase
+from tools.gpu.cases import AnyCase, Case, PlainCase
 from tools.gpu.compiler import Compiler, Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.model import Estimate, estimate
 from tools.gpu.sharing import MEMORY, atomics_of_elements, scratch_accesses, shared
 from tools.gpu.steps import Step, step_of
 from vkdml import DeviceInfo, Options, VkdmlError
-from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, time_loop
+from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, plans_of_first_call, time_loop
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
 FORCED = {
@@ -74,6 +74,17 @@ def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str,
         planner = Planner(case.problem, info)
         for tiling in planner.tilings()[1:1 + _TRIED]:
             yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
+
+
+def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, float]:
+    """Seconds that the first call of a case takes to compile, by what for; what serves two of them counts for the first."""
+    made: set[int] = set()
+    found: dict[str, float] = {}
+    for what, plans in plans_of_first_call(case.problem, info).items():
+        pipelines = {id(one): one for plan in plans for one in map(compiler.compile, plan.initialize + plan.execute)}
+        found[what] = sum(one.ms for key, one in pipelines.items() if key not in made) / 1e3
+        made |= pipelines.keys()
+    return found
 
 
 def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:
