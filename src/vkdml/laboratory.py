@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 # Processes that may crash, and reports
@@ -20,10 +22,11 @@ from .cli.reports import as_json, bullets, cell, document, table, write
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled
 from .engine.commands import Commands
+from .engine.trust import trial
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
 from .engine.trust.trial import Run, Trial, workgroups_meet
-from .engine.trust.tuner import ON, Tuner
+from .engine.trust.tuner import ON, Tuner, cell_of_meetings, likely
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
@@ -43,13 +46,14 @@ from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ElementType
 from .operators.plain_problem import PlainProblem
 from .operators.problem import Problem, from_desc
-from .operators.whole_numbers import ceil_div
+from .operators.whole_numbers import ceil_div, round_up
 from .planning.candidates import Planner, best_of_each_way
 from .planning.costs import described
+from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import SCHEDULES
+from .planning.options import BARRIER, FLOW, SCHEDULES, STEPPED
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
@@ -62,6 +66,16 @@ def as_in_a_new_process() -> None:
     sessions._devices.clear()
     devices._open.clear()
     gc.collect()
+
+
+def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
+    """What the first call of its size class has compiled, on a GPU of which nothing is known: by what it is for."""
+    planner, gpu = Planner(problem, info), SimpleNamespace(info=info)
+    tested: list[Any] = [one for way in (BARRIER, FLOW) for met, _ in trial.problems_of_meetings(cell_of_meetings(problem.cell))
+                         for one in (trial._plan(gpu, met, STEPPED),  # type: ignore[arg-type]
+                                     trial._most_workgroups(gpu, met, way))]  # type: ignore[arg-type]
+    return {"its plan": [plan_of(planner, planner.best())], "tuning": [plan_of(planner, tiling) for tiling in likely(planner)],
+            "meetings": [one for one in tested if one]}
 
 
 @contextmanager

@@ -237,7 +237,7 @@ def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, na
     assert Planner(case.problem, device.info, options).best().loop.meeting_kernel.endswith("_flow_coherent")
     results = run_on_device(device, case, options)
     check(case, results)
-    assert bits(results) == bits_in_sequence(device, name)
+    assert_same(results, in_sequence(device, name))
 
 
 # Several groups of rows

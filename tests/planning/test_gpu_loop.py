@@ -9,6 +9,7 @@ from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from tests.support import CELLS
 from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
+from vkdml.operators.whole_numbers import round_up
 from vkdml.planning.candidates import Planner
 from vkdml.planning.families.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
 from vkdml.planning.loop_dispatches import time_loop
@@ -105,6 +106,33 @@ def test_what_stays_has_registers():
             if loop.register_loads:
                 assert registers(loop, gpu_rates(info)) <= gpu_rates(info).invocation_registers
                 assert loop.weight_registers <= gpu_rates(info).most_weights
+
+
+def in_flow(name, sizes, element, **forced):
+    options = Options(schedule="persistent", meeting="flow", **forced)
+    (loop,) = (loop for loop in all_loops(make_problem(*sizes, element=element), GPUS[name], options) if loop.meeting == "flow")
+    return registers(loop, gpu_rates(GPUS[name]))
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(2, 72), (4, 80)])
+def test_registers_of_16_bit_weights(rows, taken):
+    """What Mesa's compiler takes: the margin has to be enough, as NVIDIA's GPUs hand out 8 at once."""
+    expected = 1.15 * in_flow("RTX 3090", (50, 64, 256, 256), element_types.FLOAT16, rows=rows, workgroup=128)
+    assert round_up(int(expected), 8) >= taken
+
+
+def test_registers_of_weights_from_shared_memory():
+    """Mesa's compiler spills there: more than the 128 that there are."""
+    assert in_flow("A770", (50, 3, 70, 100), element_types.FLOAT32, rows=2, workgroup=64, register_loads=6, shared_loads=1) > 128
+
+
+def test_workgroups_take_registers_of_whole_subgroups():
+    """416 invocations are 512 on Adreno, of 128 each, which leaves 96 registers of an invocation."""
+    info = GPUS["Adreno 740"]
+    loops = all_loops(make_problem(50, 3, 70, 100, 2), info, Options(workgroup=416))
+    assert loops
+    for loop in loops:
+        assert registers(loop, gpu_rates(info)) <= 96 or not loop.register_loads
 
 
 @pytest.mark.parametrize("name", ALL_DEVICES)

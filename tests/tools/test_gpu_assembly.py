@@ -1,4 +1,4 @@
-"""tools/gpu/assembly.py and loops.py, on what three compilers show of little kernels."""
+"""tools/gpu/assembly.py and loops.py, on what four compilers show of little kernels."""
 
 import pytest
 
@@ -85,7 +85,35 @@ L7:
         send.ugm (16)             null    r17    r87:2   0x01000080  0x64040504   {$3}  // wr:2+2, rd:0; store.ugm.d32.a32.uc.wb.bti[1]
 """
 
-SHOWN = {"AMD": AMD, "NVIDIA": NVIDIA, "Intel": INTEL}
+ADRENO = """IR3 Assembly
+; num_ubos:           0
+@const(c16.x)	0x0000ffff, 0x4f7ffffe, 0x00000003, 0x00000000
+shps #l1
+l1:
+cmps.u.ge up0.y, r51.z, c12.x
+(ss)br p0.y, #l7
+l2:
+ldib.b.untyped.1d.u32.4.imm.base0 r0.y, r8.w, 8
+(sy)cmps.s.ne p0.z, r0.y, -1
+br !p0.z, #l3
+jump #l2
+l3:
+isam.v.base0 (u32)(xyzw)r5.x, r4.z+32, s#0, t#2
+ldl.u32 r6.x, l[r2.x], 4
+(sy)(ss)mad.f32 r5.x, r6.x, r5.x, (last)r0.z
+mad.f32 r5.y, r6.y, r5.y, (last)r5.x
+(rpt1)mad.f32 r5.z, r6.z, r5.z, (last)r5.y
+br p0.y, #l5
+jump #l3
+l5:
+add.f r5.x, r5.x, r5.y
+jump #l1
+l7:
+stib.b.untyped.1d.u32.1.imm.base0 r8.y, r5.z, 8
+end
+"""
+
+SHOWN = {"AMD": AMD, "NVIDIA": NVIDIA, "Intel": INTEL, "Adreno": ADRENO}
 
 
 def whole(compiler):
@@ -153,4 +181,19 @@ def test_spills_of_intel():
 
 
 def test_what_is_not_known():
-    assert assembly.parse("IR3 Assembly\nnop\n") is None
+    assert assembly.parse("Other Assembly\nnop\n") is None
+
+
+@pytest.mark.parametrize(("line", "instruction"), [
+    ("(sy)(ss)(rpt3)add.f r5.x, (last)(r)r5.x, (r)r7.y",
+     {"kind": assembly.FLOAT, "repeats": 4, "waits": {assembly.LOAD: 0, assembly.SHARED: 0, assembly.QUICK: 0, assembly.CONSTANT: 0}}),
+    ("isam.base0.1d (u32)(x)r0.z, r8.w, s#0, t#0", {"kind": assembly.LOAD, "size": 4, "coherent": False}),
+    ("ldib.b.untyped.1d.u32.1.imm.base0 r5.z, r4.z+16, 10", {"kind": assembly.LOAD, "size": 4, "coherent": True}),
+    ("ldl.u32 r7.y, l[r5.y+1536], 2", {"kind": assembly.SHARED, "size": 8}),
+    ("(rpt4)nop", {"kind": assembly.BESIDE}), ("ldp.u32 r1.x, p[r2.x], 1", {"kind": assembly.SCRATCH}),
+    ("brao !p0.z, !p0.y, #l369", {"kind": assembly.BRANCH, "target": "l369", "is_last": False}),
+    ("jump #l369", {"kind": assembly.BRANCH, "target": "l369", "is_last": True})])
+def test_instructions_of_adreno(line, instruction):
+    blocks = assembly.parse(f"IR3 Assembly\n{line}\n")
+    (found,) = blocks[0].instructions
+    assert {name: getattr(found, name) for name in instruction} == instruction

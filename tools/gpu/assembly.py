@@ -1,5 +1,5 @@
-"""Assembly as three compilers show it (ACO for AMD, NAK for NVIDIA, Intel's own) -> instructions of a few kinds, alike for
-all of them. What others show is not read.
+"""Assembly as four compilers show it (ACO for AMD, NAK for NVIDIA, Intel's own, IR3 for Adreno) -> instructions of a few kinds,
+alike for all of them. What others show is not read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Instruction:
     lanes: number of the subgroup's lanes that it is executed for, 0 for all. multiply_adds: number for each lane.
     size: bytes that each lane loads. uniform: all lanes load the same. coherent: not to be answered by a core's own cache.
     tag: what waits for its result name it by. waits: by tag, how many loads may stay under way.
-    target: where a branch goes. is_last: nothing runs behind it.
+    target: where a branch goes. is_last: nothing runs behind it. repeats: how often it is issued. text: as it is shown.
     """
 
     kind: str
@@ -35,6 +35,8 @@ class Instruction:
     waits: dict[str, int] = field(default_factory=dict)
     target: str = ""
     is_last: bool = False
+    repeats: int = 1
+    text: str = ""
 
 
 @dataclass
@@ -175,7 +177,8 @@ def _intel(line: str) -> Instruction | None:
     instruction = Instruction(OTHER, lanes)
     if name.startswith("send"):
         instruction.kind, instruction.size = _intel_message(notes)
-        instruction.uniform, instruction.coherent = lanes == 1, ".uc" in notes or "atomic" in notes
+        # Before DG2 no core has a cache of its own for these
+        instruction.uniform, instruction.coherent = lanes == 1, bool(re.search(r"\.uc|atomic|untyped_read", notes))
         if instruction.kind in (LOAD, SHARED) and (sets := re.search(r"(?<![.\w])\$(\d+)(?!\.)\b", code[code.rfind("{"):])):
             instruction.tag = sets[1]
     elif name in ("mad", "mac"):
@@ -192,10 +195,53 @@ def _intel(line: str) -> Instruction | None:
     return instruction
 
 
+# Adreno
+
+_ADRENO_INSTRUCTION = re.compile(r"((?:\(\w+\))*)([a-z][\w.]*)(.*)")
+_ADRENO_KINDS = [
+    (re.compile(r"(ldp|stp)\."), SCRATCH),
+    (re.compile(r"ldib|isam|ldg"), LOAD),
+    (re.compile(r"ldl"), SHARED),
+    (re.compile(r"ldc|ldcu"), CONSTANT),
+    (re.compile(r"(rcp|rsq|exp2|log2|sqrt|sin|cos)$"), QUICK),
+    (re.compile(r"stl"), SHARED_STORE),
+    (re.compile(r"stib|stg|atomic"), STORE),
+    (re.compile(r"bar\."), BARRIER),
+    (re.compile(r"br|jump|getone|shps|bany|ball|end$"), BRANCH),
+    (re.compile(r"nop|predt|predf|prede"), BESIDE),
+    (re.compile(r"(add|mul)\.f"), FLOAT),
+]
+
+
+def _adreno(line: str) -> Instruction | None:
+    found = _ADRENO_INSTRUCTION.match(line.strip())
+    if found is None:
+        return None
+    flags, name, operands = found.groups()
+    instruction = Instruction(next((kind for pattern, kind in _ADRENO_KINDS if pattern.match(name)), OTHER))
+    if again := re.search(r"\(rpt(\d)\)", flags):
+        instruction.repeats = 1 + int(again[1])
+    instruction.multiply_adds = int(name.startswith("mad.f"))
+    if instruction.kind in (LOAD, SHARED, QUICK, CONSTANT):
+        instruction.tag = instruction.kind
+        instruction.coherent = name.startswith("ldib")  # what isam loads, a core's cache of textures may hold
+        words = re.search(r"\(([xyzw]+)\)|untyped\.1d\.u\d+\.(\d)\.|, (\d)$", name + operands)
+        if words:
+            instruction.size = 4 * (len(words[1] or "") or int(words[2] or words[3]))
+    if "(sy)" in flags:
+        instruction.waits |= {LOAD: 0}
+    if "(ss)" in flags:
+        instruction.waits |= {SHARED: 0, QUICK: 0, CONSTANT: 0}
+    if target := re.search(r"#(l\d+)", operands):
+        instruction.target = target[1]
+    instruction.is_last = name in ("jump", "end")
+    return instruction
+
+
 # How an assembly begins, and how its lines are read
-_COMPILERS: list[tuple[str, Callable[[str], Instruction | None]]] = [("Assembly", _amd), ("NAK assembly", _nvidia),
-                                                                     ("GEN Assembly", _intel)]
-_LABEL = re.compile(r"\s*(BB\d+|L\d+|LABEL\d+):")
+_COMPILERS: list[tuple[str, Callable[[str], Instruction | None]]] = [
+    ("Assembly", _amd), ("NAK assembly", _nvidia), ("GEN Assembly", _intel), ("IR3 Assembly", _adreno)]
+_LABEL = re.compile(r"\s*(BB\d+|[Ll]\d+|LABEL\d+):")
 _NVIDIA_BLOCK = re.compile(r"block\S* (\d+) ")
 _NVIDIA_FOLLOWERS = re.compile(r"\} -> \[(.*)\]")
 
@@ -217,6 +263,7 @@ def parse(text: str) -> list[Block] | None:
         elif followers := _NVIDIA_FOLLOWERS.match(line):
             blocks[-1].followers = re.findall(r"\d+", followers[1])
         elif instruction := read(line):
+            instruction.text = line.strip()
             blocks[-1].instructions.append(instruction)
             if instruction.target:
                 blocks[-1].followers.append(instruction.target)

@@ -22,6 +22,7 @@ from vkdml.laboratory import (
 
 _CELLS = {"gru": GRU, "lstm": LSTM, "rnn": RNN}
 _ELEMENTS = {element.name: element for element in ELEMENT_TYPES}
+_SIXTEEN_BITS = ("float16", "bfloat16")
 _LEFT_OUT = ("HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor")
 
 
@@ -41,6 +42,10 @@ class Case:
         words = {"two-phases": self.two_phases, "bidirectional": self.directions == 2, "ragged": self.ragged,
                  self.element: self.element != "float32"}
         return "-".join([self.cell, "x".join(map(str, self.sizes)), *(word for word, is_on in words.items() if is_on)])
+
+    @property
+    def has_sixteen_bits(self) -> bool:
+        return self.element in _SIXTEEN_BITS
 
     @property
     def problem(self) -> Problem:
@@ -63,6 +68,10 @@ class PlainCase:
     @property
     def name(self) -> str:
         return f"{self.kind}-{self.element.name}"
+
+    @property
+    def has_sixteen_bits(self) -> bool:
+        return self.element.name in _SIXTEEN_BITS
 
     @property
     def problem(self) -> PlainProblem:

@@ -8,11 +8,14 @@ import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+from tools.gpu.assembly import parse
 from tools.gpu.drivers import driver
 from tools.gpu.gpus import DESKTOP, INTEGRATED, MOBILE, Gpu
+from tools.gpu.loops import Loop, loops
 from vkdml import DeviceInfo
 from vkdml.laboratory import Dispatch, load_kernel
 
@@ -54,6 +57,12 @@ class Pipeline:
     of_simd: bool = False
     assembly: str = ""
 
+    @cached_property
+    def code(self) -> Loop | None:
+        """The assembly, read; None for one that is not known."""
+        blocks = parse(self.assembly)
+        return loops(blocks) if blocks else None
+
 
 def pipeline(kernel: str, answer: dict[str, Any], folder: Path) -> Pipeline:
     """What pipelines.c found. answer: its line; it wrote the rest to the folder."""
@@ -86,6 +95,7 @@ class Compiler:
         self._program = self._files / "pipelines"
         subprocess.run(["cc", "-O1", "-o", self._program, SOURCE, "-lvulkan"], check=True)
         self._made: dict[str, Pipeline] = {}
+        self._specialized: dict[tuple[str, tuple[int, ...], int], Pipeline] = {}
         self._process: subprocess.Popen[str] | None = None
 
     def device_info(self) -> DeviceInfo:
@@ -100,9 +110,12 @@ class Compiler:
 
     def compile(self, dispatch: Dispatch) -> Pipeline:
         kernel = load_kernel(dispatch.kernel)
-        interface = kernel.interface
-        return self.compile_spirv(dispatch.kernel, kernel.specialize(dispatch.constants), len(interface.bindings),
-                                  4 * len(interface.push), dispatch.subgroup_size)
+        key = dispatch.kernel, kernel.values(dispatch.constants), dispatch.subgroup_size
+        if key not in self._specialized:
+            spirv, buffers, push = kernel.specialize(dispatch.constants), kernel.interface.bindings, kernel.interface.push
+            self._specialized[key] = self.compile_spirv(dispatch.kernel, spirv, len(buffers), 4 * len(push),
+                                                        dispatch.subgroup_size)
+        return self._specialized[key]
 
     def compile_spirv(self, name: str, spirv: bytes, buffers: int, push_bytes: int, subgroup_size: int = 0) -> Pipeline:
         key = hashlib.sha256(spirv + bytes([buffers, push_bytes, subgroup_size])).hexdigest()[:16]

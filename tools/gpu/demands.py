@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from tools.gpu import times
 from tools.gpu.cases import PROJECTION, AnyCase, Case
 from tools.gpu.gpus import DESKTOP
-from tools.gpu.measure import BARRIER, DEFAULT, FLOW, TRIED, Part
+from tools.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, TRIED, Part
 from tools.gpu.model import Estimate
+from tools.gpu.sharing import ARRIVALS, COUNTERS, STORES, VECTORS, WORDS
 from tools.gpu.steps import Step
 from vkdml.laboratory import Problem
 
@@ -23,6 +25,10 @@ def _figure(name: str) -> Callable[[Part], float | None]:
     return lambda part: part.pipeline.figures.get(name)
 
 
+def _count(name: str) -> Callable[[Part], float | None]:
+    return lambda part: part.counts.get(name)
+
+
 def _failed(part: Part) -> float:
     return bool(part.pipeline.error)
 
@@ -33,6 +39,13 @@ def _unread(part: Part) -> float:
 
 def _microseconds(part: Part) -> float | None:
     return part.estimate.seconds * 1e6 if part.estimate and part.is_loop else None
+
+
+def _share_of_known(part: Part) -> float | None:
+    """Share of the time that is known (times.py)."""
+    known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
+    found = _microseconds(part)
+    return found / known if found and known else None
 
 
 def _weights_loaded(part: Part) -> float | None:
@@ -91,7 +104,12 @@ def _projection_share(part: Part) -> float | None:
 # The parts that a demand holds for
 
 def _everywhere(part: Part) -> bool:
-    return part.gpu.kind == DESKTOP or part.plan.startswith(DEFAULT)
+    return True
+
+
+def _may_run(part: Part) -> bool:
+    """What runs without being forced: of GPUs that are no desktop's, what a tuner or a fallback may take, too."""
+    return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
 
 
 def _desktop(part: Part) -> bool:
@@ -127,11 +145,20 @@ class Demand:
 
 
 DEMANDS = [
-    Demand("every pipeline compiles", lambda part: True, _failed, most=0),
-    Demand("the model can read every time loop and projection", _desktop, _unread, most=0),
-    Demand("spills", _everywhere, _figure("spills"), most=0),
-    Demand("bytes of scratch", _everywhere, _figure("scratch"), most=0),
+    Demand("every pipeline compiles", _everywhere, _failed, most=0),
+    Demand("the model can read every time loop and projection", _everywhere, _unread, most=0),
+    Demand("spills", _may_run, _figure("spills"), most=0),
+    Demand("bytes of scratch", _may_run, _figure("scratch"), most=0),
+    Demand("accesses of scratch", _may_run, _count(SCRATCH_ACCESSES), most=0),
+    # What parts share, and 16-bit elements: sharing.py
+    Demand("flow: loops that poll h past the core's cache, for a phase", _everywhere, _count(WORDS), least=1),
+    Demand("barrier: loads of h past the core's cache, for a phase", _everywhere, _count(VECTORS), least=1),
+    Demand("barrier: loops that poll the counter past the core's cache, for a phase", _everywhere, _count(COUNTERS), least=1),
+    Demand("barrier: arrivals after all of the workgroup have stored, for a phase", _everywhere, _count(ARRIVALS), least=1),
+    Demand("stores of h that other cores see, for a phase", _everywhere, _count(STORES), least=1),
+    Demand("atomics for a stored element of 16 bits", _everywhere, _count(ATOMICS), most=2),
     Demand("rounds of workgroups that wait for each other", _desktop, _rounds, most=1),
+    Demand("us a step, of what tools/gpu/times.py has", _everywhere, _share_of_known, most=1.03),
     Demand("us a step, GRU, B = 1, barrier", _of(_one_row("gru"), BARRIER), _microseconds, most=4),
     Demand("us a step, GRU, B = 1, flow", _of(_one_row("gru"), FLOW), _microseconds, most=1.5),
     Demand("us a step, GRU of two phases, B = 1, barrier", _of(_one_row("gru", True), BARRIER), _microseconds, most=2 * 4),
@@ -152,6 +179,48 @@ DEMANDS = [
     Demand("loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit",
            _desktop, _under_way, least=_LEAST_UNDER_WAY),
     Demand("drains in an iteration, where weights are streamed", _desktop, _drains, most=1),
+]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Breaches of a demand on a GPU that are known: so many parts at most, and no worse than that."""
+
+    demand: str
+    gpu: str
+    parts: int
+    worst: float
+    why: str
+
+    def covers(self, broken: list[Held]) -> bool:
+        return len(broken) <= self.parts and all(
+            one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
+
+
+_POLL = "flow: loops that poll h past the core's cache, for a phase"
+_BARRIER, _FLOW = "us a step, GRU, B = 1, barrier", "us a step, GRU, B = 1, flow"
+_LSTM_BARRIER, _LSTM_FLOW = "us a step, LSTM, B = 1, barrier", "us a step, LSTM, B = 1, flow"
+_SIXTEEN_ROWS = "us a step, GRU, B = 16, H = 1024, best plan"
+_LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit"
+_FULL = "128 workgroups of H = 1024 fill it to the last register; the rest of the weights is in shared memory"
+_STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed"
+_SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
+_SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
+_FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
+EXPECTED = [
+    Expected(_POLL, "arc-a770", 360, 0, "volatile loads go past the cache that h is stored to, too (uc.uc): a variant is due"),
+    Expected(_BARRIER, "arc-a770", 1, 4.1, _FULL), Expected(_FLOW, "arc-a770", 1, 1.6, _FULL),
+    Expected(_LSTM_BARRIER, "rtx3090", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "rtx3090", 1, 4, _STREAMED),
+    Expected(_LSTM_BARRIER, "arc-a770", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "arc-a770", 1, 3.9, _STREAMED),
+    Expected(_SIXTEEN_ROWS, "rx7900xtx", 1, 7.9, _SUMS), Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS),
+    Expected(_SIXTEEN_ROWS, "arc-a770", 1, 12.7, _SUMS),
+    Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx3090", 1, 0.27, _SUMS),
+    *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "rtx3090", "rtx4090", "rtx5090")),
+    Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
+    Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),
+    Expected("drains in an iteration, where weights are streamed", "arc-a770", 4, 3, _SINKS),
+    Expected("spills", "adreno740", 2, 25, "16-bit weights are converted ahead"),
+    Expected("accesses of scratch", "adreno740", 2, 100, "16-bit weights are converted ahead"),
 ]
 
 

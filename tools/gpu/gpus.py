@@ -16,7 +16,8 @@ DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 class Gpu:
     """suite: Debian's, whose driver it is (drivers.py). shim: the kernel's part; none where the driver does without.
 
-    title: the device's name where its driver makes up none.
+    title: the device's name where its driver makes up none. allocation: registers of a lane that are handed out together, where
+    the driver takes the GPU to have fewer than it has, so that what it says of subgroups side by side is not so.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Gpu:
     rates: GpuRates
     shim: str = ""
     title: str = ""
+    allocation: int = 0
 
     @property
     def multiply_adds(self) -> float:
@@ -55,7 +57,7 @@ GPUS = {gpu.name: gpu for gpu in [
     Gpu("rx6900xt", DESKTOP, "sid", "radeon", _amd("navi21"), FIGURES["RX 6900 XT"], "amdgpu"),
     Gpu("rx7900xtx", DESKTOP, "sid", "radeon", _amd("navi31"), FIGURES["RX 7900 XTX"], "amdgpu"),
     Gpu("rx9070", DESKTOP, "trixie", "radeon", _radv("gfx1201"), FIGURES["RX 9070"],
-        title="AMD Radeon RX 9070 (RADV GFX1201)"),
+        title="AMD Radeon RX 9070 (RADV GFX1201)", allocation=24),
     Gpu("vega64", DESKTOP, "sid", "radeon", _amd("vega10"), FIGURES["RX Vega 64"], "amdgpu"),
     Gpu("mi200", DESKTOP, "trixie", "radeon", _radv("mi200"), FIGURES["Instinct MI210"],
         title="AMD Instinct MI210 (RADV GFX90A)"),

@@ -27,7 +27,7 @@ class Loop:
 
     @property
     def multiply_adds(self) -> int:
-        return sum(one.multiply_adds for one in self.instructions)
+        return sum(one.multiply_adds * one.repeats for one in self.instructions)
 
     @property
     def has_products(self) -> bool:

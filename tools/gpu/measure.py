@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from tools.gpu.cases import AnyCase, PlainCase
+from tools.gpu.cases import AnyCase, Case, PlainCase
 from tools.gpu.compiler import Compiler, Pipeline
 from tools.gpu.gpus import Gpu
 from tools.gpu.model import Estimate, estimate
+from tools.gpu.sharing import MEMORY, atomics_of_elements, scratch_accesses, shared
 from tools.gpu.steps import Step, step_of
 from vkdml import DeviceInfo, Options, VkdmlError
-from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, time_loop
+from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, plans_of_first_call, time_loop
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
 FORCED = {
@@ -23,6 +24,7 @@ FORCED = {
     FLOW: Options(schedule="persistent", meeting="flow"),
 }
 FALLBACK = ", fallback"  # suffix for what runs when a plan gives up
+ATOMICS, SCRATCH_ACCESSES = "atomics of an element", "accesses of scratch"
 _TRIED = 5  # candidates that follow the model's choice, any of which a tuner may choose
 
 
@@ -30,7 +32,7 @@ _TRIED = 5  # candidates that follow the model's choice, any of which a tuner ma
 class Part:
     """A pipeline of a plan. plan: the name of what forces it. dispatch: the largest that runs the pipeline.
 
-    step, estimate: None but for time loops and projections whose assembly can be read.
+    step, estimate: None but for time loops and projections whose assembly can be read. counts: what is counted in the assembly.
     """
 
     gpu: Gpu
@@ -40,6 +42,7 @@ class Part:
     pipeline: Pipeline
     step: Step | None
     estimate: Estimate | None
+    counts: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_loop(self) -> bool:
@@ -67,10 +70,21 @@ def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str,
             continue
         yield from _parts(compiler, case, name, built.initialize + built.execute)
         yield from _parts(compiler, case, name + FALLBACK, built.fallback)
-    if forced is FORCED:
+    if forced == FORCED:
         planner = Planner(case.problem, info)
         for tiling in planner.tilings()[1:1 + _TRIED]:
             yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
+
+
+def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, float]:
+    """Seconds that the first call of a case takes to compile, by what for; what serves two of them counts for the first."""
+    made: set[int] = set()
+    found: dict[str, float] = {}
+    for what, plans in plans_of_first_call(case.problem, info).items():
+        pipelines = {id(one): one for plan in plans for one in map(compiler.compile, plan.initialize + plan.execute)}
+        found[what] = sum(one.ms for key, one in pipelines.items() if key not in made) / 1e3
+        made |= pipelines.keys()
+    return found
 
 
 def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:
@@ -84,8 +98,26 @@ def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispa
 
 
 def _estimated(part: Part) -> Part:
+    if part.pipeline.error:
+        return part
+    part = replace(part, counts=_counts(part))
     step = step_of(part.dispatch)
-    if step is None or part.pipeline.error:
+    if step is None:
         return part
     found = estimate(part.gpu, part.pipeline, step, part.workgroups, part.dispatch.constants["WORKGROUP"])
     return replace(part, step=step, estimate=found)
+
+
+def _counts(part: Part) -> dict[str, float]:
+    code = part.pipeline.code
+    if code is None:
+        return {}
+    found: dict[str, float] = {SCRATCH_ACCESSES: scratch_accesses(code)}
+    meets = part.dispatch.kernel.endswith((f"_{FLOW}", f"_{BARRIER}"))
+    if meets:
+        constants = part.dispatch.constants
+        found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"], part.dispatch.kernel.endswith(FLOW),
+                        constants["WORKGROUP"] <= part.pipeline.width)
+    if part.case.has_sixteen_bits:
+        found[ATOMICS] = atomics_of_elements(code, meets)
+    return found

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tools.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction, parse
+from tools.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction
 from tools.gpu.compiler import Pipeline
 from tools.gpu.gpus import Gpu
-from tools.gpu.loops import Loop, hottest, loops, of_products
+from tools.gpu.loops import Loop, hottest, of_products
 from tools.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
-from vkdml.laboratory import ceil_div
+from vkdml.laboratory import ceil_div, round_up
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
@@ -75,11 +75,11 @@ class Machine:
         for tag, most in instruction.waits.items():
             self._wait(tag, most)
         lanes = instruction.lanes or self.width
-        cycles = max(1, ceil_div(lanes, self.lanes))
+        cycles = max(1, ceil_div(lanes, self.lanes)) * instruction.repeats
         self.now += 1 if instruction.kind in _ISSUED_BESIDE else cycles
         if instruction.kind not in _ISSUED_BESIDE:
             self.totals["vector cycles"] += cycles
-        self.totals["multiply-adds"] += instruction.multiply_adds * lanes
+        self.totals["multiply-adds"] += instruction.multiply_adds * instruction.repeats * lanes
         if instruction.kind in LATENCY:
             self._load(instruction, lanes)
 
@@ -158,10 +158,9 @@ class Estimate:
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgroup: int) -> Estimate | None:
     """Estimate a step; None where the assembly cannot be read."""
-    blocks = parse(pipeline.assembly)
-    if blocks is None:
+    whole = pipeline.code
+    if whole is None:
         return None
-    whole = loops(blocks)
     outermost = of_products(whole) if step.is_loop else whole
     width, rates = pipeline.width, gpu.rates
     of_step, hot = iteration(outermost, step.trips, gpu, width), iteration(hottest(outermost), (), gpu, width)
@@ -193,6 +192,9 @@ def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
 def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
     """Number of subgroups that a core holds, with the registers that the pipeline takes."""
     rates = gpu.rates
+    if gpu.allocation:
+        taken = round_up(pipeline.figures["registers"] * pipeline.width, gpu.allocation * _COUNTED_LANES)
+        return rates.simds * min(rates.subgroups, rates.registers // rates.simds // taken)
     slots = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
     if pipeline.of_simd:
         slots *= rates.simds

@@ -17,7 +17,21 @@ from tools.gpu.cases import Case
 from tools.gpu_report.problems import FIVE, OTHERS, QUICK, QUICK_SAMPLES, SAMPLES, WAYS, about
 from tools.gpu_report.steps import Job, Row, Step
 from vkdml import DriverError, InvalidArgumentError, Options, reference
-from vkdml.laboratory import Commands, Gpu, Plan, Planner, Run, Trial, open_device, plan_of, select_device, workgroups_meet
+from vkdml.laboratory import (
+    GRU,
+    LSTM,
+    Cell,
+    Commands,
+    Gpu,
+    Plan,
+    Planner,
+    Run,
+    Trial,
+    open_device,
+    plan_of,
+    select_device,
+    workgroups_meet,
+)
 
 RUNS, QUICK_RUNS, LEAST_RUNS = 50, 3, 3
 SECONDS = 5.0  # of a schedule, in which a slow device has fewer runs and samples
@@ -48,12 +62,13 @@ def summary(found: list[Row]) -> str:
 
 def meetings(gpu: Gpu) -> list[Step]:
     """The tests by which persistent plans are chosen or not."""
-    def test(meeting: str) -> Iterator[Row]:
-        found = {"meet": workgroups_meet(gpu, meeting)} if not gpu.info.is_cpu else {
+    def test(meeting: str, cell: Cell) -> Iterator[Row]:
+        found = {"meet": workgroups_meet(gpu, meeting, cell)} if not gpu.info.is_cpu else {
             "not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
-        yield {"table": "Meetings", "problem": MEETINGS, "schedule": f"persistent, {meeting}", **found}
+        yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": f"persistent, {meeting}", **found}
 
-    return [Step(f"{MEETINGS}: {way}", partial(test, way), like=MEETINGS, first=True) for way in ("barrier", "flow")]
+    return [Step(f"{MEETINGS}: {way}, {cell.name}", partial(test, way, cell), like=MEETINGS, first=True)
+            for cell in (GRU, LSTM) for way in ("barrier", "flow")]
 
 
 def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:

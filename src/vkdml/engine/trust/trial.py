@@ -192,13 +192,18 @@ _STEPS, _INPUTS = 24, 16
 _RUNS = 7  # of each
 
 
+def problems_of_meetings(cell: Cell) -> list[tuple[Problem, int]]:
+    """What is run to see whether a cell's workgroups meet, and how often."""
+    return [*((_problem(cell, _STEPS, batch, hidden), _RUNS) for batch, hidden in _SIZES),
+            (_problem(cell, _LONG[0], 1, _LONG[1]), 1)]
+
+
 def workgroups_meet(gpu: Gpu, waits_by: str, cell: Cell) -> bool:
     """Whether persistent workgroups of a cell that meet in this way never give up, and compute what stepped ones do, bit for
     bit.
     """
     try:
-        return (all(_agree(gpu, waits_by, _problem(cell, _STEPS, batch, hidden), _RUNS) for batch, hidden in _SIZES)
-                and _agree(gpu, waits_by, _problem(cell, _LONG[0], 1, _LONG[1]), 1))
+        return all(_agree(gpu, waits_by, problem, runs) for problem, runs in problems_of_meetings(cell))
     except DriverError:
         return False
 

@@ -160,7 +160,7 @@ class Tuner:
         """
         if waits_by is None:
             return True
-        cell = LSTM if problem.cell is LSTM else GRU
+        cell = cell_of_meetings(problem.cell)
         if (waits_by, cell.name) not in self._meets:
             try:
                 self._meets[waits_by, cell.name] = self._tested(waits_by, cell, mode)
@@ -189,6 +189,11 @@ def tuner(gpu: Gpu) -> Tuner:
 
 def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
     return (mode, options, *class_facts(problem).values())
+
+
+def cell_of_meetings(cell: Cell) -> Cell:
+    """The cell by which it is tested whether a cell's workgroups meet: an LSTM shares more words a step than the others."""
+    return LSTM if cell is LSTM else GRU
 
 
 def likely(planner: Planner) -> list[Tiling]:

@@ -176,12 +176,25 @@ def column_groups(problem: Problem, info: DeviceInfo) -> int:
 
 
 def registers(loop: GpuLoop, rates: GpuRates) -> int:
-    """Registers of an invocation, about. A block of streamed weights that is loaded while another is multiplied has its own."""
-    of_load = 4 * len(loop.problem.cell.gates)
+    """Registers of an invocation, about. A block of streamed weights that is loaded while another is multiplied has its own.
+
+    With several rows so have the places of such blocks, half a load of 16-bit weights as float32, and, by some compilers, two
+    loads from shared memory.
+    """
+    gates, several = len(loop.problem.cell.gates), loop.rows > 1
+    of_load = 4 * gates
     blocks = loop.streamed_loads // loop.stream_loads
-    streamed = (2 if blocks > 1 else 0 if rates.sinks_loads and loop.rows == 1 else blocks) * loop.stream_loads * of_load
-    of_shared = of_load if loop.shared_loads else 0
-    return rates.other_registers + loop.weight_registers + loop.sum_registers + loop.rows - 1 + streamed + of_shared
+    streamed = (2 if blocks > 1 else 0 if rates.sinks_loads and not several else blocks) * loop.stream_loads * of_load
+    of_shared = of_load * (2 if rates.sinks_loads and several else 1) if loop.shared_loads else 0
+    places = 2 if several and blocks > 1 else 0
+    unpacked = 2 * gates if several and loop.problem.element.vecs_per_load > 1 else 0
+    weights = loop.weight_registers + streamed + of_shared + places + unpacked
+    return rates.other_registers + weights + loop.sum_registers + loop.rows - 1
+
+
+def _held(loop: GpuLoop, rates: GpuRates) -> int:
+    """Invocations that a workgroup's registers are for: whole subgroups."""
+    return round_up(loop.workgroup, rates.subgroup_width)
 
 
 def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
@@ -189,8 +202,9 @@ def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
     if machine.info.is_cpu:
         return machine.info.cores
     rates = machine.gpu
-    likely = min(int(_REGISTERS_MARGIN * registers(loop, rates)), rates.invocation_registers, rates.registers // loop.workgroup)
-    of_unit = min(rates.registers // (likely * loop.workgroup), rates.most_invocations // loop.workgroup,
+    held = _held(loop, rates)
+    likely = min(int(_REGISTERS_MARGIN * registers(loop, rates)), rates.invocation_registers, rates.registers // held)
+    of_unit = min(rates.registers // (likely * held), rates.most_invocations // loop.workgroup,
                   rates.unit_shared_bytes // loop.shared_bytes)
     return rates.units * of_unit
 
@@ -294,7 +308,7 @@ class GpuLoops:
     def _with_weights(self, bare: GpuLoop, of_unit: int) -> GpuLoop:
         """The loop with the most weights that stay where so many workgroups are on a unit."""
         rates, options = self.machine.gpu, self.options
-        most = min(rates.invocation_registers, rates.registers // (of_unit * bare.workgroup))
+        most = min(rates.invocation_registers, rates.registers // (of_unit * _held(bare, rates)))
         is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
         margin = 1 if is_bound else _REGISTERS_MARGIN
         most_loads = bare.group_loads if bare.turns == 1 else 0  # other units' weights have no room beside these
