@@ -48,7 +48,7 @@ def passed_through(call: Callable[[], object]) -> list[int]:
 
 def included(shader: Path) -> set[Path]:
     """A shader of a GRU, with all that it includes."""
-    names = re.findall(r'^#include "(.+)"', shader.read_text().replace("CELL", "gru"), re.MULTILINE)
+    names = re.findall(r'^#include "(.+)"', shader.read_text().replace("CELL", "gru").replace("STORAGE", "words"), re.MULTILINE)
     return {shader}.union(*(included((shader.parent / name).resolve()) for name in names))
 
 

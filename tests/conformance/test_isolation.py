@@ -63,8 +63,8 @@ def test_one_element_too_many_is_seen(device, mistaken):
 
 
 PLAIN_MISTAKES = {
-    "copied one too far": ("copy", "common/items.glsl", "target[2 * (to) + 1]", "target[2 * (to) + 2]", "written behind a buffer"),
-    "the neighbour's bytes": ("copy", "common/items.glsl", "~(ITEM_MASK << shift)", "0u", "between the output's elements"),
+    "copied one too far": ("copy", "common/copy_words.glsl", "target[2 * (to) + 1]", "target[2 * (to) + 2]", "written behind a buffer"),
+    "the neighbour's bytes": ("copy", "common/copy_words.glsl", "~(ITEM_MASK << shift)", "0u", "between the output's elements"),
     "an index not bounded": ("gather", "gather.comp", "min(low, last)", "low", r"wrong \(all of them 0\), the first at"),
     "a wrong dimension": ("gather", "gather.comp", "tensors.of_indices >> n", "tensors.of_indices >> (n + 1)", "the check of calls"),
     "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "the check of calls"),
