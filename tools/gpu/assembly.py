@@ -197,7 +197,7 @@ def _intel(line: str) -> Instruction | None:
 
 # Adreno
 
-_ADRENO_INSTRUCTION = re.compile(r"((?:\(\w+\))*)([a-z][\w.]*)(.*)")
+_ADRENO_INSTRUCTION = re.compile(r"((?:\(\w+\)\s*)*)([a-z][\w.]*)(.*)")
 _ADRENO_KINDS = [
     (re.compile(r"(ldp|stp)\."), SCRATCH),
     (re.compile(r"ldib|isam|ldg"), LOAD),
