@@ -72,7 +72,7 @@ gpu-check: setup-conformance vulkan-extras
 	@$(VENV_PYTHON) -m tools.gpu.validate; validated=$$?; $(VENV_PYTHON) -m tools.gpu.check && exit $$validated
 
 gpu-report: setup-conformance setup-bench
-	@$(VENV_PYTHON) -m tools.gpu_report
+	@$(VENV_PYTHON) -m vkdml gpu-report
 
 soak: setup-soak setup-bench
 	@$(VENV_PYTHON) -m tools.soak

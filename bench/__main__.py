@@ -21,7 +21,7 @@ from bench.cases import CASES, GROWTH, Case
 from bench.growth import measure_growth
 from bench.measure import Result, measure
 from bench.peers import OURS, Peer, devices, peers
-from bench.processes import Process
+from bench.processes import Process, open_all
 from vkdml import DeviceInfo, DriverError
 from vkdml.laboratory import WorkerError, as_json
 
@@ -108,20 +108,6 @@ def draw(written: report.Report, folder: Path) -> None:
     from bench import pictures  # matplotlib takes a second to import
 
     pictures.draw(written, folder)
-
-
-def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
-    """The workers that can run, and for each of the others why it cannot and how to install it."""
-    processes, missing = [], []
-    for peer in wanted:
-        process = Process(peer)
-        try:
-            process.open()
-            processes.append(process)
-        except WorkerError as error:
-            process.close()
-            missing.append({"name": peer.name, "reason": str(error), "install": peer.install})
-    return processes, missing
 
 
 def measure_ceilings(device: int) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
@@ -17,6 +17,8 @@ from vkdml import reference
 from vkdml.laboratory import WorkerError
 
 BUDGET_SECONDS = 10.0  # limit for all samples of a worker; slow ones take fewer
+WAYS = ("host", "device")  # numpy to numpy, and execution alone; the third is readback
+WRONG = "wrong: "  # how the error of a result begins that is not the reference's
 CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
 
 Progress = Callable[[str], None]
@@ -58,13 +60,14 @@ class Result:
         return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
 
 
-def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None) -> list[Result]:
+def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None,
+            ways: Collection[str] = WAYS) -> list[Result]:
     """Measure a case on all workers that have its cell."""
     pairs = []
     for process in processes:
         if case.cell in process.peer.cells:
             progress(f"{process.peer.name} warms up")
-            pairs += [(process, result) for result in _warm_up(process, case, samples)]
+            pairs += [(process, result) for result in _warm_up(process, case, samples, ways)]
     for number in range(samples):
         progress(f"round {number + 1}")
         for process, result in pairs:
@@ -76,19 +79,19 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
     return [result for _, result in pairs]
 
 
-def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
+def _warm_up(process: Process, case: Case, samples: int, ways: Collection[str]) -> list[Result]:
     """Compiles and checks. Returns a result without samples for each way to call the worker, or one with an error."""
     name = process.peer.name
     changed = process.peer.case(case)
     results = []
     try:
         process.open()
-        for way in process.ask("prepare", changed):
+        for way in [way for way in process.ask("prepare", changed) if way in ways]:
             warm = process.ask("warm_up", way)
             result = Result(case.name, name, way, case.flops, *plan(case, warm["call"], samples), first_call=warm["first"])
             result.difference = difference(changed, warm["outputs"])
             if not result.difference <= process.peer.tolerance:  # so that NaN is wrong, too
-                result.error = f"wrong: {result.difference:.1e} from the reference"
+                result.error = f"{WRONG}{result.difference:.1e} from the reference"
             results.append(result)
             if warm["first"] > TOO_SLOW_SECONDS:  # the other ways would not be faster
                 result.seconds, result.planned = [warm["first"]], 0

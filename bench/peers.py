@@ -15,7 +15,7 @@ from vkdml.laboratory import select_device
 
 SWIFTSHADER = Path(__file__).resolve().parent.parent / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"
-VULKAN, CPU, CUDA = "Vulkan", "the CPU", "CUDA"
+VULKAN, CPU, GPU = "Vulkan", "the CPU", "the GPU"  # GPU: without Vulkan
 
 ALL_PEERS = "make bench-peers"
 HALF = 2e-2  # the tolerance of results that are computed in float16 or TF32
@@ -66,8 +66,11 @@ def others_environment() -> dict[str, str]:
 
 
 def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
-    ours, torch = "bench.adapters.ours", "bench.adapters.torch_nn"
-    add_gpu = "a CUDA GPU, and pip install torch with CUDA"
+    ours, torch, openvino = "bench.adapters.ours", "bench.adapters.torch_nn", "bench.adapters.openvino_any"
+    add_openvino = "pip install openvino, and Intel's driver for OpenCL for its GPU"
+    add_gpu = "install torch for this GPU (CUDA, ROCm or XPU), as pytorch.org says"
+    on_gpu = {"device": "gpu", "name": default.name}
+    webgpu = {"provider": "WebGpuExecutionProvider", "vendor": default.vendor}
     swiftshader = next((name(info) for info in others if "SwiftShader" in info.name), OURS)
     # ONNX Runtime's WebGPU plugin uses Dawn, which refuses lavapipe. It finds a GPU without help.
     dawn = (swiftshader, {"VK_ICD_FILENAMES": str(SWIFTSHADER)}) if default.is_cpu and SWIFTSHADER.exists() else (OURS, {})
@@ -77,15 +80,16 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
         Peer(f"{OURS}-lbr0", ours, device, changes={"linear_before_reset": False}, cells=("gru",)),
         Peer(f"{OURS}-float16", ours, device | {"dtype": "float16"}, tolerance=HALF),
         *(Peer(name(info), ours, {"device": info.index}, others_environment(), platform=VULKAN, grows=True) for info in others),
-        Peer("onnxruntime-cpu", "bench.adapters.ort", install="make setup", platform=CPU, grows=True),
-        Peer("onnxruntime-webgpu", "bench.adapters.ort", {"webgpu": True}, dawn[1], baseline=dawn[0], platform=VULKAN,
-             grows=True),
+        Peer("onnxruntime-cpu", "bench.adapters.ort", install="pip install onnxruntime", platform=CPU, grows=True),
+        Peer("onnxruntime-webgpu", "bench.adapters.ort", webgpu, dawn[1], "pip install onnxruntime-ep-webgpu", baseline=dawn[0],
+             platform=VULKAN, grows=True),
         Peer("iree-vulkan", "bench.adapters.iree_vulkan", {"device": default.name}, platform=VULKAN, grows=True),
-        Peer("openvino-cpu", "bench.adapters.openvino_cpu", platform=CPU, grows=True),
-        Peer("torch-cpu", torch, platform=CPU, grows=True),
-        Peer("torch-cuda", torch, {"device": "cuda"}, install=add_gpu, platform=CUDA, grows=True),
-        Peer("torch-cuda-tf32", torch, {"device": "cuda", "tf32": True}, install=add_gpu, tolerance=HALF),
-        Peer("torch-cuda-float16", torch, {"device": "cuda", "dtype": "float16"}, install=add_gpu, tolerance=HALF),
+        Peer("openvino-cpu", openvino, install=add_openvino, platform=CPU, grows=True),
+        Peer("openvino-gpu", openvino, {"device": "GPU", "name": default.name}, install=add_openvino, platform=GPU, grows=True),
+        Peer("torch-cpu", torch, install="pip install torch", platform=CPU, grows=True),
+        Peer("torch-gpu", torch, on_gpu, install=add_gpu, platform=GPU, grows=True),
+        Peer("torch-gpu-tf32", torch, on_gpu | {"tf32": True}, install=add_gpu, tolerance=HALF),
+        Peer("torch-gpu-float16", torch, on_gpu | {"dtype": "float16"}, install=add_gpu, tolerance=HALF),
     ]
 
 

@@ -20,15 +20,15 @@ matplotlib.use("agg")  # writes files only, so that no screen is needed
 from matplotlib import pyplot as plt
 
 from bench.cases import CASES, GROWTH, Case
-from bench.peers import CPU, CUDA, OURS, VULKAN
+from bench.peers import CPU, GPU, OURS, VULKAN
 from bench.report import Report, Row
 
 TYPE = "float32"  # the type of all workers that have a platform
 FIXED = {"T": "B = 1, I = H = 128", "B": "T = 50, I = H = 128", "H": "T = 50, B = 1, I = H"}
 SIZES = {"T": "steps", "B": "batch", "H": "hidden"}
 THROUGHPUT = ("gru-100x1x256x256", "gru-50x32x256x256", "gru-50x64x512x512", "lstm-50x32x256x256")
-COLORS = {OURS: "#0b5fa5", VULKAN: "#6aaed6", CPU: "#9a9a9a", CUDA: "#5a9e3d"}
-COLUMNS = {VULKAN: "With Vulkan", CPU: "Beside libraries for the CPU", CUDA: "Beside CUDA"}
+COLORS = {OURS: "#0b5fa5", VULKAN: "#6aaed6", CPU: "#9a9a9a", GPU: "#5a9e3d"}
+COLUMNS = {VULKAN: "With Vulkan", CPU: "Beside libraries for the CPU", GPU: "Beside others on the GPU"}
 CELLS = {"gru": "#0b5fa5", "lstm": "#c4561b"}
 DPI = 120
 
@@ -83,7 +83,7 @@ def draw_growth(report: Report, dimension: str, rows: Sequence[Row], cases: Mapp
     """A line for each worker."""
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     names = shown_names(report.workers)
-    styles = {CPU: "--", VULKAN: "-", CUDA: ":"}
+    styles = {CPU: "--", VULKAN: "-", GPU: ":"}
     for worker in ordered(report.workers):
         points = [(getattr(cases[row["case"]], SIZES[dimension]), row["ms"]) for row in rows
                   if (row["worker"], row["way"]) == (worker["name"], "host") and "ms" in row]
@@ -152,7 +152,7 @@ def label_places(points: Sequence[Point], gap: float) -> list[tuple[tuple[float,
 
 def ordered(workers: Sequence[Row]) -> list[Row]:
     """Workers that compute the same in one type: with Vulkan first, others beside the vkdml that they are compared with."""
-    platforms = [VULKAN, CPU, CUDA]
+    platforms = [VULKAN, CPU, GPU]
     places = {worker["name"]: place for place, worker in enumerate(workers)}
     shown = [worker for worker in workers if worker["platform"]]
     return sorted(shown, key=lambda worker: (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.peers import Peer
-from vkdml.laboratory import Worker
+from vkdml.laboratory import Worker, WorkerError
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 180.0  # seconds without an answer after which a worker hangs
@@ -43,3 +43,17 @@ class Process(Worker):
             return measured
         finally:
             self.close()
+
+
+def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
+    """The workers that can run, and for each of the others why it cannot and how to install it."""
+    processes, missing = [], []
+    for peer in wanted:
+        process = Process(peer)
+        try:
+            process.open()
+            processes.append(process)
+        except WorkerError as error:
+            process.close()
+            missing.append({"name": peer.name, "reason": str(error), "install": peer.install})
+    return processes, missing

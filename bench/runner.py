@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bench.cases import Case
 
 SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most
+
+
+Key = TypeVar("Key")
 
 
 class UnavailableError(Exception):
@@ -43,6 +46,12 @@ class Runner:
 
     def outputs(self) -> list[np.ndarray]:
         return self._to_numpy(self._outputs)
+
+
+def most_alike(names: Mapping[Key, str], wanted: str) -> Key:
+    """The key of the name with most words of the wanted one, which another library may write otherwise; else the first."""
+    words = set(wanted.lower().split())
+    return max(names, key=lambda key: len(words & set(names[key].lower().split())))
 
 
 def zero_arrays(case: Case, dtype: Any = np.float32) -> list[np.ndarray]:

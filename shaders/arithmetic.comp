@@ -4,6 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common/numbers.glsl"
 #include "common/elements.glsl"
+#include "common/store_STORAGE.glsl"
 const uint DIRECTIONS = 1, direction = 0;  // the activation is the f of a single direction
 #include "common/activations.glsl"
 #include "common/dimensions.glsl"
@@ -21,7 +22,7 @@ layout(push_constant) uniform Tensors {
 } tensors;
 layout(binding = 0) buffer A { uint a_elements[]; };
 layout(binding = 1) buffer B { uint b_elements[]; };
-layout(binding = 2) buffer Output { uint results[]; };
+layout(binding = 2) buffer Output { STORED results[]; };
 
 #define STEP(n, index) \
     a_place += index * tensors.a_stride_##n; \

@@ -3,7 +3,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/dimensions.glsl"
-#include "common/items.glsl"
+#include "common/copy_STORAGE.glsl"
 layout(push_constant) uniform Tensors {
     uint elements; uint input_start; uint output_start;
     uint size_0; uint size_1; uint size_2; uint size_3; uint size_4; uint size_5; uint size_6;
@@ -12,8 +12,8 @@ layout(push_constant) uniform Tensors {
     uint output_stride_0; uint output_stride_1; uint output_stride_2; uint output_stride_3;
     uint output_stride_4; uint output_stride_5; uint output_stride_6; uint output_stride_7;
 } tensors;
-layout(binding = 0) buffer Input { uint elements[]; };
-layout(binding = 1) buffer Output { uint results[]; };
+layout(binding = 0) buffer Input { STORED elements[]; };
+layout(binding = 1) buffer Output { STORED results[]; };
 
 #define DIMENSION(n) NEXT_INDEX(n) \
     source += index * tensors.input_stride_##n; \

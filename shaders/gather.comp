@@ -3,7 +3,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/dimensions.glsl"
-#include "common/items.glsl"
+#include "common/copy_STORAGE.glsl"
 layout(constant_id = 3) const uint INDEX_WORDS = 1;  // of an index: 2 have 64 bits
 layout(constant_id = 4) const uint IS_SIGNED = 0;    // negative indices count from the end
 layout(push_constant) uniform Tensors {
@@ -15,9 +15,9 @@ layout(push_constant) uniform Tensors {
     uint output_stride_0; uint output_stride_1; uint output_stride_2; uint output_stride_3;
     uint output_stride_4; uint output_stride_5; uint output_stride_6; uint output_stride_7;
 } tensors;
-layout(binding = 0) buffer Input { uint elements[]; };
+layout(binding = 0) buffer Input { STORED elements[]; };
 layout(binding = 1) buffer Indices { uint indices[]; };
-layout(binding = 2) buffer Output { uint results[]; };
+layout(binding = 2) buffer Output { STORED results[]; };
 
 // The place along the axis that the index with these words means
 uint place_of(uint low, uint high)

@@ -7,6 +7,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "common/numbers.glsl"
 #include "common/elements.glsl"
+#include "common/store_STORAGE.glsl"
 const uint DIRECTIONS = 1, direction = 0;  // the activation is the f of a single direction
 #include "common/activations.glsl"
 layout(constant_id = 0) const uint WORKGROUP = 1;
@@ -27,7 +28,7 @@ layout(push_constant) uniform Matrices {
 layout(binding = 0) buffer A { uint a_elements[]; };
 layout(binding = 1) buffer B { uint b_elements[]; };
 layout(binding = 2) buffer C { uint c_elements[]; };
-layout(binding = 3) buffer Output { uint results[]; };
+layout(binding = 3) buffer Output { STORED results[]; };
 
 const uint LANES = TILE / 4, TURNS = TILE * BLOCK / WORKGROUP;
 const uint PITCH = LANES + 1;  // so that what invocations store side by side is in different banks

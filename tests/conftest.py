@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vkdml
-from tests import recording, support
+from tests import dumping, recording, support
 from vkdml.engine.vulkan import spirv
 
 MARKERS = [
@@ -27,6 +27,8 @@ def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="run the tests named *_long too")
     parser.addoption("--only", action="append", metavar="TEXT", help="run the tests with this, or another such text, in their names")
     parser.addoption("--quick", action="store_true", help=f"of each function some tests, those that begin within {QUICK_SECONDS} s")
+    parser.addoption("--way", choices=support.OTHER_SCHEDULES, help="force this schedule on all problems that run in one")
+    parser.addoption("--dump", type=Path, metavar="FOLDER", help="write what the driver gets, of the last results that were compared")
     parser.addoption("--seed", type=int, default=0, help="of random problems (0)")
 
 
@@ -36,9 +38,12 @@ def pytest_configure(config):
     os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
     os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
     support.base_seed = config.getoption("--seed")
+    support.way = config.getoption("--way")
+    if config.getoption("--dump"):
+        recording.RUNNING.dump = dumping.Dump(config.getoption("--dump"))
     path = config.getoption("--report")
     if path:
-        config.pluginmanager.register(recording.Reporter(path, support.TOLERANCES))
+        config.pluginmanager.register(recording.Reporter(path, support.TOLERANCES, support.OTHER_SCHEDULES))
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -106,7 +111,7 @@ def pytest_runtestloop(session):
 
 
 def pytest_runtest_setup(item):
-    recording.RECORDS.clear()
+    recording.RUNNING.begin(item.nodeid)
     if item.config.getoption("--quick") and time.monotonic() - item.session.stash[_started] > QUICK_SECONDS:
         pytest.skip(f"--quick: {QUICK_SECONDS} s were over")
 
@@ -144,8 +149,8 @@ def mistaken(monkeypatch, tmp_path):
         text = (shaders / file).read_text()
         assert old in text
         (shaders / file).write_text(text.replace(old, new))
-        source, cell = compiler.sources(shaders)[kernel]
-        compiler.compile_source(source, tmp_path / "wrong.spv", cell)
+        source, holes = compiler.sources(shaders)[kernel]
+        compiler.compile_source(source, tmp_path / "wrong.spv", holes)
         wrong, right = spirv.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), spirv.load
         monkeypatch.setattr(spirv, "load", lambda name: wrong if name == kernel else right(name))
 

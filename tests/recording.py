@@ -2,13 +2,18 @@
 results.
 
 A record is one case: an operator's results against what was expected, with the largest errors over its outputs. An error is
-None where no finite number says it: where NaN, infinities or shapes disagree.
+None where no finite number says it: where NaN, infinities or shapes disagree. The record of a case that failed is all that its
+report says (vkdml/cli/conformance/failures.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +21,189 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from vkdml.cli.conformance import results
+from tests import describing
+from vkdml.cli.conformance import failures, results
 from vkdml.cli.conformance.report import largest
+from vkdml.engine.compiled import Compiled
+from vkdml.engine.vulkan import gpu
+from vkdml.engine.vulkan.driver import Driver
+from vkdml.errors import InvalidArgumentError, VkdmlError
+from vkdml.planning.options import forced
 
 RECORDS: list[dict[str, Any]] = []  # of the running test
 
 Tolerance = tuple[float, float]  # relative and absolute
+Results = Mapping[str, np.ndarray]
+
+EXACTLY: Tolerance = (0.0, 0.0)
+_MORE_RUNS, _MOST_DIAGNOSED = 3, 2  # runs of a case that failed; such cases of each function of tests
+_AXES = ("t", "direction", "row", "unit")  # of a recurrent operator's outputs
 
 
-def add(operator: str, element: str, features: Iterable[str], pairs: Iterable[tuple[np.ndarray, np.ndarray]],
-        tolerance: Tolerance) -> None:
-    """pairs: result and expected. element: the name of the results' type."""
-    absolute, ulp, fraction = zip(*(largest_errors(result, expected, element, tolerance) for result, expected in pairs))
-    RECORDS.append({"operator": operator, "element": element, "features": sorted(features),
-                    "absolute": largest(absolute), "ulp": largest(ulp), "fraction": largest(fraction)})
+@dataclass
+class Ran:
+    """What a test runs on a device. doing: what the driver does now, if it takes time. again: runs the same once more. ways: the
+    same problem in other schedules, by name.
+    """
+
+    problem: Any
+    plan: Any
+    options: Any
+    doing: str = ""
+    again: Callable[[], Results] | None = None
+    ways: Mapping[str, Callable[[], Results]] = field(default_factory=dict)
+
+    def described(self) -> dict[str, Any]:
+        """The problem, and apart from it what is only vkdml's."""
+        return {**described(self.problem), "ran": self.facts(), "doing": self.doing}
+
+    def facts(self) -> dict[str, Any]:
+        loop = self.plan.tiling.loop if self.plan.tiling else None
+        return {"schedule": " ".join(filter(None, [loop.schedule, loop.meeting])) if loop else "",
+                "kernels": sorted({dispatch.kernel for dispatch in self.plan.execute}),
+                "options": forced(self.options)}
+
+
+def described(problem: Any) -> dict[str, Any]:
+    """A problem, whoever computes it."""
+    return {"operator": describing.name(problem), "element": problem.element.name, "problem": describing.sentence(problem),
+            "sizes": describing.sizes(problem), "features": sorted(describing.features(problem))}
+
+
+class Running:
+    """The running test: its name, and the last operator that it compiled. changed: called when there is another one. dump: what
+    the driver gets is written to it (dumping.py); None: nothing is.
+    """
+
+    def __init__(self) -> None:
+        self.test = ""
+        self.last: Ran | None = None
+        self.changed: Callable[[], None] = lambda: None
+        self.dump: Any = None
+        self.diagnosed: Counter[str] = Counter()
+
+    def begin(self, test: str) -> None:
+        RECORDS.clear()
+        self.test, self.last = test, None
+
+    def note(self, problem: Any, plan: Any, options: Any) -> None:
+        self.last = Ran(problem, plan, options)
+        if self.dump:
+            self.dump.begin(self.last)
+        self.changed()
+
+    def can_run_again(self, again: Callable[[], Results], ways: Mapping[str, Callable[[], Results]] = {}) -> None:
+        if self.last is not None:
+            self.last.again, self.last.ways = again, ways
+
+
+RUNNING = Running()
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Note each operator that is compiled, before it does anything on the device, and each kernel that the driver compiles."""
+    compile_it, call = Compiled.__init__, Driver.call
+
+    def told(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
+        if not doing.startswith("compiling") or RUNNING.last is None:
+            return call(self, doing, function)
+        RUNNING.last.doing = doing
+        RUNNING.changed()
+        made = call(self, doing, function)
+        RUNNING.last.doing = ""
+        RUNNING.changed()
+        return made
+
+    def noted(self: Compiled, *arguments: Any, **options: Any) -> None:
+        compile_it(self, *arguments, **options)
+        RUNNING.note(self.problem, self.plan, self._options)
+
+    monkeypatch.setattr(Compiled, "__init__", noted)
+    monkeypatch.setattr(Driver, "call", told)
+    if RUNNING.dump:
+        RUNNING.dump.watch(monkeypatch)
+
+
+def compare(operator: str, element: str, features: Iterable[str], found: Results, expected: Results, tolerance: Tolerance,
+            problem: Any = None) -> None:
+    """Record a case: results by name, beside what was expected. element: the name of their type. problem: by default what was
+    compiled last. Raises AssertionError, which says all that is known of it, where they are wrong.
+    """
+    ran = RUNNING.last
+    problem = problem or (ran.problem if ran else None)
+    about = described(problem) if problem else {}
+    record = {**about, "operator": operator, "element": element, "features": sorted({*about.get("features", ()), *features}),
+              "ran": ran.facts() if ran else None, **dict(zip(("absolute", "ulp", "fraction"), _errors(found, expected, element, tolerance)))}
+    RECORDS.append(record)
+    wrong = first_wrong(found, expected, tolerance)
+    if RUNNING.dump:
+        RUNNING.dump.compared(found, expected, tolerance, wrong is not None)
+    if wrong is None:
+        return
+    record["wrong"] = {**wrong, "axes": _AXES if record.get("sizes") and len(wrong.get("at", ())) == len(_AXES) else ()}
+    RUNNING.changed()  # before more is run, which may crash
+    function = RUNNING.test.partition("[")[0]
+    if ran and ran.again and RUNNING.diagnosed[function] < _MOST_DIAGNOSED:
+        RUNNING.diagnosed[function] += 1
+        record["again"] = _again(ran, found, expected, tolerance)
+    raise AssertionError("\n".join(failures.lines(record)))
+
+
+def _errors(found: Results, expected: Results, element: str, tolerance: Tolerance) -> Iterable[float | None]:
+    if tolerance == EXACTLY:
+        return [0.0] * 3 if first_wrong(found, expected, tolerance) is None else [None] * 3
+    return map(largest, zip(*(largest_errors(found[name], expected[name], element, tolerance) for name in expected)))
+
+
+def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict[str, Any] | None:
+    """The first wrong element of the first output that is wrong, in words; None: all are right."""
+    for name, right in expected.items():
+        result = found[name]
+        if result.shape != right.shape:
+            return {"tensor": name, "said": f"found the sizes {result.shape}, expected {right.shape}"}
+        relative, absolute = tolerance
+        bits = [np.ascontiguousarray(array).view(f"u{array.itemsize}") for array in (result, right)] if result.dtype == right.dtype else None
+        exact, values = right.astype(np.float64), result.astype(np.float64)
+        with np.errstate(all="ignore"):
+            off = np.abs(values - exact)
+            allowed = absolute + relative * np.abs(exact)
+        if tolerance == EXACTLY:
+            is_wrong = bits[0] != bits[1] if bits else result != right
+        else:
+            is_wrong = ~((values == exact) | (off <= allowed) | (np.isnan(values) & np.isnan(exact)))
+        if is_wrong.any():
+            at = tuple(int(place) for place in np.argwhere(is_wrong)[0])
+            said = f"found {values[at]:.4g}, expected {exact[at]:.4g}"
+            if np.isfinite(off[at]):
+                said += f", off by {off[at]:.2g}" + (f", {float(f'{off[at] / allowed[at]:.3g}'):,g} times the tolerance" if allowed[at] else "")
+            return {"tensor": name, "at": at, "said": said, "count": int(is_wrong.sum()), "elements": result.size,
+                    "kind": _kind(values[is_wrong])}
+    return None
+
+
+def _kind(values: np.ndarray) -> str:
+    """What all wrong elements are, if one word says it."""
+    kinds = {"NaN": np.isnan(values), "infinite": np.isinf(values), "0": values == 0}
+    return next((kind for kind, are in kinds.items() if are.all()), "")
+
+
+def _again(ran: Ran, found: Results, expected: Results, tolerance: Tolerance) -> dict[str, Any]:
+    def outcome(run: Callable[[], Results]) -> str:
+        try:
+            results = run()
+        except InvalidArgumentError:
+            return "refused"
+        except (VkdmlError, AssertionError) as error:
+            return str(error).splitlines()[0]
+        if first_wrong(results, expected, tolerance) is None:
+            return "right"
+        same = all(np.array_equal(np.ascontiguousarray(results[name]).view(np.uint8), np.ascontiguousarray(found[name]).view(np.uint8))
+                   for name in expected)
+        return "the same wrong bits" if same else "other wrong bits"
+
+    assert ran.again
+    runs = Counter(outcome(ran.again) for _ in range(_MORE_RUNS))
+    return {"runs": dict(runs), "ways": {name: outcome(run) for name, run in ran.ways.items()}}
 
 
 def largest_errors(result: np.ndarray, expected: np.ndarray, element: str,
@@ -60,27 +234,29 @@ def ulp(values: np.ndarray, element: str) -> np.ndarray:
 
 
 class Reporter:
-    """A pytest plugin that adds a line of JSON to the results when a test begins and when it has ended. Tests that have ended
-    by what is there are left out.
+    """A pytest plugin that adds a line of JSON to the results when a test begins, when it compiles an operator, and when it has
+    ended. Tests that have ended by what is there are left out.
     """
 
-    def __init__(self, path: Path, tolerances: Mapping[str, Tolerance]) -> None:
+    def __init__(self, path: Path, tolerances: Mapping[str, Tolerance], ways: Iterable[str]) -> None:
         path.touch()
         self._ended = {test["test"] for test in results.read(path)[1] if test["outcome"] != results.UNFINISHED}
         self._file = path.open("a", buffering=1)
-        self._tolerances = tolerances
+        self._tolerances, self._ways = tolerances, list(ways)
         self._left_out = 0
+        RUNNING.changed = self._unfinished
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self._left_out += len(items)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._add({"selected": len(session.items), "left_out": self._left_out, "tolerances": self._tolerances})
+        self._add({"selected": len(session.items), "left_out": self._left_out, "tolerances": self._tolerances, "ways": self._ways})
         session.items[:] = [item for item in session.items if item.nodeid not in self._ended]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._outcome, self._failure, self._seconds = "passed", "", 0.0
-        self._add({"test": nodeid, "outcome": results.UNFINISHED})
+        RUNNING.begin(nodeid)
+        self._unfinished()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds += report.duration
@@ -89,11 +265,21 @@ class Reporter:
             self._failure = _reason(report)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        running = {"running": _running()} if self._outcome == "failed" else {}
         self._add({"test": nodeid, "outcome": self._outcome, "seconds": round(self._seconds, 3), "failure": self._failure,
-                   "records": RECORDS})
+                   "records": RECORDS, **running})
+        if any(one.driver.lost or one.driver.running for one in gpu._open.values()):
+            os._exit(results.DEVICE_LOST)  # what was made on the device cannot be used, and the driver may wait for it for ever
+
+    def _unfinished(self) -> None:
+        self._add({"test": RUNNING.test, "outcome": results.UNFINISHED, "records": RECORDS, "running": _running()})
 
     def _add(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
+
+
+def _running() -> dict[str, Any] | None:
+    return RUNNING.last.described() if RUNNING.last else None
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -101,4 +287,5 @@ def _reason(report: pytest.TestReport) -> str:
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
-    return crash.message if crash else report.longreprtext
+    text: str = crash.message if crash else report.longreprtext
+    return re.sub(r"Failed: Timeout \(>(\d+).*", r"hung: not done in \1 s", text)

@@ -3,7 +3,8 @@
     python tools/compile_shaders.py DIRECTORY
 
 Every shaders/PATH.comp becomes DIRECTORY/PATH.spv. One with CELL in its name is a template: it becomes a kernel for each row of
-the table of cells (src/vkdml/operators/cells.py), whose name takes the place of CELL in its path and in its text.
+the table of cells (src/vkdml/operators/cells.py), whose name takes the place of CELL in its path and in its text. One with
+STORAGE in its text becomes two: with `words` in its place, and DIRECTORY/halves/PATH.spv, with `halves`.
 DIRECTORY/checksums.txt says what is in each, as sha256sum does. The package's build calls this; the tests compare its result
 with what is installed.
 """
@@ -16,11 +17,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SHADERS = ROOT / "shaders"
-HOLE = "CELL"
+CELL, STORAGE = "CELL", "STORAGE"  # the holes
+ROOMS = {"words": "", "halves": "halves/"}  # of kernels, by what fills STORAGE
 
 
 def cells() -> list[str]:
@@ -29,12 +33,16 @@ def cells() -> list[str]:
     return [name.lower() for name in re.findall(r'^\w+ = Cell\(\s*name="(\w+)"', table, re.MULTILINE)]
 
 
-def sources(shaders: Path) -> dict[str, tuple[Path, str]]:
-    """The source of each kernel by its path without suffix, its name, and the cell that fills the hole; none has no hole."""
-    found: dict[str, tuple[Path, str]] = {}
+def sources(shaders: Path) -> dict[str, tuple[Path, dict[str, str]]]:
+    """The source of each kernel by its path without suffix, its name, and what fills the source's holes."""
+    found: dict[str, tuple[Path, dict[str, str]]] = {}
     for source in sorted(shaders.rglob("*.comp")):
-        name = str(source.relative_to(shaders).with_suffix(""))
-        found |= {name.replace(HOLE, cell): (source, cell) for cell in (cells() if HOLE in name else [""])}
+        name, text = str(source.relative_to(shaders).with_suffix("")), source.read_text()
+        fillings = {CELL: cells() if CELL in name else [], STORAGE: ROOMS if STORAGE in text else []}
+        holes = [hole for hole, filling in fillings.items() if filling]
+        for values in product(*(fillings[hole] for hole in holes)):
+            filled = dict(zip(holes, values))
+            found[ROOMS.get(filled.get(STORAGE, ""), "") + name.replace(CELL, filled.get(CELL, ""))] = source, filled
     return dict(sorted(found.items()))
 
 
@@ -52,35 +60,36 @@ def compile_shaders(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
         made, checksums = Path(folder), []
-        for kernel, (source, cell) in sources(SHADERS).items():
+        for kernel, (source, holes) in sources(SHADERS).items():
             target = made / f"{kernel}.spv"
-            target.parent.mkdir(exist_ok=True)
-            compile_source(source, target, cell)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            compile_source(source, target, holes)
             checksums.append(f"{hashlib.sha256(target.read_bytes()).hexdigest()}  {kernel}.spv\n")
         (made / "checksums.txt").write_text("".join(checksums))
         names = {path.relative_to(made) for path in made.rglob("*.*")}
         for name in names:
-            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (made / name).replace(directory / name)
     for stale in directory.rglob("*.spv"):
         if stale.relative_to(directory) not in names:
             stale.unlink()
 
 
-def compile_source(source: Path, target: Path, cell: str = "") -> None:
+def compile_source(source: Path, target: Path, holes: Mapping[str, str] = {}) -> None:
     """Compile one shader. Raises SystemExit with one line when glslangValidator is missing or refuses it."""
-    error = refusal(source, target, cell)
+    error = refusal(source, target, holes)
     if error:
-        raise SystemExit(f"{source}{f' with {cell}' if cell else ''} does not compile: {error}")
+        raise SystemExit(f"{source}{''.join(f' with {value}' for value in holes.values())} does not compile: {error}")
 
 
-def refusal(source: Path, target: Path, cell: str = "", folders: tuple[Path, ...] = ()) -> str:
+def refusal(source: Path, target: Path, holes: Mapping[str, str] = {}, folders: tuple[Path, ...] = ()) -> str:
     """What glslangValidator says against a shader; nothing if it has compiled it. folders: of includes, beside its own."""
     command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", *(f"-I{folder}" for folder in folders),
                "--stdin", "-S", "comp", "-o", str(target.resolve())]
     text = source.read_text()
-    result = subprocess.run(command, input=text.replace(HOLE, cell) if cell else text, cwd=source.parent, capture_output=True,
-                            text=True)
+    for hole, value in holes.items():
+        text = text.replace(hole, value)
+    result = subprocess.run(command, input=text, cwd=source.parent, capture_output=True, text=True)
     return (result.stdout.strip() or result.stderr.strip()) if result.returncode else ""
 
 

@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as directory:
     shutil.copytree(SHADERS, shaders)
     source = shaders / "common" / "elementwise.glsl"
     source.write_text(source.read_text().replace("element < tensors.elements", "element <= tensors.elements"))
-    compile_source(shaders / "elementwise.comp", shaders / "wrong.spv")
+    compile_source(shaders / "elementwise.comp", shaders / "wrong.spv", {"STORAGE": "words"})
     wrong = (shaders / "wrong.spv").read_bytes()
 with with_kernel("elementwise", wrong):
     list(outcomes_of(open_device(vkdml.Device().info), ACTIVATION, FLOAT32))

@@ -1,8 +1,9 @@
-"""ONNX Runtime: its CPU provider, and its WebGPU plugin, which runs on Vulkan through Dawn."""
+"""ONNX Runtime: its own providers, and its WebGPU plugin, which runs on Vulkan through Dawn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,20 @@ from bench.cases import Case
 from bench.models import STATE_INPUTS, feeds, make_model
 from bench.runner import Runner, UnavailableError, zero_arrays
 
+PROVIDER = "ExecutionProvider"
+WEBGPU = "WebGpu" + PROVIDER
+
 
 class Library:
-    def __init__(self, webgpu: bool = False) -> None:
-        self._devices = _webgpu_devices() if webgpu else []
-        self.description = {"version": onnxruntime.__version__,
-                            "device": f"WebGPU plugin {_plugin_version()}" if webgpu else "CPU"}
+    """One provider. vendor: of the GPU that the plugin is to take, where it is offered several."""
+
+    def __init__(self, provider: str = "CPUExecutionProvider", vendor: int = 0) -> None:
+        self._provider = provider
+        self._devices = _webgpu_devices(vendor) if provider == WEBGPU else []
+        if not self._devices and provider not in onnxruntime.get_available_providers():
+            raise UnavailableError(f"this build of onnxruntime has no {provider}")
+        device = f"WebGPU plugin {version('onnxruntime-ep-webgpu')}" if self._devices else provider.removesuffix(PROVIDER)
+        self.description = {"version": onnxruntime.__version__, "device": device}
 
     def prepare(self, case: Case) -> dict[str, Runner]:
         options = onnxruntime.SessionOptions()
@@ -25,7 +34,7 @@ class Library:
             options.add_provider_for_devices(self._devices, {})
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")  # what it does not support must fail
         session = onnxruntime.InferenceSession(make_model(case), options,
-                                               providers=None if self._devices else ["CPUExecutionProvider"])
+                                               providers=None if self._devices else [self._provider])
         given = feeds(case)
 
         def call(*states: np.ndarray) -> Sequence[Any]:
@@ -34,7 +43,8 @@ class Library:
         return {"host": Runner(case, call, lambda: zero_arrays(case), list)}
 
 
-def _webgpu_devices() -> list[Any]:
+def _webgpu_devices(vendor: int) -> list[Any]:
+    """The first GPU that the plugin is offered, of this vendor if there is one."""
     import onnxruntime_ep_webgpu as plugin
 
     name = plugin.get_ep_name()
@@ -42,10 +52,4 @@ def _webgpu_devices() -> list[Any]:
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
     if not devices:
         raise UnavailableError("no device listed: the plugin is offered only GPUs that the system lists in /sys/class/drm")
-    return devices[:1]
-
-
-def _plugin_version() -> str:
-    from importlib.metadata import version
-
-    return version("onnxruntime-ep-webgpu")
+    return sorted(devices, key=lambda device: device.device.vendor_id != vendor)[:1]

@@ -1,4 +1,4 @@
-"""PyTorch's torch.nn.GRU and LSTM, on the CPU or through cuDNN."""
+"""PyTorch's torch.nn.GRU and LSTM, on the CPU or a GPU: through cuDNN, MIOpen or oneDNN."""
 
 from __future__ import annotations
 
@@ -10,34 +10,43 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from bench.cases import Case
-from bench.runner import Runner, UnavailableError
+from bench.runner import Runner, UnavailableError, most_alike
 
 # For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
 GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1)}
 MODULES = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}
 
 
+GPU = "gpu"
+KINDS = ("cuda", "xpu", "mps")  # of GPUs; ROCm's name is cuda too
+
+
 class Library:
-    def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool = False) -> None:
-        if device == "cuda" and not torch.cuda.is_available():
-            raise UnavailableError("no CUDA device, or a build of torch without CUDA")
+    """PyTorch on a device. device: cpu, one of KINDS, or gpu, whichever is here. name: of the GPU, about."""
+
+    def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool = False, name: str = "") -> None:
+        self._device = _gpu(KINDS if device == GPU else (device,), name) if device != "cpu" else torch.device("cpu")
+        if tf32 and self._device.type != "cuda":
+            raise UnavailableError("TF32 is CUDA's alone")
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
-        self._device = torch.device(device)
         self._dtype = getattr(torch, dtype)
-        name = "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, cuDNN {torch.backends.cudnn.version()}"
-        self.description = {"version": torch.__version__, "device": name}
+        self._wait = _nothing if device == "cpu" else getattr(torch, self._device.type).synchronize
+        self.description = {"version": torch.__version__, "device": _described(self._device)}
 
     def prepare(self, case: Case) -> dict[str, Runner]:
+        """The CPU has one way: nothing is brought there."""
+        ways = self.ways(case)
+        return {"host": ways["host"]} if self._device.type == "cpu" else ways
+
+    def ways(self, case: Case) -> dict[str, Runner]:
         call_module = _caller(case, make_module(case).to(self._device, self._dtype))
         x = torch.from_numpy(case.arrays()["X"]).to(self._dtype)
-        on_device = x.to(self._device)
-        is_cuda = self._device.type == "cuda"
+        x_there = x.to(self._device)
 
         def resident(*states: torch.Tensor) -> Sequence[Any]:
-            outputs = call_module(on_device, states)
-            if is_cuda:
-                torch.cuda.synchronize()
+            outputs = call_module(x_there, states)
+            self._wait()
             return outputs
 
         def host(*states: torch.Tensor) -> Sequence[Any]:
@@ -52,8 +61,38 @@ class Library:
             directions = y.reshape(case.steps, case.batch, case.directions, case.hidden)
             return [directions.transpose(0, 2, 1, 3), *last]
 
-        runners = {"host": Runner(case, host, zeros(torch.device("cpu")), to_numpy)}
-        return runners | ({"device": Runner(case, resident, zeros(self._device), to_numpy)} if is_cuda else {})
+        done: list[torch.Tensor] = []
+
+        def read() -> Sequence[Any]:
+            """Bring Y to the host, again and again, as the one call left it."""
+            done[:] = done or resident()
+            return [done[0].cpu(), *done[1:]]
+
+        ways = {"host": Runner(case, host, zeros(torch.device("cpu")), to_numpy),
+                "device": Runner(case, resident, zeros(self._device), to_numpy)}
+        return ways if case.streaming else {**ways, "readback": Runner(case, read, list, to_numpy)}
+
+
+def _gpu(kinds: Sequence[str], name: str) -> torch.device:
+    """The GPU of these kinds that is named most alike."""
+    for kind in kinds:
+        module = getattr(torch, kind)
+        if module.is_available():
+            names = {index: getattr(module, "get_device_name", str)(index) for index in range(module.device_count())}
+            return torch.device(kind, most_alike(names, name))
+    raise UnavailableError(f"this torch, {torch.__version__}, sees no GPU ({', '.join(kinds)})")
+
+
+def _described(device: torch.device) -> str:
+    """A device's name, and what runs recurrent layers on it."""
+    if device.type != "cuda":
+        return device.type.upper() if device.type != "xpu" else torch.xpu.get_device_name(device)
+    runs = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    return f"{torch.cuda.get_device_name(device)}, {runs}, cuDNN {torch.backends.cudnn.version()}"
+
+
+def _nothing() -> None:
+    """A CPU is done when a call returns."""
 
 
 def make_module(case: Case) -> torch.nn.Module:

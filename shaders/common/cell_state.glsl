@@ -2,7 +2,7 @@
 layout(constant_id = 150) const uint HAS_INITIAL_C = 0;
 layout(constant_id = 154) const uint HAS_CELL_SINGLE = 0;
 layout(binding = 9) readonly buffer CellMemInit { uint initial_c[]; };
-layout(binding = 10) buffer OutputCellSingle { uint output_cell_single[]; };
+layout(binding = 10) buffer OutputCellSingle { STORED output_cell_single[]; };
 
 void begin_cell(bool first, uint r, uint row, uint unit)
 {

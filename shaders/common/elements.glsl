@@ -1,7 +1,5 @@
 // Elements of tensors, and packed weights: float32, float16 or bfloat16, computed with as floats. Their buffers are uints:
-//   LOAD_ELEMENT(buffer, i), STORE_ELEMENT(buffer, i, value)   rounded once, to nearest
-// Two 16-bit elements share a word, and strides may put any two of a tensor into one. So each is stored by atomics that touch
-// its own bits only: no two invocations race, and gaps between elements keep what they hold.
+//   LOAD_ELEMENT(buffer, i), and STORE_ELEMENT(buffer, i, value) of store_words.glsl or store_halves.glsl: rounded once, to nearest
 // The types of shared code: floats here, pairs of floats in float64/
 #define real float
 #define real4 vec4
@@ -31,13 +29,6 @@ uint sixteen_bits(float x)
 
 float element_of(uint word, uint i) { return ELEMENT == FLOAT32 ? uintBitsToFloat(word) : two_floats(word)[i & 1]; }
 #define LOAD_ELEMENT(buffer, i) element_of(buffer[(i) >> uint(ELEMENT != FLOAT32)], i)
-#define STORE_ELEMENT(buffer, i, value) { \
-    if (ELEMENT == FLOAT32) buffer[i] = floatBitsToUint(value); \
-    else { \
-        uint place = i, shift = (place & 1) * 16; \
-        atomicAnd(buffer[place >> 1], ~(0xFFFFu << shift)); \
-        atomicOr(buffer[place >> 1], sixteen_bits(value) << shift); \
-    } }
 
 // A load of packed weights is 16 bytes: one vec4 along the columns of a unit's gate, or two of 16-bit elements.
 const uint VECS_PER_LOAD = ELEMENT == FLOAT32 ? 1 : 2;

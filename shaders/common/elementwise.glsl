@@ -12,7 +12,7 @@ layout(push_constant) uniform Tensors {
     uint output_stride_4; uint output_stride_5; uint output_stride_6; uint output_stride_7;
 } tensors;
 layout(binding = 0) buffer Input { uint elements[]; };
-layout(binding = 1) buffer Output { uint results[]; };
+layout(binding = 1) buffer Output { STORED results[]; };
 
 void main()
 {

@@ -11,7 +11,7 @@ const uint OWN_SLOT = 2, CELL_SLOT = OWN_SLOT;
     (direction * dispatch.name##_stride_d + (row) * dispatch.name##_stride_b + (unit) * dispatch.name##_stride_h)
 layout(constant_id = 59) const uint HAS_SEQUENCE = 0;  // has one more dimension, T
 layout(constant_id = 64) const uint HAS_PEEPHOLE = 0;
-layout(binding = 6) buffer OutputSequence { uint output_sequence[]; };
+layout(binding = 6) buffer OutputSequence { STORED output_sequence[]; };
 
 uint direction;  // of this workgroup
 real4 peephole;  // the current unit's weights; component g is gate g's

@@ -3,7 +3,7 @@
 layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
 layout(constant_id = 55) const uint HAS_SINGLE = 0;
 layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
-layout(binding = 7) buffer OutputSingle { uint output_single[]; };
+layout(binding = 7) buffer OutputSingle { STORED output_single[]; };
 
 uint first_row;              // of this workgroup's tile
 uint first_unit, end_unit;   // of this workgroup

@@ -4,6 +4,7 @@
 #include "../common/problem.glsl"
 #include "../common/numbers.glsl"
 #include "../common/elements.glsl"
+#include "../common/store_words.glsl"
 #include "lanes.glsl"
 #include "../common/time_loop.glsl"
 #include "../common/activations.glsl"

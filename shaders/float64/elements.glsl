@@ -50,6 +50,7 @@ uvec2 double_of_real(real x)
 }
 
 #define LOAD_ELEMENT(buffer, i) real_of_double(buffer[2 * (i)], buffer[2 * (i) + 1])
+#define STORED uint
 #define STORE_ELEMENT(buffer, i, value) \
     { uvec2 words = double_of_real(value); buffer[2 * (i)] = words.x; buffer[2 * (i) + 1] = words.y; }
 const uint VECS_PER_LOAD = 1;  // of packed weights: a real4 along the columns of a unit's gate

@@ -7,6 +7,7 @@
 #include "../common/problem.glsl"
 #include "../common/numbers.glsl"
 #include "../common/elements.glsl"
+#include "../common/store_STORAGE.glsl"
 #include "../common/time_loop.glsl"
 #include "../common/activations.glsl"
 #include "../cells/CELL_state.glsl"

@@ -4,6 +4,7 @@
 #include "../common/problem.glsl"
 #include "../common/numbers.glsl"
 #include "../common/elements.glsl"
+#include "../common/store_STORAGE.glsl"
 #include "../common/recurrence.glsl"
 #include "../common/activations.glsl"
 #include "../cells/CELL.glsl"
@@ -24,9 +25,8 @@ void meet()
     barrier();
     if (gl_LocalInvocationID.x == 0) {
         atomicAdd(meeting[counter], 1);
-        [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals
-                               && spins < SPINS) ++spins;
-        if (spins >= SPINS) give_up();
+        begin_wait();
+        [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals && may_wait()) {}
     }
     barrier();
     memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);

@@ -5,6 +5,7 @@
 #include "../common/problem.glsl"
 #include "../common/numbers.glsl"
 #include "../common/elements.glsl"
+#include "../common/store_STORAGE.glsl"
 #include "../common/recurrence.glsl"
 #include "../common/activations.glsl"
 #include "../cells/CELL.glsl"

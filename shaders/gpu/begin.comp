@@ -6,6 +6,7 @@
 #include "../common/problem.glsl"
 #include "../common/numbers.glsl"
 #include "../common/elements.glsl"
+#include "../common/store_words.glsl"
 #include "../common/recurrence.glsl"
 #include "state_layout.glsl"
 layout(constant_id = 51) const uint HAS_INITIAL_H = 0;

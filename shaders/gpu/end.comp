@@ -7,14 +7,15 @@
 #include "../common/problem.glsl"
 #include "../common/numbers.glsl"
 #include "../common/elements.glsl"
+#include "../common/store_STORAGE.glsl"
 #include "../common/recurrence.glsl"
 #include "state_layout.glsl"
 layout(constant_id = 55) const uint HAS_SINGLE = 0;
 layout(constant_id = 67) const uint SPINS = 0;  // of persistent parts, which may have given up
 layout(constant_id = 154) const uint HAS_CELL_SINGLE = 0;
-layout(binding = 7) buffer OutputSingle { uint output_single[]; };
+layout(binding = 7) buffer OutputSingle { STORED output_single[]; };
 layout(binding = 8) readonly buffer State { float state[]; };
-layout(binding = 10) buffer OutputCellSingle { uint output_cell_single[]; };
+layout(binding = 10) buffer OutputCellSingle { STORED output_cell_single[]; };
 layout(binding = 12) readonly buffer Meeting { uint meeting[]; };
 
 void end_unit(uint i)

@@ -15,21 +15,23 @@ from unittest.mock import patch
 
 # Processes that may crash, and reports
 from .cli.conformance import on_device as conformance_on
+from .cli.conformance.suite import FOLDER as CONFORMANCE
 from .cli.processes import Worker, WorkerError, supervise
 from .cli.reports import as_json, bullets, cell, document, table, write
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
-from .engine import commands, compiled
+from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust import trial
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
-from .engine.trust.trial import Run, Trial
-from .engine.trust.tuner import ON, Tuner, likely
+from .engine.trust.trial import Run, Trial, workgroups_meet
+from .engine.trust.tuner import ON, Tuner, cell_of_meetings, likely
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
-from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, open_device, select_device
+from .engine.vulkan.facts import device_facts, memory_types, queue_families
+from .engine.vulkan.gpu import Gpu, Kernel, Submission, open_device, select_device
 from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
 
@@ -54,7 +56,7 @@ from .planning.loop_dispatches import time_loop
 from .planning.options import BARRIER, FLOW, SCHEDULES, STEPPED
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
-from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rates, profile
+from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
 from .planning.tiling import Tiling
 
 
@@ -69,9 +71,9 @@ def as_in_a_new_process() -> None:
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
     """What the first call of its size class has compiled, on a GPU of which nothing is known: by what it is for."""
     planner, gpu = Planner(problem, info), SimpleNamespace(info=info)
-    tested: list[Any] = [one for way in (BARRIER, FLOW) for sizes in trial._SIZES
-                         for one in (trial._plan(gpu, trial._gru(*sizes), STEPPED),  # type: ignore[arg-type]
-                                     trial._most_workgroups(gpu, trial._gru(*sizes), way))]  # type: ignore[arg-type]
+    tested: list[Any] = [one for way in (BARRIER, FLOW) for met, _ in trial.problems_of_meetings(cell_of_meetings(problem.cell))
+                         for one in (trial._plan(gpu, met, STEPPED),  # type: ignore[arg-type]
+                                     trial._most_workgroups(gpu, met, way))]  # type: ignore[arg-type]
     return {"its plan": [plan_of(planner, planner.best())], "tuning": [plan_of(planner, tiling) for tiling in likely(planner)],
             "meetings": [one for one in tested if one]}
 
@@ -79,7 +81,7 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 @contextmanager
 def without_barriers() -> Iterator[None]:
     """Recordings meanwhile leave out all barriers, so that validation has something to find."""
-    with patch.object(commands._Builder, "_dependencies", lambda builder, operation: set()):
+    with patch.object(devices.Submission, "barrier"):
         yield
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from bench import measure
+from bench.runner import UnavailableError, most_alike
 from tests.bench.support import KINDS
 
 
@@ -20,7 +21,28 @@ def test_weights_of_torch(case):
     pytest.importorskip("torch")
     from bench.adapters import torch_nn
 
-    assert_right(case, torch_nn.Library().prepare(case)["host"])
+    library = torch_nn.Library("cpu")
+    assert list(library.prepare(case)) == ["host"]
+    for runner in library.ways(case).values():
+        assert_right(case, runner)
+
+
+def test_a_gpu_that_a_library_does_not_see(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from bench.adapters import ort, torch_nn
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UnavailableError, match=r"sees no GPU \(cuda\)"):
+        torch_nn.Library("cuda")
+    with pytest.raises(UnavailableError, match="has no CUDAExecutionProvider"):
+        ort.Library("CUDAExecutionProvider")
+
+
+def test_of_several_gpus_the_one_that_is_named_alike():
+    """Libraries write names otherwise."""
+    found = {0: "Intel(R) Arc(TM) A380 Graphics", 1: "NVIDIA GeForce RTX 3090", 2: "AMD Radeon RX 7900 XTX"}
+    assert most_alike(found, "AMD Radeon RX 7900 XTX (RADV NAVI31)") == 2
+    assert most_alike(found, "llvmpipe (LLVM 15.0.6, 256 bits)") == 0
 
 
 def assert_right(case, runner):

@@ -9,7 +9,8 @@ import pytest
 
 import vkdml
 from tests import recording
-from tests.support import DTYPES, TOLERANCES, Case, check, features, gru_desc, make_desc, random_arrays, tensor
+from tests.describing import features
+from tests.support import DTYPES, OTHER_SCHEDULES, TOLERANCES, Case, check, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
 from vkdml.cli import processes
 from vkdml.cli.conformance import report, results, suite
@@ -101,11 +102,11 @@ def test_a_case_is_recorded_passed_or_failed():
 def test_features():
     plain = make_desc(cells.LSTM, **dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "BiasTensor",
                                                    "PeepholeTensor"]))
-    assert features(Case(plain, None, {})) == {"forward"}
+    assert features(Case(plain, None, {}).problem) == {"forward"}
     activation = descs.DML_ACTIVATION_RELU_OPERATOR_DESC()
     full = make_desc(cells.LSTM, 3, 2, 4, 5, Direction=1, CoupleInputForget=True, ActivationDescs=[activation] * 3, HiddenInitTensor=None,
                      InputTensor=tensor(1, 3, 2, 4, Strides=(48, 16, 8, 2)))
-    assert features(Case(full, 1.0, {})) == {"backward", "bias", "clip", "CoupleInputForget", "custom activations", "initial state",
+    assert features(Case(full, 1.0, {}).problem) == {"backward", "bias", "clip", "CoupleInputForget", "custom activations", "initial state",
                                              "peepholes", "sequence lengths", "strides"}
 
 
@@ -163,7 +164,9 @@ def test_both_files(tmp_path):
             "| clip | 1 | 1 | 0 | 3.0e-07 | 1 | 50.0% |",
             "| float32 | 0.0001 | 1e-05 |",
             "The largest share of a tolerance is not finite: LSTM, float32, in `tests/test_made_up.py::test_c`.",
-            "- `tests/test_made_up.py::test_c`: Not equal to tolerance",
+            "`tests/test_made_up.py::test_c`",
+            "- Not equal to tolerance",
+            "- repeat: `vkdml reproduce tests/test_made_up.py::test_d --device 3 --seed 5`",
             "- 1: the driver ends no loops",
             "7 tests of the suite were not chosen.",
             "0 tests in 0 s: 0 passed, 0 failed, crashed: SIGSEGV",
@@ -187,11 +190,10 @@ from tests import recording
 
 @pytest.mark.parametrize("number", range(3))
 def test_good(number):
-    recording.add("RNN", "float32", ["forward"], [(np.ones(1), np.ones(1))], (1e-4, 1e-5))
+    recording.compare("RNN", "float32", ["forward"], dict(y=np.ones(1)), dict(y=np.ones(1)), (1e-4, 1e-5))
 
 def test_bad():
-    recording.add("RNN", "float32", ["forward"], [(np.array([1.5]), np.array([0.5]))], (1e-4, 1e-5))
-    np.testing.assert_allclose(1, 0)
+    recording.compare("RNN", "float32", ["forward"], dict(y=np.array([1.5])), dict(y=np.array([0.5])), (1e-4, 1e-5))
 
 def test_skipped():
     pytest.skip("no reason")
@@ -221,23 +223,25 @@ def test_a_run(tmp_path):
     assert run.ended == run.output == ""
     (bad,) = run.failed
     assert bad["test"].endswith("test_suite.py::test_bad")
-    assert report.first_line(bad).startswith("Not equal to tolerance rtol=1e-07")
+    assert report.first_line(bad) == "RNN, float32: y: 1 of 1 wrong, the first at [0]: found 1.5, expected 0.5, off by 1, 16,700 times the tolerance"
     assert report.first_line(run.skipped[0]) == "no reason"
     assert report.summarize(run, report.by_operator)[("RNN", "float32")][:5] == [4, 3, 1, 1.0, 2.0**24]
     assert (run.told["selected"], run.told["left_out"]) == (6, 0)
     assert run.told["tolerances"]["float16"] == list(TOLERANCES["float16"])
 
 
-def test_a_crash(tmp_path):
+def test_a_crash(tmp_path, monkeypatch):
     """The test that was running is named, and those after it run in another process."""
+    monkeypatch.setattr(suite, "_MORE_RUNS", 1)
     run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)", Chosen(only=("good[2]", "test_ending", "very_long"), long=True))
     assert (names(run), run.ended) == (["test_good[2]", "test_ending", "test_very_long"], "")
     (crashed,) = run.failed
-    assert report.first_line(crashed) == "the process crashed: SIGSEGV during it"
+    assert report.first_line(crashed) == "the process crashed: SIGSEGV while running it"
+    assert crashed["running"]["again"] == {"runs": {"crashed: SIGSEGV": 1}, "ways": dict.fromkeys(OTHER_SCHEDULES, "crashed: SIGSEGV")}
     assert "Segmentation fault" in crashed["failure"]
     lines = lines_of([run], tmp_path / "report")
-    assert any(line.endswith("test_ending` ended the process:") for line in lines)
-    assert any("Segmentation fault" in line for line in lines)
+    assert "- Fatal Python error: Segmentation fault" in lines
+    assert len(lines) < 60
 
 
 def test_resuming(tmp_path):

@@ -19,6 +19,7 @@ import pytest
 
 from tests.support import (
     Case,
+    assert_same,
     check,
     initialize,
     make_desc,
@@ -141,14 +142,10 @@ CASES = {
 }
 
 
-def bits(results):
-    return {field: array.tobytes() for field, array in results.items()}
-
-
 @lru_cache
-def bits_in_sequence(device, name):
+def in_sequence(device, name):
     case = CASES[name]
-    return bits(run_on_device(device, case, WAYS["sequence"].options(case.problem, device.info)))
+    return run_on_device(device, case, WAYS["sequence"].options(case.problem, device.info))
 
 
 @pytest.mark.family("each way with each case")
@@ -156,9 +153,10 @@ def bits_in_sequence(device, name):
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
     case = CASES[name]
+    expected = in_sequence(device, name)
     results = run_on_device(device, case, WAYS[way].options(case.problem, device.info))
     check(case, results)
-    assert bits(results) == bits_in_sequence(device, name)
+    assert_same(results, expected)
 
 
 def run_in_place(device, case, options, executions=2):
@@ -218,14 +216,28 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
     monkeypatch.setitem(profiles.PROFILES, name, replace(usual, spins=1))
     case = make_case(cell, (6, 2, 5, 128))
     options = Options(lanes=False, schedule=PERSISTENT, meeting=meeting, parts=16)
-    expected = bits(run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16)))
+    expected = run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16))
     compiled, results = executed(device, case, options)
     assert timed_out(compiled) == 1
     check(case, results)
-    assert bits(results) == expected
+    assert_same(results, expected)
     monkeypatch.undo()
     for after in (Options(), options, Options(lanes=False)):
         check(case, run_on_device(device, case, after))
+
+
+@pytest.mark.family("each way with each cell")
+@pytest.mark.parametrize("way", ["flow, shared", "flow, many parts"])
+@pytest.mark.parametrize("name", ["GRU", "LSTM in float16", "RNN, wide"])
+def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, name):
+    profile, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+    monkeypatch.setitem(profiles.PROFILES, profile, replace(usual, coherent_flow=True))
+    case = CASES[name]
+    options = WAYS[way].options(case.problem, device.info)
+    assert Planner(case.problem, device.info, options).best().loop.meeting_kernel.endswith("_flow_coherent")
+    results = run_on_device(device, case, options)
+    check(case, results)
+    assert_same(results, in_sequence(device, name))
 
 
 # Several groups of rows
@@ -254,9 +266,9 @@ def test_groups_of_rows(device, with_room, way, cell):
         assert isinstance(loop, GpuLoop)
         results = run_on_device(device, case, options)
         check(case, results)
-        found.append((loop.tiles, bits(results)))
+        found.append((loop.tiles, results))
+        assert_same(results, found[0][1])
     assert len({tiles for tiles, _ in found}) > 2
-    assert all(these == found[0][1] for _, these in found)
 
 
 # Shared memory that does not hold both what is multiplied and the sums
@@ -268,7 +280,7 @@ def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way
     case = CASES[name]
     options = replace(WAYS[way].options(case.problem, device.info), shared_loads=0)
     room = Planner(case.problem, device.info, options).best().loop.shared_bytes - 1
-    expected = bits_in_sequence(device, name)
+    expected = in_sequence(device, name)
     monkeypatch.setattr(gpu_loop.GpuLoops, "_shared_room", room)
     candidates._ranked.cache_clear()
     assert Planner(case.problem, device.info, options).best().loop.in_place
@@ -276,7 +288,7 @@ def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way
     monkeypatch.undo()
     candidates._ranked.cache_clear()
     check(case, results)
-    assert bits(results) == expected
+    assert_same(results, expected)
 
 
 @pytest.mark.family("some of the above, minutes on another driver", first=0)

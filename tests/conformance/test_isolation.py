@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests import recording
 from tests.conformance import test_elementwise, test_plain
 from tests.conformance.test_reference import VARIANTS
 from tests.support import (
@@ -18,6 +19,7 @@ from tests.support import (
     DTYPES,
     SCHEDULES,
     Case,
+    assert_same,
     check,
     make_desc,
     options,
@@ -63,13 +65,13 @@ def test_one_element_too_many_is_seen(device, mistaken):
 PLAIN_MISTAKES = {
     "copied one too far": ("copy", "common/items.glsl", "target[2 * (to) + 1]", "target[2 * (to) + 2]", "written behind a buffer"),
     "the neighbour's bytes": ("copy", "common/items.glsl", "~(ITEM_MASK << shift)", "0u", "between the output's elements"),
-    "an index not bounded": ("gather", "gather.comp", "min(low, last)", "low", "Arrays are not equal"),
-    "a wrong dimension": ("gather", "gather.comp", "tensors.of_indices >> n", "tensors.of_indices >> (n + 1)", "Difference"),
-    "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "Difference"),
+    "an index not bounded": ("gather", "gather.comp", "min(low, last)", "low", r"wrong \(all of them 0\), the first at"),
+    "a wrong dimension": ("gather", "gather.comp", "tensors.of_indices >> n", "tensors.of_indices >> (n + 1)", "the check of calls"),
+    "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "the check of calls"),
     "an edge of a tile": ("gemm", "gemm.comp", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
     "a column of K too many": ("gemm", "gemm.comp", "first_k + k < matrices.inner;\n        uint place = a_start",
-                               "first_k + k <= matrices.inner;\n        uint place = a_start", "Difference"),
-    "beta left out": ("gemm", "gemm.comp", "uintBitsToFloat(matrices.beta) * c", "c", "Difference"),
+                               "first_k + k <= matrices.inner;\n        uint place = a_start", "the check of calls"),
+    "beta left out": ("gemm", "gemm.comp", "uintBitsToFloat(matrices.beta) * c", "c", "the check of calls"),
 }
 
 
@@ -95,7 +97,7 @@ MISTAKES = {
                        "row <= dispatch.batch) {\n                bool last", "something was written behind a buffer"),
     "packed one place too far": ("pack", "pack.comp", "packed[i] = floatBitsToUint", "packed[i + 1] = floatBitsToUint",
                                  "something was written behind a buffer"),
-    "a column too many read": ("pack", "common/pack.glsl", "column < tensor.columns", "column <= tensor.columns", "nan location mismatch"),
+    "a column too many read": ("pack", "common/pack.glsl", "column < tensor.columns", "column <= tensor.columns", "wrong.*found nan"),
 }
 
 
@@ -140,25 +142,32 @@ def test_the_same_bits_each_time_and_rows_apart(device, schedule, variant, eleme
     """Two hundred runs give the same bits. With NaN or infinities in one row, all others have them too."""
     trial = make_trial(device, variant, element, {})
     forced = options(device, schedule, element)
-    run = Run(trial, plan(trial.problem, device.info, forced))
-    results = set()
-    for _ in range(RUNS):
-        run.execute()
-        results.add(b"".join(output.tobytes() for output in trial.outputs().values()))
-    assert len(results) == 1
-    expected = other_rows(trial)
+    planned = plan(trial.problem, device.info, forced)
+    recording.RUNNING.note(trial.problem, planned, forced)
+    run = Run(trial, planned)
+    run.execute()
+    first = found = outputs(trial)
+    for _ in range(RUNS - 1):
+        if all(np.array_equal(found[field].view(np.uint8), first[field].view(np.uint8)) for field in first):
+            run.execute()
+            found = outputs(trial)
+    assert_same(found, first)
+    expected = other_rows(first)
     for value in VALUES:
         special = make_trial(device, variant, element, {"InputTensor": value, "HiddenInitTensor": -value})
         again = Run(special, plan(special.problem, device.info, forced))
         again.execute()
-        assert other_rows(special) == expected
+        assert_same(other_rows(outputs(special)), expected)
 
 
-def other_rows(trial):
-    """The bits of all outputs but those of the row."""
-    found = []
+def outputs(trial):
+    found = {}
     for field, output in trial.outputs().items():
         described = trial.problem.tensor(field)
-        array = described.view(output.view(DTYPES[trial.problem.element.name])[:described.size_of_elements])
-        found.append(np.delete(array, ROW, 2).tobytes())
+        found[field] = described.view(output.view(DTYPES[trial.problem.element.name])[:described.size_of_elements])
     return found
+
+
+def other_rows(found):
+    """All outputs but those of the row."""
+    return {field: np.delete(array, ROW, 2) for field, array in found.items()}

@@ -3,6 +3,7 @@
 import re
 from unittest import mock
 
+import numpy as np
 import pytest
 from onnx.backend.test import BackendTest
 from onnx.backend.test.case import node
@@ -22,14 +23,15 @@ class RecordingBackend(VulkanBackend):
     @classmethod
     def prepare(cls, model, *args, **kwargs):
         (node,) = model.graph.node
-        cls.operator = node.op_type
+        cls.operator, cls.outputs = node.op_type, [name for name in node.output if name]
         return super().prepare(model, *args, **kwargs)
 
 
 class RecordingRunner(BackendTest):
     @classmethod
     def assert_similar_outputs(cls, ref_outputs, outputs, rtol, atol, *args, **kwargs):
-        recording.add(RecordingBackend.operator, ref_outputs[0].dtype.name, ["ONNX backend test"], zip(outputs, ref_outputs), (rtol, atol))
+        found, expected = (dict(zip(RecordingBackend.outputs, map(np.asarray, arrays), strict=True)) for arrays in (outputs, ref_outputs))
+        recording.compare(RecordingBackend.operator, ref_outputs[0].dtype.name, ["ONNX backend test"], found, expected, (rtol, atol))
         super().assert_similar_outputs(ref_outputs, outputs, rtol, atol, *args, **kwargs)
 
 

@@ -109,7 +109,7 @@ def test_kp_cannot_be_imported(reason, message):
     assert nothing.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("version", ["0.9.0", "0.9.0+vkdml.2"])
+@pytest.mark.parametrize("version", ["0.9.0", "0.9.0+vkdml.3"])
 def test_another_kp_is_refused(tmp_path, version):
     """One error that says what to install, whatever that kp can do."""
     (tmp_path / "kp-0.dist-info").mkdir()

@@ -254,3 +254,22 @@ def test_a_destroyed_sequence_is_refused(manager):
     sequence.destroy()
     with pytest.raises(RuntimeError, match="uninitialized Sequence"):
         sequence.eval()
+
+
+def test_tensors_say_which_memory_they_got(manager, device):
+    kinds = [kp.TensorTypes.host, kp.TensorTypes.device, kp.TensorTypes.storage]
+    types = [manager.tensor_t(words(0), kind).memory_types() for kind in kinds]
+    assert [len(found) for found in types] == [1, 2, 1]
+    wanted = kp.Manager(device.info.index, host_memory_type=device.info.host_memory_type)
+    assert [wanted.tensor_t(words(0), kind).memory_types()[-1] for kind in kinds[:2]] == [device.info.host_memory_type] * 2
+    assert kp.Manager(device.info.index, host_memory_type=31).tensor_t(words(0), kp.TensorTypes.host).memory_types() == types[0]
+
+
+def test_pipelines_go_from_one_manager_to_the_next(manager, add, device):
+    tensors = [manager.tensor_t(words(0, 0)) for _ in range(2)]
+    empty = len(kp.Manager(device.info.index).pipeline_cache_data())
+    manager.algorithm(tensors, add, [1, 1, 1], words(), words(1))
+    data = manager.pipeline_cache_data()
+    assert len(data) >= empty >= 32  # Vulkan's header; some drivers keep nothing in it
+    other = kp.Manager(device.info.index, pipeline_cache_data=data)
+    assert len(other.pipeline_cache_data()) >= empty

@@ -14,6 +14,10 @@ from tests.engine.manifests import cpu_driver, installed, with_manifest
 from vkdml.engine.vulkan import queries, structures
 
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
+CONTROL, FLOAT16, MODEL = structures.SubgroupSizeControlFeatures, structures.Float16Int8Features, structures.VulkanMemoryModelFeatures
+SINCE_1_1 = {SUBGROUP, structures.IDProperties, structures.Storage16BitFeatures}
+SINCE_1_2 = SINCE_1_1 | {DRIVER, FLOAT16, MODEL}
+SINCE_1_3 = SINCE_1_2 | {SIZES, structures.IntegerDotProductFeatures}
 
 
 class Head(ctypes.Structure):
@@ -28,12 +32,13 @@ class Loader:
     def __init__(self, answers):
         self.types = []
         self._answers = answers
-        self.vkGetPhysicalDeviceProperties2 = lambda _, reference: self._answer(reference._obj.pNext)
+        self.vkGetPhysicalDeviceProperties2 = lambda _, reference: self._answer(reference._obj.pNext, structures.PROPERTIES)
+        self.vkGetPhysicalDeviceFeatures2 = lambda _, reference: self._answer(reference._obj.pNext, structures.FEATURES)
 
-    def _answer(self, address):
+    def _answer(self, address, known):
         while address:
             head = Head.from_address(address)
-            chained = next(kind for kind in structures.CHAINED if head.sType == kind.TYPE)
+            chained = next(kind for kind in known if head.sType == kind.TYPE)
             self.types.append(chained)
             for name, value in self._answers.get(chained, {}).items():
                 setattr(chained.from_address(address), name, value)
@@ -42,24 +47,26 @@ class Loader:
 
 def ask(version, *extensions, answers=MappingProxyType({})):
     loader = Loader(answers)
-    return queries._ask(loader, ctypes.c_void_p(), version, set(extensions)), set(loader.types)
+    return queries.ask(loader, ctypes.c_void_p(), version, set(extensions)), set(loader.types)
 
 
 @pytest.mark.parametrize(("version", "extensions", "known"), [
-    ((1, 1), [], {SUBGROUP}),
-    ((1, 1), [b"VK_KHR_driver_properties"], {SUBGROUP, DRIVER}),
-    ((1, 1), [b"VK_EXT_subgroup_size_control"], {SUBGROUP, SIZES}),
-    ((1, 2), [b"VK_KHR_16bit_storage"], {SUBGROUP, DRIVER}),
-    ((1, 3), [], {SUBGROUP, DRIVER, SIZES}),
-    ((1, 4), [b"VK_NV_shader_sm_builtins"], {SUBGROUP, DRIVER, SIZES, structures.ShaderSMBuiltinsProperties}),
-    ((1, 3), [b"VK_AMD_shader_core_properties"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreProperties}),
-    ((1, 3), [b"VK_AMD_shader_core_properties2"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreProperties2}),
-    ((1, 3), [b"VK_ARM_shader_core_builtins"], {SUBGROUP, DRIVER, SIZES, structures.ShaderCoreBuiltinsProperties}),
+    ((1, 1), [], SINCE_1_1),
+    ((1, 1), [b"VK_KHR_driver_properties"], SINCE_1_1 | {DRIVER}),
+    ((1, 1), [b"VK_EXT_subgroup_size_control"], SINCE_1_1 | {SIZES, CONTROL}),
+    ((1, 1), [b"VK_KHR_shader_float16_int8", b"VK_KHR_vulkan_memory_model"], SINCE_1_1 | {FLOAT16, MODEL}),
+    ((1, 2), [b"VK_KHR_16bit_storage"], SINCE_1_2),
+    ((1, 3), [], SINCE_1_3),
+    ((1, 4), [b"VK_NV_shader_sm_builtins"], SINCE_1_3 | {structures.ShaderSMBuiltinsProperties}),
+    ((1, 3), [b"VK_AMD_shader_core_properties"], SINCE_1_3 | {structures.ShaderCoreProperties}),
+    ((1, 3), [b"VK_AMD_shader_core_properties2"], SINCE_1_3 | {structures.ShaderCoreProperties2}),
+    ((1, 3), [b"VK_ARM_shader_core_builtins"], SINCE_1_3 | {structures.ShaderCoreBuiltinsProperties}),
+    ((1, 3), [b"VK_KHR_cooperative_matrix"], SINCE_1_3 | {structures.CooperativeMatrixFeatures}),
 ])
 def test_devices_are_asked_for_what_they_know(version, extensions, known):
     asked, types = ask(version, *extensions)
     assert types == known
-    assert set(asked) == set(structures.CHAINED)
+    assert set(asked) == {*structures.PROPERTIES, *structures.FEATURES}
 
 
 MADE = {"shaderEngineCount": 6, "shaderArraysPerEngineCount": 2, "computeUnitsPerShaderArray": 8}
@@ -99,15 +106,44 @@ def test_unified_memory(driver, kind, types, is_unified):
     assert queries._is_unified(kind, types) == is_unified
 
 
-@pytest.mark.device
-@pytest.mark.parametrize(("is_unified", "types", "size"), [
-    (True, [(7, 0)], 10), (False, [(0, 1), (6, 1), (1, 0), (7, 2)], 10), (True, [(1, 0), (6, 1), (7, 2)], 20), (False, [(6, 1)], 0)])
-def test_the_heap_that_buffers_come_from(is_unified, types, size):
-    """Types of memory by their flags (device local 1, visible 2, coherent 4) and heaps."""
-    memory = structures.MemoryProperties(memoryTypeCount=len(types), memoryHeapCount=3)
-    memory.memoryTypes[:len(types)] = [structures.MemoryType(*of_type) for of_type in types]
-    memory.memoryHeaps[:3] = [structures.MemoryHeap(size) for size in (10, 20, 30)]
-    assert queries._heap_bytes(is_unified, memory) == size
+# RADV's further types, 0xc7 and the like, need the feature deviceCoherentMemory
+@pytest.mark.parametrize(("driver", "is_unified", "types", "taken"), [
+    ("llvmpipe", True, [0xf], 0),
+    ("RADV, discrete", False, [0x1, 0x1, 0x6, 0x7, 0x7, 0xe, 0xe, 0xc7, 0xce], 5),
+    ("RADV, in the processor", True, [0x1, 0x6, 0x7, 0xe], 3),
+    ("ANV, in the processor", True, [0x1, 0x7, 0xf], 2),
+    ("ANV, discrete", False, [0x1, 0xe, 0x7], 1),
+    ("NVK", False, [0x1, 0x7, 0xe], 2),
+    ("Turnip", True, [0x7, 0xf, 0xb, 0x11], 1),
+    ("cached without coherence", True, [0x7, 0xb], 0),
+    ("none cached", False, [0x1, 0x7, 0x6], 2),
+    ("none but over the bus", False, [0x1, 0x7], 1),
+    ("cached on both sides of the bus", False, [0xf, 0xe], 1),
+    ("only with a feature", False, [0xce, 0x6], 1),
+    ("not coherent", False, [0x1, 0xa], -1),
+])
+def test_the_memory_that_the_host_sees(driver, is_unified, types, taken):
+    """Cached and coherent before coherent, on the host's side of the bus before the other."""
+    assert queries._host_memory_type(is_unified, types) == taken
+
+
+@pytest.mark.parametrize(("types", "taken"), [([0xf], 0), ([0x6, 0x1, 0x7], 1), ([0x6], -1)])
+def test_the_memory_that_the_host_does_not_see(types, taken):
+    assert queries.device_memory_type(types) == taken
+
+
+def test_the_heap_that_buffers_come_from():
+    memory = structures.MemoryProperties(memoryTypeCount=3, memoryHeapCount=2)
+    memory.memoryTypes[:3] = [structures.MemoryType(propertyFlags=1, heapIndex=heap) for heap in (1, 0, 1)]
+    memory.memoryHeaps[:2] = [structures.MemoryHeap(size) for size in (10, 20)]
+    assert [queries._heap_bytes(memory, memory_type) for memory_type in (0, 1, 2, -1)] == [20, 10, 20, 0]
+
+
+# VkQueueFlagBits in hexadecimal: GRAPHICS 1, COMPUTE 2, TRANSFER 4, SPARSE_BINDING 8
+@pytest.mark.parametrize(("flags", "taken"), [
+    ([0x7], 0), ([0xf, 0xe, 0xc], 1), ([0xf, 0xc, 0xe, 0xe], 2), ([0xc, 0x7], 1), ([0x1, 0x7, 0x6], 2), ([0x2], 0)])
+def test_the_queues_for_compute_without_graphics(flags, taken):
+    assert queries._queue_family(flags) == taken
 
 
 @pytest.mark.device
@@ -170,9 +206,9 @@ def test_a_manifest_of_vulkan_1_0(tmp_path):
 def test_a_gpu_that_is_not_here(family, sizes, waves, row):
     """RADV describes GPUs without having one. It does not say then how many compute units they have, but what is in one."""
     radv = str(installed("radeon"))
-    code = ("import json\nfrom vkdml.engine.vulkan import queries\nfrom vkdml.planning import profiles\nask, asked = queries._ask, []\n"
+    code = ("import json\nfrom vkdml.engine.vulkan import queries\nfrom vkdml.planning import profiles\nask, asked = queries.ask, []\n"
             "def noted(*arguments):\n    asked.append(ask(*arguments))\n    return asked[-1]\n"
-            "queries._ask = noted\n(info,) = queries.enumerate_devices()\n"
+            "queries.ask = noted\n(info,) = queries.enumerate_devices()\n"
             "core = asked[0][queries.structures.ShaderCoreProperties]\n"
             "print(json.dumps([info.vendor, info.min_subgroup_size, info.max_subgroup_size, info.unified_memory, core.wavefrontSize,"
             " core.wavefrontsPerSimd, next(name for name, row in profiles.PROFILES.items() if row is profiles.profile(info))]))")

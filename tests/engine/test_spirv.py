@@ -21,8 +21,8 @@ from vkdml.planning.plan import plan as make_plan
 ROOT = Path(__file__).parents[2]
 SHIPPED = Path(vkdml.__file__).parent / "spirv"
 
-# Shader, GroupNonUniform, and its Shuffle and Quad: what Vulkan 1.1 has without enabling a feature
-ALLOWED_CAPABILITIES = {"others": {1}, "cpu": {1, 61, 65, 68}}
+# Shader, GroupNonUniform, and its Shuffle and Quad: what Vulkan 1.1 has without enabling a feature; and StorageBuffer16BitAccess
+ALLOWED_CAPABILITIES = {"cpu": {1, 61, 65, 68}, "halves": {1, 4433}}
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,17 @@ def test_a_damaged_file_never_reaches_the_driver(package, device):
 def test_capabilities(name):
     words = np.frombuffer(spirv.load(name).spirv, "<u4")
     found = {int(operands[0]) for opcode, operands in instructions(words) if opcode == 17}  # OpCapability
-    assert found <= ALLOWED_CAPABILITIES["cpu" if name.startswith("cpu/") else "others"]
+    assert found <= ALLOWED_CAPABILITIES.get(name.partition("/")[0], {1})
     assert 1 in found
+
+
+@pytest.mark.parametrize("name", [name for name in compile_shaders.kernels() if name.startswith("halves/")])
+def test_halves_are_stored_without_atomics(name):
+    """But for the word of those that meet, which says that they gave up."""
+    atomics = {kernel: [int(opcode) for opcode, _ in instructions(np.frombuffer(spirv.load(kernel).spirv, "<u4")) if opcode in (240, 241)]
+               for kernel in (name, name.removeprefix("halves/"))}  # OpAtomicAnd, OpAtomicOr
+    assert atomics[name] == [241] * name.endswith(("_barrier", "_flow", "_flow_coherent"))
+    assert {240, 241} <= set(atomics[name.removeprefix("halves/")])
 
 
 @pytest.mark.parametrize("name", compile_shaders.kernels())

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import vkdml
-from vkdml.engine.vulkan import system
+from vkdml.engine.vulkan import files, system
 
 
 @pytest.mark.parametrize(("platform", "present", "tried"), [
@@ -49,8 +49,8 @@ def test_without_linuxs_calls(monkeypatch):
     assert system.cores() == os.cpu_count()
     system.after_fork_in_child(lambda: None)
     status = list(os.stat(__file__))
-    assert not system.others_write(os.stat_result([stat.S_IFREG | 0o666, *status[1:]]))
-    assert system.others_write(os.stat_result([stat.S_IFLNK | 0o777, *status[1:]]))
+    assert not files.others_write(os.stat_result([stat.S_IFREG | 0o666, *status[1:]]))
+    assert files.others_write(os.stat_result([stat.S_IFLNK | 0o777, *status[1:]]))
 
 
 def test_cores_are_those_that_the_process_may_use():

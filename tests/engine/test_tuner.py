@@ -145,14 +145,26 @@ def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
 @pytest.mark.device
 def test_operators_of_a_class_learn_that_one_gave_up(tuned):
     one, longer = Tuner(tuned.gpu), make_problem(13, 1, 16, 64)
-    attempts = one.attempts(PROBLEM, NOTHING)
-    assert one.attempts(longer, NOTHING) is attempts
-    attempts.timeouts += 1
+    attempts = one.attempts(PROBLEM, NOTHING, "on")
+    assert one.attempts(longer, NOTHING, "on") is attempts
+    attempts.gave_up()
     assert not attempts.is_worthwhile
-    forced = one.attempts(PROBLEM, vkdml.Options(schedule="persistent"))
-    forced.timeouts += 1
-    for other in (forced, one.attempts(make_problem(12, 1, 16, 65), NOTHING)):
+    forced = one.attempts(PROBLEM, vkdml.Options(schedule="persistent"), "on")
+    forced.gave_up()
+    for other in (forced, one.attempts(make_problem(12, 1, 16, 65), NOTHING, "on")):
         assert other.is_worthwhile
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("found_by", "read_by", "is_kept"), [
+    ("on", "on", True), ("on", "read", True), ("on", "off", False), ("read", "on", False), ("off", "on", False)])
+def test_later_processes_learn_that_a_class_gave_up(tuned, found_by, read_by, is_kept):
+    Tuner(tuned.gpu).attempts(PROBLEM, NOTHING, found_by).gave_up()
+    later = Tuner(tuned.gpu)
+    assert later.attempts(make_problem(13, 1, 16, 64), NOTHING, read_by).is_worthwhile == (not is_kept)
+    assert later.attempts(PROBLEM, vkdml.Options(schedule="persistent"), read_by).is_worthwhile
+    assert later.attempts(make_problem(12, 1, 16, 65), NOTHING, read_by).is_worthwhile
+    assert choices.count() == (found_by == "on")
 
 
 # Times that are measured

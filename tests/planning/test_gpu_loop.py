@@ -7,6 +7,7 @@ import pytest
 
 from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from tests.support import CELLS
+from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
 from vkdml.operators.whole_numbers import round_up
 from vkdml.planning.candidates import Planner
@@ -285,6 +286,28 @@ def test_in_flow_chunks_bound_the_buffer():
         assert loop.chunk_steps < 20_000
 
 
+@pytest.mark.parametrize("name", GPUS)
+def test_dispatches_of_four_times_the_models_time_are_waited_for(name):
+    """A look takes at least as long as a load, so a part that waits all the time of a dispatch has so many in vain at most."""
+    info, chunks = GPUS[name], set()
+    latency = gpu_rates(info).latency
+    for cell, (batch, hidden) in product(CELLS, ((1, 64), (1, 512), (16, 256))):
+        planner = Planner(make_problem(200_000, batch, 64, hidden, cell=cell), info)
+        for tiling in (tiling for tiling in planner.tilings() if tiling.loop.meeting):
+            constants, step_seconds = tiling.loop.constants, planner.costs.step_seconds(tiling)
+            assert 4 * tiling.loop.chunk_steps * step_seconds <= constants["DISPATCH_SPINS"] * latency
+            assert 4 * step_seconds <= constants["SPINS"] * latency
+            chunks.add(tiling.loop.chunk_steps)
+    assert max(chunks) > 500
+
+
+def test_flow_is_coherent_where_volatile_loads_pass_the_cache_of_what_is_stored():
+    problem = make_problem(20, 1, 64, 128)
+    kernels = {name: Planner(problem, info, Options(meeting="flow")).best().loop.meeting_kernel for name, info in GPUS.items()}
+    assert {name for name, kernel in kernels.items() if kernel == "gpu/gru_flow_coherent"} == {"A770", "Iris Xe", "UHD 630"}
+    assert set(kernels.values()) == {"gpu/gru_flow", "gpu/gru_flow_coherent"}
+
+
 def test_states_have_room_for_the_slots_of_the_longest_chunk():
     for cell, meeting in product(CELLS, ("barrier", "flow", None)):
         options = Options(meeting=meeting, chunk_steps=5) if meeting else Options(schedule="stepped")
@@ -311,3 +334,29 @@ def test_none_of_these_is_another_kernels():
     for info in (DEVICES["llvmpipe"], GPU):
         found = Planner(make_problem(9, 7, 10, 45), info, Options(lanes=False)).tilings()
         assert all(isinstance(tiling.loop, GpuLoop) and tiling.projection for tiling in found)
+
+
+# The size of subgroups
+
+def test_narrow_subgroups_are_tried_where_a_driver_takes_wider_ones_and_can_be_told():
+    for name, info in {**DEVICES, **GPUS}.items():
+        problem = make_problem(100, 16, 64, 512)
+        told = all_loops(problem, replace(info, subgroup_size_control=True, max_workgroup_subgroups=8))
+        as_driver = [loop for loop in told if loop.subgroup_size == 0]
+        assert all_loops(problem, info) == as_driver
+        is_wide = 0 < info.min_subgroup_size <= 32 < info.subgroup_size
+        assert ([loop for loop in told if loop.subgroup_size]
+                == [replace(loop, subgroup_size=32) for loop in as_driver if is_wide and loop.workgroup <= 256]), name
+    assert any(info.min_subgroup_size == 32 < info.subgroup_size for info in GPUS.values())
+
+
+def test_the_time_loop_alone_asks_for_a_size_of_subgroups():
+    """The best is timed in both."""
+    info = replace(GPUS["RX 7900 XTX"], subgroup_size_control=True, max_workgroup_subgroups=32)
+    for schedule, hidden in product((None, "sequence"), (256, 1024)):
+        planner = Planner(make_problem(100, 1, 64, hidden), info, Options(schedule=schedule))
+        timed = likely(planner)
+        assert all(replace(timed[0].loop, subgroup_size=size) in [tiling.loop for tiling in timed] for size in (0, 32))
+        for tiling in timed:
+            for dispatch in time_loop(tiling, planner.costs):
+                assert dispatch.subgroup_size == ("gru" in dispatch.kernel) * tiling.loop.subgroup_size

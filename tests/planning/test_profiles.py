@@ -34,7 +34,7 @@ def test_profile(info, name):
     ("A100", "NVIDIA Ampere for data centers", 108),
     ("RTX 3090", "NVIDIA", 82),
     ("RTX 2070", "NVIDIA before Ampere", 40),
-    ("A770", "Intel, discrete", 32),
+    ("A770", "Intel before Xe2, discrete", 32),
     ("B580", "Intel, discrete", 20),
     ("Iris Xe", "Intel, integrated", 6),
     ("UHD 630", "Intel before Xe", 3),

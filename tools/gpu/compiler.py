@@ -95,7 +95,7 @@ class Compiler:
         self._program = self._files / "pipelines"
         subprocess.run(["cc", "-O1", "-o", self._program, SOURCE, "-lvulkan"], check=True)
         self._made: dict[str, Pipeline] = {}
-        self._specialized: dict[tuple[str, tuple[int, ...]], Pipeline] = {}  # most dispatches share theirs with another case's
+        self._specialized: dict[tuple[str, tuple[int, ...], int], Pipeline] = {}
         self._process: subprocess.Popen[str] | None = None
 
     def device_info(self) -> DeviceInfo:
@@ -110,25 +110,25 @@ class Compiler:
 
     def compile(self, dispatch: Dispatch) -> Pipeline:
         kernel = load_kernel(dispatch.kernel)
-        key = dispatch.kernel, kernel.values(dispatch.constants)
+        key = dispatch.kernel, kernel.values(dispatch.constants), dispatch.subgroup_size
         if key not in self._specialized:
-            interface = kernel.interface
-            self._specialized[key] = self.compile_spirv(dispatch.kernel, kernel.specialize(dispatch.constants),
-                                                        len(interface.bindings), 4 * len(interface.push))
+            spirv, buffers, push = kernel.specialize(dispatch.constants), kernel.interface.bindings, kernel.interface.push
+            self._specialized[key] = self.compile_spirv(dispatch.kernel, spirv, len(buffers), 4 * len(push),
+                                                        dispatch.subgroup_size)
         return self._specialized[key]
 
-    def compile_spirv(self, name: str, spirv: bytes, buffers: int, push_bytes: int) -> Pipeline:
-        key = hashlib.sha256(spirv + bytes([buffers, push_bytes])).hexdigest()[:16]
+    def compile_spirv(self, name: str, spirv: bytes, buffers: int, push_bytes: int, subgroup_size: int = 0) -> Pipeline:
+        key = hashlib.sha256(spirv + bytes([buffers, push_bytes, subgroup_size])).hexdigest()[:16]
         if key not in self._made:
-            self._made[key] = self._compile(name, key, spirv, buffers, push_bytes)
+            self._made[key] = self._compile(name, key, spirv, f"{buffers} {push_bytes} {subgroup_size}")
         return self._made[key]
 
-    def _compile(self, name: str, key: str, spirv: bytes, buffers: int, push_bytes: int) -> Pipeline:
+    def _compile(self, name: str, key: str, spirv: bytes, numbers: str) -> Pipeline:
         folder = (self._keep or self._files) / f"{name.replace('/', '-')}-{key}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "kernel.spv"
         path.write_bytes(spirv)
-        line = f"{path} {buffers} {push_bytes} {folder}\n"
+        line = f"{path} {numbers} {folder}\n"
         answer = self._ask(line)
         if answer is None:  # perhaps for what was made before: the AMD shim does not outlive some 500 pipelines
             self._crash()

@@ -1,6 +1,6 @@
 // Makes compute pipelines the way Kompute does, and says what the driver's compiler tells of each. Nothing is ever submitted.
 //
-// Reads lines of SPIRV_FILE STORAGE_BUFFERS PUSH_BYTES FOLDER, and answers each with one line of JSON:
+// Reads lines of SPIRV_FILE STORAGE_BUFFERS PUSH_BYTES SUBGROUP_SIZE FOLDER (0: any size), and answers each with one line of JSON:
 //   {"ms": 12.3, "result": 0, "executables": [{"name": "...", "subgroup_size": 32, "statistics": {"Code size": 1234}}]}
 // result is Vulkan's, and negative where the driver refused. FOLDER gets the driver's internal representations, a file each.
 #define _POSIX_C_SOURCE 199309L
@@ -26,13 +26,13 @@ static void need(VkResult result, const char *what)
     }
 }
 
-static bool can_tell(VkPhysicalDevice physical)
+static bool knows(VkPhysicalDevice physical, const char *extension)
 {
     static VkExtensionProperties known[MOST_EXTENSIONS];
     uint32_t count = MOST_EXTENSIONS;
     vkEnumerateDeviceExtensionProperties(physical, NULL, &count, known);
     while (count--)
-        if (strcmp(known[count].extensionName, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME) == 0) return true;
+        if (strcmp(known[count].extensionName, extension) == 0) return true;
     return false;
 }
 
@@ -47,7 +47,7 @@ static uint32_t compute_family(VkPhysicalDevice physical)
     exit(1);
 }
 
-// The first device, with Vulkan 1.1 and no feature enabled, as Kompute opens it; the one extension only makes it talk
+// The first device, with Vulkan 1.1 and the features of kernels that it may have; the other extension only makes it talk
 static void open_device(void)
 {
     const VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_1};
@@ -58,20 +58,29 @@ static void open_device(void)
     VkPhysicalDevice physical = VK_NULL_HANDLE;
     uint32_t count = 1;
     need(vkEnumeratePhysicalDevices(instance, &count, &physical), "vkEnumeratePhysicalDevices");
-    if (count == 0 || !can_tell(physical)) {
+    if (count == 0 || !knows(physical, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME)) {
         fprintf(stderr, "pipelines: %s\n", count ? "the driver tells nothing of its pipelines" : "no device");
         exit(1);
     }
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1,
                                            .queueFamilyIndex = compute_family(physical), .pQueuePriorities = &priority};
+    VkPhysicalDeviceSubgroupSizeControlFeaturesEXT sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT, .subgroupSizeControl = VK_TRUE};
+    const bool has_sizes = knows(physical, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    VkPhysicalDevice16BitStorageFeatures halves = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &halves};
+    vkGetPhysicalDeviceFeatures2(physical, &features);
+    halves = (VkPhysicalDevice16BitStorageFeatures){.sType = halves.sType, .pNext = has_sizes ? &sizes : NULL,
+                                                    .storageBuffer16BitAccess = halves.storageBuffer16BitAccess};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR tells = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
-        .pipelineExecutableInfo = VK_TRUE};
-    const char *const extension = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME;
+        .pNext = &halves, .pipelineExecutableInfo = VK_TRUE};
+    const char *const extensions[] = {VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
+                                      VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME};
     const VkDeviceCreateInfo of_device = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &tells,
-                                          .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue, .enabledExtensionCount = 1,
-                                          .ppEnabledExtensionNames = &extension};
+                                          .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue,
+                                          .enabledExtensionCount = has_sizes ? 2 : 1, .ppEnabledExtensionNames = extensions};
     need(vkCreateDevice(physical, &of_device, NULL, &device), "vkCreateDevice");
     get_executables = (PFN_vkGetPipelineExecutablePropertiesKHR)vkGetDeviceProcAddr(
         device, "vkGetPipelineExecutablePropertiesKHR");
@@ -192,7 +201,8 @@ static double milliseconds(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-static void make_pipeline(const uint32_t *words, size_t bytes, uint32_t buffers, uint32_t push_bytes, const char *folder)
+static void make_pipeline(const uint32_t *words, size_t bytes, uint32_t buffers, uint32_t push_bytes,
+                          uint32_t subgroup_size, const char *folder)
 {
     VkDescriptorSetLayout set;
     const VkPipelineLayout layout = make_layout(buffers, push_bytes, &set);
@@ -200,10 +210,14 @@ static void make_pipeline(const uint32_t *words, size_t bytes, uint32_t buffers,
                                                 .pCode = words};
     VkShaderModule module;
     need(vkCreateShaderModule(device, &of_module, NULL, &module), "vkCreateShaderModule");
+    const VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT size = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
+        .requiredSubgroupSize = subgroup_size};
     const VkComputePipelineCreateInfo of_pipeline = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                  .pNext = subgroup_size ? &size : NULL,
                   .module = module, .pName = "main"},
         .layout = layout};
     VkPipeline pipeline = VK_NULL_HANDLE;
@@ -223,15 +237,15 @@ int main(void)
 {
     open_device();
     char spirv[4096], folder[4096];
-    unsigned buffers, push_bytes;
-    while (scanf("%4095s %u %u %4095s", spirv, &buffers, &push_bytes, folder) == 4) {
+    unsigned buffers, push_bytes, subgroup_size;
+    while (scanf("%4095s %u %u %u %4095s", spirv, &buffers, &push_bytes, &subgroup_size, folder) == 5) {
         size_t bytes;
         uint32_t *words = read_words(spirv, &bytes);
         if (!words || buffers > MOST_BINDINGS) {
             fprintf(stderr, "pipelines: %s with %u buffers cannot be read\n", spirv, buffers);
             return 1;
         }
-        make_pipeline(words, bytes, buffers, push_bytes, folder);
+        make_pipeline(words, bytes, buffers, push_bytes, subgroup_size, folder);
         free(words);
     }
     return 0;

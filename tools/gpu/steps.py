@@ -39,7 +39,7 @@ class Step:
 
 def step_of(dispatch: Dispatch) -> Step | None:
     """The step of a kernel; None without products, and in float64, as there is no demand on its times."""
-    room, _, name = dispatch.kernel.rpartition("/")
+    *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":
         return None
@@ -74,5 +74,5 @@ _WAITS = {
     "": lambda phases: (0.0, 0),
     "stepped": lambda phases: (phases * DISPATCH_SECONDS, 0),
     "barrier": lambda phases: (phases * BARRIER_SECONDS, 0),
-    "flow": lambda phases: (0.0, phases * _SEEN_CYCLES),
+    **dict.fromkeys(("flow", "flow_coherent"), lambda phases: (0.0, phases * _SEEN_CYCLES)),
 }

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from bench import candidates
 from tools.gpu.cases import Case
-from tools.gpu_report.outcome import PASSED, Job, Outcome, Row, announced, write
-from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES
+from tools.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES, about
+from tools.gpu_report.steps import Job, Row, Step
 from vkdml import Options
 from vkdml.laboratory import (
     ON,
@@ -33,23 +34,21 @@ model takes, and which the tuner, to whom nothing was known before. `over the be
 fastest. What the tuner has kept is in the folder tuning. CPU drivers go by the model alone."""
 
 
-def run(job: Job) -> Outcome:
+def steps(job: Job) -> list[Step]:
     gpu = open_device(select_device(None))
-    tables: dict[str, list[Row]] = {"Choices": []}
-    with nothing_kept(job.folder):
-        tuner = Tuner(gpu)
-        for case in announced(QUICK_CANDIDATES if job.quick else CANDIDATES):
-            rows = measure(gpu, tuner, case, *((QUICK_MOST, QUICK_SAMPLES) if job.quick else (MOST, SAMPLES)))
-            tables[case.name] = rows
-            tables["Choices"] += [{"problem": case.name, **row} for row in rows if row["choice"]]
-            write(job.folder, "candidates", "Candidates", NOTES, tables)  # now, in case the next one hangs
-    return Outcome(PASSED, summary(tables.pop("Choices"), tables))
+
+    def run(case: Case) -> Iterator[Row]:
+        with nothing_kept(job.folder):
+            for row in measure(gpu, Tuner(gpu), case, *((QUICK_MOST, QUICK_SAMPLES) if job.quick else (MOST, SAMPLES))):
+                yield {"table": case.name, **about(case), "library": "vkdml", "way": "device", **row}
+
+    return [Step(case.name, partial(run, case), like=f"H={case.sizes[-1]}", seconds=30)
+            for case in (QUICK_CANDIDATES if job.quick else CANDIDATES)]
 
 
-def summary(choices: list[Row], tables: Mapping[str, list[Row]]) -> str:
-    regrets = [row["over the best"] for row in choices if "tuner" in row["choice"] and row["over the best"] is not None]
-    worst = f"; the tuner's choice takes at most {max(regrets):.0%} more than the best" if regrets else ""
-    return f"{len(tables)} problems, {sum(map(len, tables.values()))} candidates{worst}"
+def summary(found: list[Row]) -> str:
+    regrets = [row["over the best"] for row in found if "tuner" in row.get("choice", "") and row["over the best"] is not None]
+    return f"the tuner's choice takes at most {max(regrets):.0%} more than the best of {len(found)}" if regrets else ""
 
 
 @contextmanager
@@ -60,7 +59,7 @@ def nothing_kept(folder: Path) -> Iterator[None]:
         yield
         place = folder_of_choices()
         if place and place.exists():
-            shutil.copytree(place, folder / "tuning")
+            shutil.copytree(place, folder / "tuning", dirs_exist_ok=True)
 
 
 def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list[Row]:
@@ -72,7 +71,7 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
     if described(chosen) not in map(described, tilings):
         tilings.append(chosen)
     rows = candidates.measure(gpu, problem, planner, tilings, samples)
-    return [{"choice": choice(place, described(tiling) == described(chosen)), **row}
+    return [{"choice": choice(place, described(tiling) == described(chosen)), "schedule": row.pop("way"), **row}
             for place, (tiling, row) in enumerate(zip(tilings, rows))]
 
 

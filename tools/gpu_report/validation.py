@@ -1,19 +1,29 @@
-"""The schedules under synchronization validation, as `make validate` runs them, where the layer is there."""
+"""The schedules under synchronization validation, as `make validate` runs them, where the layer and the tests are there."""
 
 from __future__ import annotations
 
 from bench.runner import UnavailableError
 from tools import validate
-from tools.gpu_report.conformance import QUICK
-from tools.gpu_report.outcome import Job, Outcome, judged
+from tools.gpu_report.conformance import LITTLE
+from tools.gpu_report.steps import Job, Row, Step
+
+NOTES = "output.txt beside this has all that the layer says."
 
 
-def run(job: Job) -> Outcome:
-    try:
-        validate.layers()
-    except SystemExit as error:
-        raise UnavailableError(str(error)) from None
-    failed = validate.main(QUICK if job.quick else validate.TESTS)
-    if failed:
-        return judged("the layer has messages, or tests failed", ["output.txt beside this has them"])
-    return judged("the layer is silent", [])
+def steps(job: Job) -> list[Step]:
+    def run() -> list[Row]:
+        if not all((validate.ROOT / test).exists() for test in validate.TESTS):
+            raise UnavailableError("validation needs a checkout: `make validate` in it")
+        try:
+            validate.layers()
+        except SystemExit as error:
+            raise UnavailableError(str(error)) from None
+        failed = validate.main(LITTLE if job.quick else validate.TESTS)
+        says = {"failed": "the layer has messages, or tests failed: see validation/output.txt"} if failed else {}
+        return [{"problem": "all schedules", "right": not failed, **says}]
+
+    return [Step("validation", run, seconds=600)]
+
+
+def summary(found: list[Row]) -> str:
+    return "the layer is silent" if found and all(row.get("right") for row in found) else ""

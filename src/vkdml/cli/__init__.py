@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import VkdmlError
-from . import conformance, demo, devices, dispatch, explain, run, selftest
+from . import conformance, demo, devices, dispatch, explain, gpu_report, reproduce, run, selftest
 
 # Each has `add`, for its arguments, and `run`
 _COMMANDS = {
@@ -23,6 +23,8 @@ _COMMANDS = {
     "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
     "demo": (demo, "words to phonemes, with a trained model"),
     "conformance": (conformance, "test every Vulkan device and write a report"),
+    "reproduce": (reproduce, "run a test of the suite again, and write down what the driver was given"),
+    "gpu-report": (gpu_report, "what is right on a GPU, how fast it is beside others, and what was expected, as one report"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
 }
 

@@ -128,7 +128,7 @@ class Commands:
         """Record a plan's dispatches. buffers: by the plan's names."""
         made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
         for dispatch in dispatches:
-            key = (dispatch.kernel, dispatch.groups, id(dispatch.constants), *dispatch.buffers.items())
+            key = (dispatch.kernel, dispatch.groups, dispatch.subgroup_size, id(dispatch.constants), *dispatch.buffers.items())
             if key not in made:
                 made[key] = self.gpu.create_kernel(dispatch, buffers, lease=self.lease)
             self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
@@ -194,10 +194,13 @@ class Commands:
             for weights, refuse in self._needed.items():
                 if not is_current(weights.origin, OWNED):
                     refuse()
-            for weights in origins:
-                weights.origin = None  # stays so if the driver fails
-            for run in self._built.get(due) or self._runs(due):
-                run()
+            try:
+                for run in self._built.get(due) or self._runs(due):
+                    run()
+            except BaseException:  # nobody knows how far the device came
+                for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
+                    weights.origin = None
+                raise
             for weights, origin in origins.items():
                 weights.origin = origin
 

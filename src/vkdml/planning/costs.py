@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from ..operators.element_types import ElementType
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
+from .gpus import GpuRates
 from .options import STEPPED
+from .profiles import Rates
 from .tiling import Machine, Tiling
+
+Figures = TypeVar("Figures", GpuRates, Rates)
 
 _VALID_STEPS = 0.75  # of a row, where lengths are given: a guess
 _OF_THE_PROBLEM = (Problem, ElementType)
@@ -62,12 +66,26 @@ class Costs:
         """Seconds of the projection of so many time steps."""
         return self._times * tiling.projection_seconds(self.machine, steps)
 
+    def with_figures(self, times: Mapping[str, float]) -> Costs:
+        """The model of a device with so many times the figures that are named, of GpuRates or of Rates."""
+        changed = Costs(self.machine.info, self._times)
+        machine = changed.machine
+        machine.gpu = _times(machine.gpu, times)
+        changed.rates = _times(changed.rates, times)
+        machine.profile = replace(machine.profile, rates=changed.rates)
+        return changed
+
     def corrected(self, tiling: Tiling, step_seconds: float) -> Costs:
         """The model, so that a step of this tiling takes what was measured."""
         steps, expected = tiling.problem.steps, self.step_seconds(tiling)
         if tiling.projection:
             expected += self.projection_seconds(tiling, steps) / steps
         return Costs(self.machine.info, step_seconds / expected)
+
+
+def _times(figures: Figures, times: Mapping[str, float]) -> Figures:
+    changed = {name: getattr(figures, name) * factor for name, factor in times.items() if hasattr(figures, name)}
+    return replace(figures, **changed)
 
 
 def described(part: Any) -> dict[str, Any]:

@@ -12,8 +12,11 @@ class DeviceInfo:
     index: its place in the loader's list. cores: of the processor that this process may run on. vendor, device_id: mostly those
     of PCI. driver_id: Vulkan's number for the driver, VkDriverId. unified_memory: the host's memory is the device's. memory:
     the size of the heap that buffers come from. Where the driver does not say, these are 0: driver_id; compute_units, what a
-    GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses; memory.
-    storage_buffer_alignment: of where a tensor begins in a buffer; Vulkan allows no more than 256.
+    GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses; max_workgroup_subgroups;
+    memory. storage_buffer_alignment: of where a tensor begins in a buffer; Vulkan allows no more than 256.
+    subgroup_size_control: a dispatch may say which size of subgroups it needs. storage_16bit: shaders may read and write 16
+    bits of a buffer. pipeline_cache_uuid: of the driver's build, in hexadecimal, empty where it is not known.
+    queue_family, host_memory_type: the driver's numbers for the queues, and for the memory that the host sees, which are taken.
     """
 
     index: int
@@ -36,13 +39,24 @@ class DeviceInfo:
     compute_units: int = 0
     min_subgroup_size: int = 0
     max_subgroup_size: int = 0
+    max_workgroup_subgroups: int = 0
     unified_memory: bool = False
     memory: int = 0
     storage_buffer_alignment: int = 256
+    subgroup_size_control: bool = False
+    storage_16bit: bool = False
+    pipeline_cache_uuid: str = ""
+    queue_family: int = 0
+    host_memory_type: int = -1
 
     @property
     def with_driver(self) -> str:
         return f"{self.name} ({self.driver} {self.driver_version})"
+
+    def has_subgroups_of(self, size: int, workgroup: int) -> bool:
+        """Whether a dispatch with workgroups of so many invocations may say that it needs subgroups of this size."""
+        return (self.subgroup_size_control and self.min_subgroup_size <= size <= self.max_subgroup_size
+                and size & size - 1 == 0 and workgroup <= size * self.max_workgroup_subgroups)
 
     @property
     def is_cpu(self) -> bool:

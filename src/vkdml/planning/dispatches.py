@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,8 +12,8 @@ from ..operators.activations import BY_TYPE, FusedActivation
 from ..operators.cells import BY_DESC
 from ..operators.checks import CheckedOperator
 from ..operators.header.descs import DML_OPERATOR_TYPE
+from .device_info import DeviceInfo
 
-SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what runs for seconds
 WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
 UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
@@ -23,9 +23,11 @@ UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 class Dispatch:
     """One dispatch: a kernel, its specialization, the buffers of its GLSL blocks, and its push constants.
 
-    kernel: its path in shaders/. constants, push: by their names in GLSL, and more of both than the kernel declares. constants
-    are the same for all T and B of a size class. buffers: names of buffers by block; optional tensors that are left out are not
-    in it. writes: names of buffers. starts_submission: what the plan has before it is work enough for one submission.
+    kernel: its path in shaders/, with halves/ before it where it stores elements of 16 bits by themselves. constants, push: by
+    their names in GLSL, and more of both than the kernel declares. constants are the same for all T and B of a size class.
+    buffers: names of buffers by block; optional tensors that are left out are not in it. writes: names of buffers.
+    starts_submission: what the plan has before it is work enough for one submission.
+    subgroup_size: that the kernel relies on, of a device with DeviceInfo.has_subgroups_of it; 0: any.
     """
 
     kernel: str
@@ -35,6 +37,7 @@ class Dispatch:
     groups: tuple[int, int, int]
     push: dict[str, int] = field(default_factory=dict)
     starts_submission: bool = False
+    subgroup_size: int = 0
 
 
 def float_bits(value: float) -> int:
@@ -50,6 +53,17 @@ def given(problem: CheckedOperator, *fields: str) -> dict[str, str]:
 def in_room(name: str, problem: CheckedOperator) -> str:
     """The kernel of this name for the problem's type."""
     return f"float64/{name}" if problem.element.pairs else name
+
+
+def storing_halves(dispatches: Iterable[Dispatch], problem: CheckedOperator, info: DeviceInfo) -> tuple[Dispatch, ...]:
+    """The same dispatches, but where the device can store 16 bits by themselves, those that store such elements run the kernels
+    that do. Kernels for CPU drivers have none: they store whole words.
+    """
+    if problem.element.itemsize != 2 or not info.storage_16bit:
+        return tuple(dispatches)
+    return tuple(replace(dispatch, kernel=f"halves/{dispatch.kernel}")
+                 if not dispatch.kernel.startswith("cpu/") and not {*problem.outputs}.isdisjoint(dispatch.writes) else dispatch
+                 for dispatch in dispatches)
 
 
 @lru_cache(256)

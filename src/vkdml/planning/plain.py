@@ -12,7 +12,16 @@ from ..operators.copy_problem import INDICES, CopyProblem, GatherProblem, Move, 
 from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT, ArithmeticProblem, ElementwiseProblem, GemmProblem, PlainProblem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import UNUSED, WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room
+from .dispatches import (
+    UNUSED,
+    WORKGROUPS_EVERYWHERE,
+    Dispatch,
+    activation_constants,
+    float_bits,
+    given,
+    in_room,
+    storing_halves,
+)
 from .plan import Plan, check_limits
 from .profiles import profile
 
@@ -25,7 +34,7 @@ _MOST_PRODUCTS = 2**36  # multiply-adds of a submission: on slow GPUs some tenth
 
 def plan(problem: PlainProblem, info: DeviceInfo) -> Plan:
     """Raises InvalidArgumentError for what the device cannot hold."""
-    built = Plan(initialize=(), execute=_DISPATCHES[type(problem)](problem, info), internal={})
+    built = Plan(initialize=(), execute=storing_halves(_DISPATCHES[type(problem)](problem, info), problem, info), internal={})
     check_limits(problem, info, built)
     return built
 

@@ -13,7 +13,7 @@ from ..operators.element_types import ElementType
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import SUBMISSION_SECONDS, Dispatch
+from .dispatches import Dispatch
 from .gpus import GpuRates
 from .options import PERSISTENT, Options
 from .profiles import gpu_rates, profile
@@ -109,6 +109,7 @@ class LoopTiling(KernelTiling, ABC):
     shared_state: bool = False  # the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
     meeting: str | None = None  # how parts wait for each other, if they do
+    subgroup_size: int = 0      # that is asked for; 0 leaves it to the driver
 
     @property
     def tiles(self) -> int:
@@ -297,7 +298,7 @@ class Tiling(ABC):
 
     def most_steps(self, machine: Machine, step_seconds: float) -> int:
         """Most time steps of a dispatch that takes no longer than it may."""
-        return int(SUBMISSION_SECONDS / step_seconds)
+        return int(machine.profile.submission_seconds / step_seconds)
 
     def loops_once(self) -> Loops:
         """Iterations of a dispatch of the time loop that do not grow with its steps, beside those of all families."""

@@ -10,13 +10,13 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 from ...errors import MissingPackageError
 from ...planning.device_info import DeviceInfo
 from .. import reports
 from . import report, suite
+from .failures import first_line
 from .results import Progress
 from .suite import Chosen, Run
 
@@ -31,13 +31,13 @@ def add(command: argparse.ArgumentParser) -> None:
     amount = command.add_mutually_exclusive_group()
     amount.add_argument("--quick", action="store_true", help="as many tests as a minute has room for, of each kind some")
     amount.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
-    command.add_argument("--seed", type=_seed, default=0, help="other random problems (0)")
+    command.add_argument("--seed", type=whole_seed, default=0, help="other random problems (0)")
     command.add_argument("--resume", action="store_true", help="go on where the last run with these options was interrupted")
     command.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    _check_packages()
+    check_packages()
     machine = suite.machine()
     devices = suite.select(machine.devices, chosen.device)
     wanted = Chosen(tuple(chosen.only), chosen.quick, chosen.long, chosen.seed)
@@ -62,22 +62,21 @@ def run(chosen: argparse.Namespace) -> int:
 def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[str, list[str]]:
     """Test a device as a part of another report. Returns the outcome, and a sentence for each failure."""
     machine, chosen = suite.machine(), Chosen()
-    # Drivers that the suite adds come before others, and change indices
-    device = next(device for device in machine.devices if {**device, "index": info.index} == asdict(info))
+    device = machine.device(info)
     about = {"device": device, "software": machine.software, "chosen": chosen.described()}
     found = suite.run_suite(folder / "results.jsonl", about, chosen, tests=tests)
     report.write([found], folder)
-    failures = [f"{test['test']}: {report.first_line(test)}" for test in found.failed]
+    failures = [f"{test['test']}: {first_line(test)}" for test in found.failed]
     return found.outcome, [*filter(None, [found.ended]), *failures]
 
 
-def _check_packages() -> None:
+def check_packages() -> None:
     missing = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise MissingPackageError(f"vkdml conformance needs {', '.join(missing)}: pip install 'vkdml[conformance]'")
 
 
-def _seed(text: str) -> int:
+def whole_seed(text: str) -> int:
     if not (text.isdecimal() and int(text) < 2**32):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
     return int(text)

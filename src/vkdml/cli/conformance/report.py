@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from .. import reports
-from .results import CRASHED, Test
+from . import failures
+from .failures import first_line
+from .results import Record
 from .suite import Run
 
-Record = dict[str, Any]  # a case, as tests/recording.py writes it
 Keys = Callable[[Record], Iterable[tuple[str, ...]]]
 
 _ERRORS = {"absolute": ("largest error", ".1e"), "ulp": ("in ULP", ".3g"), "fraction": ("of the tolerance", ".1%")}
-_SHOWN = 160  # characters of a failure's first line
+_DESCRIBED = 10  # failures of which all is said; of the others a line
 
 _NOTE = """A case compares an operator's results with the float64 reference, with ONNX's test data or with ONNX Runtime.
 The tolerance of an element is its type's absolute part, and its relative part times the number that is expected. *Of the
 tolerance* is the error over that: above 100% a case fails. ULP are units in the last place of the type; numbers that are so
 small that the absolute part is the larger one count as the number where both are the same, as near 0 any error is many ULP. The
-three largest errors of a row may be of three elements. A test that failed before it compared anything is only in the list of
-failed tests.
+three largest errors of a row may be of three elements.
 """
 
 
@@ -37,12 +37,6 @@ def write(runs: Sequence[Run], folder: Path) -> None:
 def content(runs: Sequence[Run]) -> dict[str, Any]:
     """The report for programs."""
     return {"runs": [asdict(run) for run in runs]}
-
-
-def first_line(test: Test) -> str:
-    """First line of why a test failed or was skipped. numpy's messages begin on the line after the exception's name."""
-    lines: list[str] = test.get("failure", "").removeprefix("AssertionError:").strip().splitlines()
-    return lines[0][:_SHOWN] if lines else "the run was interrupted during it"
 
 
 def largest(errors: Iterable[float | None]) -> float | None:
@@ -78,12 +72,18 @@ def _section(run: Run) -> str:
     return reports.document(
         f"## {run.device['index']}: {run.device['name']}", _about(run), run.outcome,
         f"```\n{run.output}\n```" if run.output else "",
+        *_failures(run),
         *compared,
-        reports.bullets("Failed:", [f"`{test['test']}`: {first_line(test)}" for test in run.failed]),
-        *(f"`{test['test']}` ended the process:\n\n```\n{test['failure']}\n```" for test in run.tests
-          if test["outcome"] == CRASHED),
         reports.bullets("Skipped:", [f"{count}: {why}" for why, count in Counter(map(first_line, run.skipped)).most_common()]),
         f"{left_out} tests of the suite were not chosen." if left_out else "")
+
+
+def _failures(run: Run) -> list[str]:
+    """What failed: first what all have in common."""
+    failed = [failures.described(test, failures.repeat(test, run.about)) for test in run.failed[:_DESCRIBED]]
+    rest = [f"`{test['test']}`: {first_line(test)}" for test in run.failed[_DESCRIBED:]]
+    return [f"### {len(run.failed)} failed", failures.in_common(run.tests), *failed,
+            reports.bullets("The others, which `vkdml reproduce` describes:", rest)] if run.failed else []
 
 
 def _about(run: Run) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from tqdm import tqdm
 from ...errors import InvalidArgumentError
 
 UNFINISHED, CRASHED = "unfinished", "crashed"
+DEVICE_LOST = 86  # exit code of a process whose device cannot be used any more
 _BAR_SECONDS, _LINE_SECONDS = 2.0, 30.0
 
 About = dict[str, Any]
 Test = dict[str, Any]
+Record = dict[str, Any]  # a case, as tests/recording.py writes it
 
 
 def begin(path: Path, about: About, resume: bool) -> None:
@@ -54,11 +57,16 @@ def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
 def add_crash(path: Path, how: str, output: str) -> bool:
     """Notes that the test that was running ended the process. Returns whether there was one."""
     running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
-    with path.open("a") as file:
-        for test in running:
-            crashed = {**test, "outcome": CRASHED, "failure": f"the process {how} during it\n{output}"}
-            file.write("\n" + json.dumps(crashed) + "\n")  # what was being written may have been cut short
+    for test in running:
+        doing = (test.get("running") or {}).get("doing") or "running it"
+        add(path, {**test, "outcome": CRASHED, "failure": f"the process {how} while {doing}\n{output}"})
     return bool(running)
+
+
+def add(path: Path, line: Mapping[str, Any]) -> None:
+    """Adds a line. What was being written may have been cut short."""
+    with path.open("a") as file:
+        file.write("\n" + json.dumps(line) + "\n")
 
 
 class Progress:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,16 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
+from ...planning.device_info import DeviceInfo
 from .. import processes
-from . import results
+from . import failures, results
 from .results import About, Progress, Test
 
 _SHIPPED = Path(__file__).resolve().parents[2] / "suite"
 ROOT = _SHIPPED if _SHIPPED.exists() else Path(__file__).resolve().parents[4]  # the parent of the folder tests
+FOLDER = ROOT / "tests" / "conformance"
 SUITE = ("tests/conformance", "--ignore=tests/conformance/test_mutations.py")  # mutations do not test the device
 _EXTRAS = ROOT / ".vulkan"  # what `make vulkan-extras` fetches, in a source tree
 _TEST_SECONDS = 300
 _MOST_CRASHES = 5  # after so many the other tests are not tried
+_MOST_DIAGNOSED = 2  # of them, those after which the test is run again
+_MORE_RUNS = 3  # of it
 _FINE = (0, 1, 5)  # pytest's exit codes: all passed, some failed, there were none
 _SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
 
@@ -44,6 +49,10 @@ class Machine:
 
     devices: list[dict[str, Any]]
     software: dict[str, Any]
+
+    def device(self, info: DeviceInfo) -> dict[str, Any]:
+        """The device of this process. Drivers that the suite adds come before others, and change indices."""
+        return next(device for device in self.devices if {**device, "index": info.index} == asdict(info))
 
 
 @dataclass(frozen=True)
@@ -132,17 +141,52 @@ def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, pr
               tests: Sequence[str] = SUITE) -> Run:
     """Run tests; after a crash or hang the rest in a new process. path: the file of results. tests: pytest's arguments."""
     results.begin(path, about, resume)
-    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider",
-               f"--timeout={_TEST_SECONDS}", *tests, *chosen.options(), "--report", str(path.resolve())]
-    variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": str(about["device"]["index"])}
-    seen = progress or (lambda _: None)
-    for _ in range(_MOST_CRASHES):
-        child = processes.supervise(command, variables, ROOT, grows=path, silence=_SILENCE, seen=lambda: seen(path))
+    index = str(about["device"]["index"])
+    for crashes in range(_MOST_CRASHES):
+        child = _run_tests(path, index, [*tests, *chosen.options()], progress)
         ended = "" if child.code in _FINE else child.how
-        if not ended or not results.add_crash(path, ended, child.output):
+        if child.code == results.DEVICE_LOST:  # the test that it was lost in has failed, and the others need another process
+            ended = "the device was lost, or hung"
+        elif not ended or not results.add_crash(path, ended, child.output):
             break
+        if crashes < _MOST_DIAGNOSED:
+            _run_again(path, index, tests, chosen)
     head, found = results.read(path)
     if not found and not ended:
         ended = f"no test has {' or '.join(chosen.only)} in its name"
     of_suite = {key: value for key, value in head.items() if key not in about}
     return Run(about, found, of_suite, ended, child.output if ended else "")
+
+
+def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progress | None = None) -> processes.Ended:
+    """Run pytest in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q",
+               "--capture=sys", f"--timeout={_TEST_SECONDS}", *arguments, "--report", str(path.resolve())]
+    variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": index}
+    seen = progress or (lambda _: None)
+    return processes.supervise(command, variables, ROOT, grows=path, silence=_SILENCE, seen=lambda: seen(path))
+
+
+def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> None:
+    """Note what comes of the test that ended its process when it runs alone, as it is and in other schedules."""
+    head, found = results.read(path)
+    test = found[-1]
+    # A hang takes as long again
+    runs = Counter(_alone(index, test, tests, chosen) for _ in range(1 if "hung" in test["failure"] else _MORE_RUNS))
+    ways = {way: _alone(index, test, [*tests, f"--way={way}"], chosen) for way in head["ways"]}
+    results.add(path, {**test, "running": {**(test.get("running") or {}), "again": {"runs": runs, "ways": ways}}})
+
+
+def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:
+    """What comes of a test by itself, in few words."""
+    plain = [argument for argument in chosen.options() if not argument.startswith(("--only", "--quick"))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "results.jsonl")
+        path.touch()
+        child = _run_tests(path, index, [*arguments, *plain, f"--only={test['test']}"])
+        found = results.read(path)[1]
+    if child.code not in (*_FINE, results.DEVICE_LOST) or not found:
+        return child.how
+    if found[0]["outcome"] == "passed":
+        return "right"
+    return "refused" if "InvalidArgumentError" in found[0]["failure"] else failures.outcome(found[0])

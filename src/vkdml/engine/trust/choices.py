@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,7 +20,6 @@ from typing import Any
 
 from ...planning.device_info import DeviceInfo
 from ..vulkan import files
-from ..vulkan.system import others_write
 
 _NAME_LETTERS = 40
 _MOST_BYTES = 2**20  # of a file
@@ -30,10 +27,7 @@ _MOST_BYTES = 2**20  # of a file
 
 def folder() -> Path | None:
     """The folder of all devices' files: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
-    with suppress(RuntimeError):
-        given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        return (given if given.is_absolute() else Path.home() / ".cache") / "vkdml" / "tuning"
-    return None
+    return files.cache_folder("tuning")
 
 
 def count() -> int:
@@ -59,7 +53,7 @@ class Choices:
         self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version, "vkdml": _version()}
         place = folder()
         self._folder = place / f"{_readable(info.name)}-{_digest(self._about)}" if place else None
-        if self._folder and _others_write(self._folder):
+        if self._folder and files.others_write_to(self._folder):
             warnings.warn(f"{self._folder} is ignored: its owner is another user, or others can write to it", RuntimeWarning,
                           stacklevel=2)
             self._folder = None
@@ -67,7 +61,7 @@ class Choices:
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """The value kept under a key of words and numbers; None: there is none."""
         path = self._path(key)
-        if path is None or _others_write(path):
+        if path is None or files.others_write_to(path):
             return None
         try:
             content = json.loads(files.read(path, _MOST_BYTES))
@@ -85,27 +79,10 @@ class Choices:
             return
         text = json.dumps({"key": {**self._about, **key}, "value": value}, indent=1)
         with suppress(OSError):
-            path.parent.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)  # whatever the umask says
-            number, name = tempfile.mkstemp(".tmp", dir=path.parent)
-            try:
-                with open(number, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(name, path)
-            except OSError:
-                os.unlink(name)
-                raise
+            files.write_whole(path, text.encode())
 
     def _path(self, key: Mapping[str, Any]) -> Path | None:
         return self._folder / f"{_digest(key)}.json" if self._folder else None
-
-
-def _others_write(path: Path) -> bool:
-    """Whether somebody else can have written what is there."""
-    try:
-        return others_write(path.lstat())
-    except OSError:
-        return False
 
 
 def _digest(key: Mapping[str, Any]) -> str:

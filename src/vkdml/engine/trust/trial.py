@@ -12,14 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
+from ...operators import activations as activation_table
 from ...operators.arguments import tensor_descs
-from ...operators.cells import GRU
+from ...operators.cells import Cell
 from ...operators.element_types import FLOAT32
-from ...operators.header.descs import (
-    DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
-    DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-)
+from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
@@ -57,15 +54,25 @@ def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound
 
 @dataclass
 class Attempts:
-    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that."""
+    """Attempts at one kind of work.
+
+    timeouts: how many gave up. goes_on: whether it is tried again after that. keep: tells later processes that one gave up.
+    """
 
     goes_on: bool = True
     timeouts: int = 0
+    keep: Callable[[], None] | None = None
 
     @property
     def is_worthwhile(self) -> bool:
         """Whether to try: each attempt that gives up has waited first."""
         return self.goes_on or not self.timeouts
+
+    def gave_up(self) -> None:
+        """Count one that did."""
+        self.timeouts += 1
+        if self.keep:
+            self.keep()
 
 
 class Fallback:
@@ -102,7 +109,7 @@ class Fallback:
         self._is_clear = False  # stays so if the driver fails
         self._attempt.execute()
         if self._buffer.host(np.uint32)[self._word]:
-            self._attempts.timeouts += 1
+            self._attempts.gave_up()
             _log.warning("workgroups did not meet in time: the fallback runs, %s",
                          "this time" if self._attempts.goes_on else "and from now on at once")
             self._clear_words()  # at once, as other attempts may use the buffer too
@@ -177,21 +184,31 @@ class Run:
         return self.timeouts > 0
 
 
-# B and H of what is run, from few workgroups that share a row to as many as the device has room for
-_SIZES = ((1, 256), (1, 1024), (16, 1024))
+# B and H of what is run again and again, from few workgroups that share a row to as many as the device has room for, with
+# several tiles each; and T and H of what is run once, for as long as a dispatch may take
+_SIZES = ((1, 256), (128, 256), (64, 1024))
+_LONG = (5_000, 256)
 _STEPS, _INPUTS = 24, 16
 _RUNS = 7  # of each
 
 
-def workgroups_meet(gpu: Gpu, waits_by: str) -> bool:
-    """Whether persistent workgroups that meet in this way never give up, and compute what stepped ones do, bit for bit."""
+def problems_of_meetings(cell: Cell) -> list[tuple[Problem, int]]:
+    """What is run to see whether a cell's workgroups meet, and how often."""
+    return [*((_problem(cell, _STEPS, batch, hidden), _RUNS) for batch, hidden in _SIZES),
+            (_problem(cell, _LONG[0], 1, _LONG[1]), 1)]
+
+
+def workgroups_meet(gpu: Gpu, waits_by: str, cell: Cell) -> bool:
+    """Whether persistent workgroups of a cell that meet in this way never give up, and compute what stepped ones do, bit for
+    bit.
+    """
     try:
-        return all(_agree(gpu, waits_by, _gru(batch, hidden)) for batch, hidden in _SIZES)
+        return all(_agree(gpu, waits_by, problem, runs) for problem, runs in problems_of_meetings(cell))
     except DriverError:
         return False
 
 
-def _agree(gpu: Gpu, waits_by: str, problem: Problem) -> bool:
+def _agree(gpu: Gpu, waits_by: str, problem: Problem, runs: int) -> bool:
     persistent = _most_workgroups(gpu, problem, waits_by)
     if persistent is None:
         return True
@@ -199,7 +216,7 @@ def _agree(gpu: Gpu, waits_by: str, problem: Problem) -> bool:
     Run(trial, _plan(gpu, problem, STEPPED)).execute()
     expected = _bytes(trial)
     run = Run(trial, persistent)
-    for _ in range(_RUNS):
+    for _ in range(runs):
         run.execute()
         if run.timed_out or _bytes(trial) != expected:
             return False
@@ -216,23 +233,28 @@ def _plan(gpu: Gpu, problem: Problem, schedule: str) -> Plan:
 
 
 def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
-    """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
+    """The persistent plan that fills the device most, with several tiles a workgroup if any has, of those that may be chosen;
+    None: none may.
+    """
     planner = Planner(problem, gpu.info, Options(schedule=PERSISTENT))
     try:
         tilings = planner.tilings()
     except InvalidArgumentError:
         return None
     found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and tiling.fits_side_by_side(planner.machine)]
-    return plan_of(planner, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
+    if not found:
+        return None
+    return plan_of(planner, max(found, key=lambda tiling: (
+        tiling.loop.rows * tiling.loop.workgroups < problem.batch * tiling.loop.parts, tiling.loop.workgroups)))
 
 
-def _gru(batch: int, hidden: int) -> Problem:
-    """A GRU with two meetings a step, as the reset gate is applied before the product."""
-    sizes = {"T": _STEPS, "B": batch, "I": _INPUTS, "H": hidden, "D": 1}
+def _problem(cell: Cell, steps: int, batch: int, hidden: int) -> Problem:
+    """A GRU has two meetings a step, as its reset gate is applied before the product."""
+    sizes = {"T": steps, "B": batch, "I": _INPUTS, "H": hidden, "D": 1}
     fields = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor")
-    return from_desc(GRU.desc(
-        **tensor_descs(GRU, FLOAT32, sizes, fields), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, LinearBeforeReset=False,
-        ActivationDescs=(DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), DML_ACTIVATION_TANH_OPERATOR_DESC())))
+    activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
+    return from_desc(cell.desc(**tensor_descs(cell, FLOAT32, sizes, fields), ActivationDescs=tuple(activations),
+                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD))
 
 
 def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:

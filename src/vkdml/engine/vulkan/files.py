@@ -8,27 +8,71 @@ from __future__ import annotations
 import math
 import os
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import numpy as np
 
-from .system import OPEN_FLAGS
-
 # numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
+# For os.open: not to wait for what is no regular file, and not to change line ends
+_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
 def open_regular(path: Path) -> BinaryIO:
     """A pipe would be waited for, and a device may never end."""
-    return _regular(os.open(path, os.O_RDONLY | OPEN_FLAGS), "rb")
+    return _regular(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb")
 
 
 def open_to_write(path: Path) -> BinaryIO:
     """A new file, or one that is emptied."""
-    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | OPEN_FLAGS, 0o666), "wb")
+    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | _OPEN_FLAGS, 0o666), "wb")
     file.truncate()
     return file
+
+
+def cache_folder(name: str) -> Path | None:
+    """The folder of this name for what later processes use: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
+    with suppress(RuntimeError):
+        given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        return (given if given.is_absolute() else Path.home() / ".cache") / "vkdml" / name
+    return None
+
+
+def others_write(status: os.stat_result) -> bool:
+    """Whether somebody else can have written a file or folder. Windows' permissions are not looked at: its folders of a user's
+    own are nobody else's.
+    """
+    if not hasattr(os, "geteuid"):
+        return stat.S_ISLNK(status.st_mode)
+    is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
+    return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def others_write_to(path: Path) -> bool:
+    """Whether somebody else can have written what is there."""
+    try:
+        return others_write(path.lstat())
+    except OSError:
+        return False
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that appears whole or not at all, in the place of what was there, in a folder for this user alone."""
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)  # whatever the umask says
+    number, name = tempfile.mkstemp(".tmp", dir=path.parent)
+    try:
+        with open(number, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except OSError:
+        os.unlink(name)
+        raise
 
 
 def _regular(descriptor: int, mode: Literal["rb", "wb"]) -> BinaryIO:

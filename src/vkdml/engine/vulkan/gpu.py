@@ -20,11 +20,13 @@ from ...planning.dispatches import Dispatch
 from . import spirv, system
 from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
+from .enabled import Enabled
+from .pipeline_file import PipelineFile
 from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.3"  # as the last patch in tools/kp/ says
+KP_VERSION = "0.9.0+vkdml.4"  # as the last patch in tools/kp/ says
 _INSTALL_KP = "run `make setup` in vkdml's source tree, or install the wheel of kp that `make wheels` puts into dist/ there"
 
 try:
@@ -87,11 +89,13 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
 class Kernel:
     """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
 
-    reads: of buffers that it does not write. writes: which parts of which buffers.
+    bound: a part of a buffer for each binding. reads: of buffers that it does not write. writes: which parts of which buffers.
     """
 
     compiled: CompiledKernel
     algorithm: Any
+    dispatch: Dispatch
+    bound: tuple[Bound, ...]
     reads: frozenset[Buffer]
     writes: frozenset[Bound]
 
@@ -161,7 +165,11 @@ class Gpu(system.OfOneProcess):
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
         self._background = Background()
         system.begin()
-        self._manager = self.driver.open(lambda: kp.Manager(info.index))
+        self._features, self._pipeline_file = Enabled(info), PipelineFile(info)
+        host_memory = {"host_memory_type": info.host_memory_type} if info.host_memory_type >= 0 else {}
+        self._manager = self.driver.open(lambda: kp.Manager(
+            info.index, [info.queue_family], self._features.extensions, features=self._features.address,
+            pipeline_cache_data=self._pipeline_file.read(), **host_memory))
         self._placeholder = Buffer(self, 16)  # bound where none is needed
         _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
                   self.memory.limit)
@@ -220,14 +228,14 @@ class Gpu(system.OfOneProcess):
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
-        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants))
+        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants), dispatch.subgroup_size)
         pipeline = self._pipeline(key, lease, compiled, dispatch)
         parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
         algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
             pipeline, tensors, groups, *parts))
         writes = frozenset(buffers[name] for name in dispatch.writes)
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
-        return Kernel(compiled, algorithm, reads, writes)
+        return Kernel(compiled, algorithm, dispatch, tuple(bound), reads, writes)
 
     def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
         """kp's algorithm for it, which has the placeholder bound."""
@@ -235,16 +243,20 @@ class Gpu(system.OfOneProcess):
 
         def make() -> Any:
             nonlocal taken
+            self._features.check(compiled, dispatch.subgroup_size, dispatch.constants.get("WORKGROUP", 1))
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
             pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                 [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
-                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32)))
+                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
+                subgroup_size=dispatch.subgroup_size))
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
             if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
                 system.trim_heap()
-            _log.info("compiled %s in %.1f ms", dispatch.kernel, (time.perf_counter() - begin) * 1e3)
+            seconds = time.perf_counter() - begin
+            _log.info("compiled %s in %.1f ms", dispatch.kernel, seconds * 1e3)
+            self._pipeline_file.made(seconds, lambda: self.driver.call("reading pipelines", self._manager.pipeline_cache_data))
             return pipeline
 
         return self.store.get(key, make, lambda: taken, lease)

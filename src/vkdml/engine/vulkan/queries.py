@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_uint32, c_void_p
 from typing import Any
 
@@ -38,7 +39,9 @@ _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
 _NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # the loader's variables
 _ENUMERATE_PORTABILITY = 1  # VkInstanceCreateFlagBits
-_DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4  # VkMemoryPropertyFlagBits
+_DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
+_NEED_NO_FEATURE = 0xf  # those four
+_GRAPHICS, _COMPUTE = 1, 2  # VkQueueFlagBits
 
 
 def _asked_for() -> str:
@@ -53,25 +56,32 @@ def enumerate_devices() -> list[DeviceInfo]:
 
     Raises DriverError where there is no loader or driver.
     """
-    vk, remedy = system.load_vulkan(), system.this_system().remedy
+    with physical_devices() as (vk, _, handles):
+        infos = [_query(vk, index, handle) for index, handle in enumerate(handles)]
+    usable = [info for info in infos if info is not None]
+    if not usable:
+        raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
+                          f"driver, {system.this_system().remedy}")
+    return usable
+
+
+@contextmanager
+def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]:
+    """The loader, an instance, and what to call the loader with for each device, in its order. Raises as enumerate_devices."""
+    vk = system.load_vulkan()
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
     _ask_for_portability(vk, create)
     instance = c_void_p()
     result = vk.vkCreateInstance(byref(create), None, byref(instance))
     if result == _NO_DRIVER:
-        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, {remedy}")
+        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
+                          f"{system.this_system().remedy}")
     _check("vkCreateInstance", result)
     try:
-        handles = _all(c_void_p, vk.vkEnumeratePhysicalDevices, instance)
-        infos = [_query(vk, index, c_void_p(handle)) for index, handle in enumerate(handles)]
+        yield vk, instance, [c_void_p(handle) for handle in enumerated(c_void_p, vk.vkEnumeratePhysicalDevices, instance)]
     finally:
         vk.vkDestroyInstance(instance, None)
-    usable = [info for info in infos if info is not None]
-    if not usable:
-        raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
-                          f"driver, {remedy}")
-    return usable
 
 
 def loader() -> dict[str, Any]:
@@ -79,14 +89,14 @@ def loader() -> dict[str, Any]:
     vk, packed = system.load_vulkan(), c_uint32()
     _check("vkEnumerateInstanceVersion", vk.vkEnumerateInstanceVersion(byref(packed)))
     layers = {layer.layerName.decode(): f"{_dotted(layer.specVersion)} ({layer.implementationVersion})"
-              for layer in _all(structures.LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
+              for layer in enumerated(structures.LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
     return {"loader": _dotted(packed.value), "layers": layers}
 
 
 def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo) -> None:
     """Have the instance list drivers without all of Vulkan, where the loader would leave them out."""
     name = b"VK_KHR_portability_enumeration"
-    known = _all(structures.ExtensionProperties, vk.vkEnumerateInstanceExtensionProperties, None)
+    known = enumerated(structures.ExtensionProperties, vk.vkEnumerateInstanceExtensionProperties, None)
     if name in {found.extensionName for found in known}:
         create.flags = _ENUMERATE_PORTABILITY
         create.enabledExtensionCount = 1
@@ -100,7 +110,7 @@ def _check(function: str, result: int) -> None:
                     "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
 
 
-def _all(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
+def enumerated(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
     """All that a function of Vulkan's enumerates. It is asked for their number first."""
     count = c_uint32()
     _check(function.__name__, function(*arguments, byref(count), None))
@@ -112,20 +122,18 @@ def _all(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
 def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     properties = structures.Properties()
     vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
-    version = _version(properties.apiVersion)
+    version = version_of(properties.apiVersion)
     if version < _LEAST_VERSION:
         return None
-    extensions = {found.extensionName for found in _all(
-        structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
-    asked = _ask(vk, handle, version, extensions)
+    asked = ask(vk, handle, version, extensions_of(vk, handle))
     if not asked[structures.SubgroupProperties].subgroupSize:  # not passed on to a driver whose manifest says Vulkan 1.0
         return None
-    memory = structures.MemoryProperties()
-    vk.vkGetPhysicalDeviceMemoryProperties(handle, byref(memory))
+    memory, flags = memory_of(vk, handle)
     subgroup, sizes = asked[structures.SubgroupProperties], asked[structures.SubgroupSizeControlProperties]
     driver, limits = asked[structures.DriverProperties], properties.limits
     kind = _TYPES.get(properties.deviceType, "other")
-    is_unified = _is_unified(kind, [found.propertyFlags for found in memory.memoryTypes[:memory.memoryTypeCount]])
+    is_unified = _is_unified(kind, flags)
+    host_memory_type = _host_memory_type(is_unified, flags)
     return DeviceInfo(
         index=index,
         name=properties.deviceName.decode(),
@@ -148,30 +156,66 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         compute_units=_compute_units(asked),
         min_subgroup_size=sizes.minSubgroupSize,
         max_subgroup_size=sizes.maxSubgroupSize,
+        max_workgroup_subgroups=sizes.maxComputeWorkgroupSubgroups,
         unified_memory=is_unified,
-        memory=_heap_bytes(is_unified, memory),
+        memory=_heap_bytes(memory, host_memory_type if is_unified else device_memory_type(flags)),
         storage_buffer_alignment=limits.minStorageBufferOffsetAlignment,
+        subgroup_size_control=bool(asked[structures.SubgroupSizeControlFeatures].subgroupSizeControl
+                                   and sizes.requiredSubgroupSizeStages & _STAGE_COMPUTE),
+        storage_16bit=bool(asked[structures.Storage16BitFeatures].storageBuffer16BitAccess),
+        pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
+        queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
+        host_memory_type=host_memory_type,
     )
 
 
-def _version(packed: int) -> tuple[int, int]:
+def version_of(packed: int) -> tuple[int, int]:
     return packed >> 22 & 0x7f, packed >> 12 & 0x3ff
 
 
 def _dotted(packed: int) -> str:
-    return ".".join(map(str, (*_version(packed), packed & 0xfff)))
+    return ".".join(map(str, (*version_of(packed), packed & 0xfff)))
 
 
-def _ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:
-    """All of structures.CHAINED, by class. Those that the device does not know, which may not be asked for, hold zeros."""
-    asked = {chained: chained(sType=chained.TYPE) for chained in structures.CHAINED}
-    last = None
-    for chained, found in asked.items():
-        if chained.EXTENSION in extensions or (chained.SINCE is not None and version >= chained.SINCE):
-            found.pNext, last = last, ctypes.addressof(found)
-    vk.vkGetPhysicalDeviceProperties2.restype = None
-    vk.vkGetPhysicalDeviceProperties2(handle, byref(structures.Properties2(sType=structures.Properties2.TYPE, pNext=last)))
+def extensions_of(vk: ctypes.CDLL, handle: c_void_p) -> set[bytes]:
+    return {found.extensionName for found in enumerated(
+        structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
+
+
+def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:
+    """All of structures.PROPERTIES and FEATURES, by class. What the device does not know must not be asked for, and is 0."""
+    asked: dict[type[Any], Any] = {}
+    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, structures.FEATURES)):
+        last = None
+        for chained in chain:
+            found = asked[chained] = chained(sType=chained.TYPE)
+            if chained.EXTENSION in extensions or (chained.SINCE is not None and version >= chained.SINCE):
+                found.pNext, last = last, ctypes.addressof(found)
+        function = getattr(vk, head.FUNCTION)
+        function.restype = None
+        function(handle, byref(head(sType=head.TYPE, pNext=last)))
     return asked
+
+
+def memory_of(vk: ctypes.CDLL, handle: c_void_p) -> tuple[structures.MemoryProperties, list[int]]:
+    """A device's memory, and the flags of its types."""
+    memory = structures.MemoryProperties()
+    vk.vkGetPhysicalDeviceMemoryProperties(handle, byref(memory))
+    return memory, [found.propertyFlags for found in memory.memoryTypes[:memory.memoryTypeCount]]
+
+
+def queue_families_of(vk: ctypes.CDLL, handle: c_void_p) -> list[structures.QueueFamily]:
+    count = c_uint32()
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, byref(count), None)
+    families = (structures.QueueFamily * count.value)()
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, byref(count), families)
+    return list(families)
+
+
+def _queue_family(flags: list[int]) -> int:
+    """The first for compute without graphics, so that what is shown goes on beside it; else the first for compute."""
+    computes = [index for index, given in enumerate(flags) if given & _COMPUTE]
+    return min(computes, key=lambda index: bool(flags[index] & _GRAPHICS), default=0)
 
 
 def _compute_units(asked: dict[type[Any], Any]) -> int:
@@ -186,20 +230,33 @@ def _compute_units(asked: dict[type[Any], Any]) -> int:
 def _is_unified(kind: str, memory_types: Iterable[int]) -> bool:
     """Whether buffers for the host can be the device's own.
 
-    kp's host tensors have the first type of memory that is visible to the host and coherent, and so has the host's copy of its
-    device tensors: the host reads both alike, and only the copying differs. A device that is part of the processor has no other
-    memory than the processor's, whether or not that first type is called the device's own; that one type is shows that the
-    driver does not keep host and device apart. A discrete GPU may show a part of its memory to the host, but that is no reason
-    to read inputs, or let the host read, across the bus.
+    A device that is part of the processor has no other memory than the processor's, whether or not the type that the host reads
+    is called the device's own; that one type is shows that the driver does not keep host and device apart. A discrete GPU may
+    show a part of its memory to the host, but that is no reason to read inputs, or let the host read, across the bus.
     """
     both = _DEVICE_LOCAL | _HOST_VISIBLE | _HOST_COHERENT
     return kind in ("integrated", "cpu") and any(flags & both == both for flags in memory_types)
 
 
-def _heap_bytes(is_unified: bool, memory: structures.MemoryProperties) -> int:
-    """Bytes of the heap that kp's buffers come from: that of the first type of memory that the host sees or, where the device
-    has memory of its own, that is the device's. A GPU in the processor may have set a little aside as its own, but takes any.
+def _host_memory_type(is_unified: bool, memory_types: list[int]) -> int:
+    """The index of the type of memory for what the host reads and writes: host tensors, and the copies of device tensors.
+
+    Cached, or else each read goes past the host's cache, some hundred times as slow; and not in a discrete GPU, or it goes over
+    the bus. Types that need a feature of the device's are passed over. -1: none is visible and coherent.
     """
-    wanted = _HOST_VISIBLE | _HOST_COHERENT if is_unified else _DEVICE_LOCAL
-    heaps = [found.heapIndex for found in memory.memoryTypes[:memory.memoryTypeCount] if found.propertyFlags & wanted == wanted]
-    return int(memory.memoryHeaps[heaps[0]].size) if heaps else 0
+    both = _HOST_VISIBLE | _HOST_COHERENT
+    fit = [index for index, flags in enumerate(memory_types) if flags & both == both and not flags & ~_NEED_NO_FEATURE]
+    return min(fit, default=-1, key=lambda index: (not memory_types[index] & _HOST_CACHED,
+                                                   not is_unified and memory_types[index] & _DEVICE_LOCAL))
+
+
+def device_memory_type(memory_types: list[int]) -> int:
+    """The index of the type that kp takes for what the host does not see: the first that is the device's. -1: none is."""
+    return next((index for index, flags in enumerate(memory_types) if flags & _DEVICE_LOCAL), -1)
+
+
+def _heap_bytes(memory: structures.MemoryProperties, memory_type: int) -> int:
+    """Bytes of the heap of a type, that which buffers come from. A GPU in the processor may have set a little aside as its own,
+    but takes any.
+    """
+    return int(memory.memoryHeaps[memory.memoryTypes[memory_type].heapIndex].size) if memory_type >= 0 else 0

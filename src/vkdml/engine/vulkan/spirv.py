@@ -22,7 +22,7 @@ from ...errors import DriverError
 T = TypeVar("T")
 
 _FIRST_INSTRUCTION = 5
-_OP_NAME, _OP_MEMBER_NAME, _OP_TYPE_POINTER = 5, 6, 32
+_OP_NAME, _OP_MEMBER_NAME, _OP_CAPABILITY, _OP_TYPE_POINTER = 5, 6, 17, 32
 _OP_CONSTANT_TRUE, _OP_CONSTANT_FALSE, _OP_CONSTANT, _OP_CONSTANT_COMPOSITE = 41, 42, 43, 44
 _OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT_OP = 50, 51, 52
 _OP_FUNCTION, _OP_VARIABLE, _OP_DECORATE = 54, 59, 71
@@ -55,12 +55,13 @@ class Interface:
     """Declarations of a kernel's SPIR-V, by the names in the GLSL.
 
     constant_ids: of specialization constants. bindings: in ascending order, each binding's blocks (several may show one buffer
-    in different types). push: the members of the push constants, in order.
+    in different types). push: the members of the push constants, in order. capabilities: that it needs, by SPIR-V's numbers.
     """
 
     constant_ids: dict[str, int]
     bindings: dict[int, set[str]]
     push: tuple[str, ...]
+    capabilities: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,11 @@ def _interface(spirv: bytes) -> Interface:
     pointed: dict[int, int] = {}
     blocks: dict[int, int] = {}    # types, by variable
     push: list[str] = []
+    capabilities: set[int] = set()
     for _, opcode, operands in _declarations(np.frombuffer(spirv, "<u4")):
-        if opcode == _OP_NAME:
+        if opcode == _OP_CAPABILITY:
+            capabilities.add(operands[0])
+        elif opcode == _OP_NAME:
             names[operands[0]] = _text(operands[1:])
         elif opcode == _OP_MEMBER_NAME:
             members.setdefault(operands[0], []).append(_text(operands[2:]))
@@ -207,7 +211,7 @@ def _interface(spirv: bytes) -> Interface:
     for variable, binding in bindings.items():
         of_binding[binding].add(names[blocks[variable]])
     return Interface({names[target]: constant_id for target, constant_id in constant_ids.items() if names.get(target)},
-                     of_binding, tuple(push))
+                     of_binding, tuple(push), frozenset(capabilities))
 
 
 def _text(words: Sequence[int]) -> str:

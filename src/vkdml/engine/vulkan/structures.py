@@ -73,8 +73,20 @@ class Properties(Structure):
 
 
 class Properties2(Structure):
-    TYPE = 1000059001
+    TYPE, FUNCTION = 1000059001, "vkGetPhysicalDeviceProperties2"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("properties", Properties)]
+
+
+class Features2(Structure):
+    """VkPhysicalDeviceFeatures2, whose own features are only passed over; larger than the real structure at its end."""
+
+    TYPE, FUNCTION = 1000059000, "vkGetPhysicalDeviceFeatures2"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("features", c_uint32 * 64)]
+
+
+class QueueFamily(Structure):
+    _fields_ = [("queueFlags", c_uint32), ("queueCount", c_uint32), ("timestampValidBits", c_uint32),
+                ("minImageTransferGranularity", c_uint32 * 3)]
 
 
 class MemoryType(Structure):
@@ -90,9 +102,9 @@ class MemoryProperties(Structure):
                 ("memoryHeapCount", c_uint32), ("memoryHeaps", MemoryHeap * 16)]
 
 
-class _Chained(Structure):
-    """A structure that may follow Properties2, for devices that know it. TYPE: its sType. SINCE: the version of Vulkan that
-    brought it; None: none has. EXTENSION: the extension that did before.
+class Chained(Structure):
+    """A structure that may follow Properties2 or Features2, for devices that know it. TYPE: its sType. SINCE: the version of
+    Vulkan that brought it; None: none has. EXTENSION: the extension that did before.
     """
 
     TYPE: int
@@ -100,25 +112,25 @@ class _Chained(Structure):
     EXTENSION = b""
 
 
-class SubgroupProperties(_Chained):
+class SubgroupProperties(Chained):
     TYPE, SINCE = 1000094000, (1, 1)
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSize", c_uint32), ("supportedStages", c_uint32),
                 ("supportedOperations", c_uint32), ("quadOperationsInAllStages", c_uint32)]
 
 
-class DriverProperties(_Chained):
+class DriverProperties(Chained):
     TYPE, SINCE, EXTENSION = 1000196000, (1, 2), b"VK_KHR_driver_properties"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("driverID", c_uint32), ("driverName", c_char * 256),
                 ("driverInfo", c_char * 256), ("conformanceVersion", c_uint8 * 4)]
 
 
-class SubgroupSizeControlProperties(_Chained):
+class SubgroupSizeControlProperties(Chained):
     TYPE, SINCE, EXTENSION = 1000225000, (1, 3), b"VK_EXT_subgroup_size_control"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("minSubgroupSize", c_uint32), ("maxSubgroupSize", c_uint32),
                 ("maxComputeWorkgroupSubgroups", c_uint32), ("requiredSubgroupSizeStages", c_uint32)]
 
 
-class ShaderCoreProperties(_Chained):
+class ShaderCoreProperties(Chained):
     TYPE, EXTENSION = 1000185000, b"VK_AMD_shader_core_properties"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
         "shaderEngineCount", "shaderArraysPerEngineCount", "computeUnitsPerShaderArray", "simdPerComputeUnit",
@@ -126,23 +138,75 @@ class ShaderCoreProperties(_Chained):
         "sgprAllocationGranularity", "vgprsPerSimd", "minVgprAllocation", "maxVgprAllocation", "vgprAllocationGranularity")]]
 
 
-class ShaderCoreProperties2(_Chained):
+class ShaderCoreProperties2(Chained):
     TYPE, EXTENSION = 1000227000, b"VK_AMD_shader_core_properties2"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderCoreFeatures", c_uint32),
                 ("activeComputeUnitCount", c_uint32)]
 
 
-class ShaderSMBuiltinsProperties(_Chained):
+class ShaderSMBuiltinsProperties(Chained):
     TYPE, EXTENSION = 1000154001, b"VK_NV_shader_sm_builtins"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderSMCount", c_uint32), ("shaderWarpsPerSM", c_uint32)]
 
 
-class ShaderCoreBuiltinsProperties(_Chained):
+class ShaderCoreBuiltinsProperties(Chained):
     TYPE, EXTENSION = 1000497001, b"VK_ARM_shader_core_builtins"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderCoreMask", c_uint64), ("shaderCoreCount", c_uint32),
                 ("shaderWarpsPerCore", c_uint32)]
 
 
-CHAINED: tuple[type[_Chained], ...] = (
+class IDProperties(Chained):
+    TYPE, SINCE = 1000071004, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("deviceUUID", c_uint8 * 16), ("driverUUID", c_uint8 * 16),
+                ("deviceLUID", c_uint8 * 8), ("deviceNodeMask", c_uint32), ("deviceLUIDValid", c_uint32)]
+
+
+class Storage16BitFeatures(Chained):
+    TYPE, SINCE = 1000083000, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")]]
+
+
+class Float16Int8Features(Chained):
+    TYPE, SINCE, EXTENSION = 1000082000, (1, 2), b"VK_KHR_shader_float16_int8"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderFloat16", c_uint32), ("shaderInt8", c_uint32)]
+
+
+class VulkanMemoryModelFeatures(Chained):
+    TYPE, SINCE, EXTENSION = 1000211000, (1, 2), b"VK_KHR_vulkan_memory_model"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")]]
+
+
+class IntegerDotProductFeatures(Chained):
+    TYPE, SINCE, EXTENSION = 1000280000, (1, 3), b"VK_KHR_shader_integer_dot_product"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderIntegerDotProduct", c_uint32)]
+
+
+class SubgroupSizeControlFeatures(Chained):
+    """Known to devices with the extension alone: kp's instance is of Vulkan 1.1, to which the version's own says nothing."""
+
+    TYPE, EXTENSION = 1000225002, b"VK_EXT_subgroup_size_control"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSizeControl", c_uint32), ("computeFullSubgroups", c_uint32)]
+
+
+class CooperativeMatrixFeatures(Chained):
+    TYPE, EXTENSION = 1000506000, b"VK_KHR_cooperative_matrix"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("cooperativeMatrix", c_uint32),
+                ("cooperativeMatrixRobustBufferAccess", c_uint32)]
+
+
+class CooperativeMatrixProperties(Structure):
+    """A shape and types that a device multiplies."""
+
+    TYPE = 1000506001
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "MSize", "NSize", "KSize", "AType", "BType", "CType", "ResultType", "saturatingAccumulation", "scope")]]
+
+
+PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
-    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties)
+    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties)
+FEATURES: tuple[type[Chained], ...] = (
+    Storage16BitFeatures, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures,
+    SubgroupSizeControlFeatures, CooperativeMatrixFeatures)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -106,20 +105,6 @@ def end_without_destructors() -> None:
         libc = ctypes.CDLL(None)
         if hasattr(libc, "on_exit"):
             libc.on_exit(libc._exit, None)  # called with the exit code, before what was registered earlier
-
-
-# For os.open: not to wait for what is no regular file, and not to change line ends
-OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
-
-def others_write(status: os.stat_result) -> bool:
-    """Whether somebody else can have written a file or folder. Windows' permissions are not looked at: its folders of a user's
-    own are nobody else's.
-    """
-    if not hasattr(os, "geteuid"):
-        return stat.S_ISLNK(status.st_mode)
-    is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
-    return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 //   COPY_ITEM(target, to, source, from)
 // Small items share a word, and strides may put any of a tensor into one. So each is stored by atomics that touch its own bits
 // only: no two invocations race, and gaps between items keep what they hold.
+#define STORED uint
 layout(constant_id = 2) const uint ITEM_BYTES = 4;
 const uint ITEMS_OF_WORD = ITEM_BYTES < 4 ? 4 / ITEM_BYTES : 1, ITEM_BITS = 32 / ITEMS_OF_WORD;
 const uint ITEM_MASK = ITEM_BYTES == 1 ? 0xFFu : 0xFFFFu;

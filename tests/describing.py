@@ -1,0 +1,62 @@
+"""Operators in words, and the features that their reports count by. All comes from the checked descriptor, so it is the same
+whoever computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vkdml.operators.activations import FusedActivation
+from vkdml.operators.checks import packed_strides
+from vkdml.operators.problem import Problem
+from vkdml.planning import words
+
+TENSOR_FEATURES = {"SequenceLengthsTensor": "sequence lengths", "HiddenInitTensor": "initial state",
+                   "CellMemInitTensor": "initial state", "BiasTensor": "bias", "PeepholeTensor": "peepholes"}
+
+
+def sentence(problem: Any) -> str:
+    """One line, for a person who is to make the same operator elsewhere."""
+    if not isinstance(problem, Problem):
+        tensors = [f"{field} {_shape(problem.tensor(field))}" for field in (*problem.inputs, *problem.outputs) if problem.has(field)]
+        return f"{name(problem)}: {', '.join([problem.element.name, *tensors, *_functions([getattr(problem, 'function', None)])])}"
+    values = {"clip": f"clip {problem.clip:.4g}" if problem.clip is not None else "",
+              "custom activations": "activations " + " ".join(_functions(problem.activations)),
+              "forward": "", "backward": "", "bidirectional": ""}  # of_problem has the direction
+    return ", ".join(filter(None, [words.of_problem(problem), *(values.get(feature, feature) for feature in sorted(features(problem)))]))
+
+
+def name(problem: Any) -> str:
+    return problem.cell.name if isinstance(problem, Problem) else problem.operator.removeprefix("DML_").removesuffix("_OPERATOR_DESC")
+
+
+def sizes(problem: Any) -> dict[str, int]:
+    if not isinstance(problem, Problem):
+        return {}
+    return {"T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden}
+
+
+def features(problem: Any) -> set[str]:
+    """What of the operator is used, in the report's words."""
+    tensors = [problem.tensor(field) for field in problem.tensors if problem.has(field)]
+    strides = {"strides"} if any(tensor.strides != packed_strides(tensor.sizes) for tensor in tensors) else set()
+    if not isinstance(problem, Problem):
+        return strides
+    activations = tuple(fused.activation.onnx_name for fused in problem.activations)
+    switches = {**problem.flags, "clip": problem.clip is not None,
+                "custom activations": activations != problem.cell.default_activations * problem.directions}
+    return {"bidirectional" if problem.directions == 2 else "backward" if problem.reverse[0] else "forward", *strides,
+            *(feature for field, feature in TENSOR_FEATURES.items() if problem.has(field)),
+            *(feature for feature, is_on in switches.items() if is_on)}
+
+
+def _shape(tensor: Any) -> str:
+    return "x".join(map(str, tensor.sizes)) + (" with strides" if tensor.strides != packed_strides(tensor.sizes) else "")
+
+
+def _functions(fused: Any) -> Iterator[str]:
+    for one in fused:
+        if isinstance(one, FusedActivation):
+            parameters = ", ".join(f"{value:.4g}" for value in one.params)
+            yield one.activation.operator_type.name.removeprefix("ACTIVATION_") + (f"({parameters})" if parameters else "")

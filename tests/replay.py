@@ -1,0 +1,109 @@
+"""Runs what replay.json says with numpy and Kompute's Python package kp alone: python replay.py [INDEX OF A DEVICE]
+
+Prints "right", or the first wrong element of each output that is wrong. Exit codes: 0 right, 1 wrong.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import kp
+import numpy as np
+
+TRIES = 5  # where workgroups give up
+HERE = Path(__file__).resolve().parent
+
+
+def bytes_of(file):
+    return np.frombuffer((HERE / file).read_bytes(), np.uint32)
+
+
+def run(manager, content):
+    """All submissions. Returns the tensors, with what they hold in the end."""
+    tensors = [manager.tensor_t(np.zeros(buffer["bytes"] // 4, np.uint32), kp.TensorTypes.device) for buffer in content["buffers"]]
+    if tensors:
+        manager.sequence().eval(kp.OpTensorSyncDevice(tensors))
+    algorithms = {}  # each is compiled once
+    for submission in content["submissions"]:
+        for write in submission["writes"]:
+            tensors[write["buffer"]].data()[:] = bytes_of(write["file"])
+            manager.sequence().eval(kp.OpTensorSyncDevice([tensors[write["buffer"]]]))
+        sequences = [manager.sequence()]
+        for operation in submission["operations"]:
+            if "kernel" in operation:
+                made = str((operation["kernel"], operation["groups"], operation["bound"]))
+                if made not in algorithms:
+                    algorithms[made] = algorithm(manager, content, tensors, operation)
+                sequences[-1].record(kp.OpAlgoDispatch(algorithms[made], np.array(operation["push"], np.uint32)))
+                if not hasattr(kp, "OpMemoryBarrier"):
+                    sequences.append(manager.sequence())
+            elif hasattr(kp, "OpMemoryBarrier"):
+                sequences[-1].record(kp.OpMemoryBarrier([tensors[number] for number in operation["barrier"]], *operation["masks"]))
+        for _ in range(submission["times"]):
+            for sequence in sequences:
+                sequence.eval()
+    if tensors:
+        manager.sequence().eval(kp.OpTensorSyncLocal(tensors))
+    return tensors
+
+
+def algorithm(manager, content, tensors, operation):
+    kernel = content["kernels"][operation["kernel"]]
+    bound = [tensors[part["buffer"]] for part in operation["bound"]]
+    made = manager.algorithm(bound, (HERE / kernel["file"]).read_bytes(), operation["groups"], np.zeros(0, np.uint32),
+                             np.zeros(len(operation["push"]), np.uint32))
+    ranges = [(part["offset"], part["size"]) for part in operation["bound"]]
+    if all(whole == (0, 4 * tensor.size()) for whole, tensor in zip(ranges, bound)):
+        return made
+    return manager.algorithm_from(made, bound, operation["groups"], ranges)
+
+
+def elements(words, of, sizes):
+    """An output in its sizes. bfloat16, which numpy does not know, as float32."""
+    if of["type"] == "bfloat16":
+        flat = (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    else:
+        flat = words.view(of["type"])
+    return np.lib.stride_tricks.as_strided(flat, sizes, [stride * flat.itemsize for stride in of["strides"]])
+
+
+def wrong(words, of):
+    """What is wrong with an output; None: nothing."""
+    expected = np.load(HERE / "expected" / (of["name"] + ".npy"))
+    found = elements(words, of, expected.shape)
+    with np.errstate(all="ignore"):
+        near = np.abs(found - expected.astype(np.float64)) <= of["absolute"] + of["relative"] * np.abs(expected)
+    right = (found == expected) | near | (np.isnan(found) & np.isnan(expected))
+    if right.all():
+        return None
+    at = tuple(int(place) for place in np.argwhere(~right)[0])
+    return (f"{of['name']}: {(~right).sum()} of {right.size} wrong, the first at {list(at)}: found {found[at]:.4g}, "
+            f"expected {expected[at]:.4g}")
+
+
+def main():
+    content = json.loads((HERE / "replay.json").read_text())
+    names = [device["device_name"] for device in kp.Manager().list_devices()]
+    wanted = content["device"]
+    index = int(sys.argv[1]) if len(sys.argv) > 1 else names.index(wanted) if wanted in names else 0
+    manager = kp.Manager(index)
+    print(content["problem"])
+    print("on", manager.get_device_properties()["device_name"])
+    for _ in range(TRIES):
+        tensors = run(manager, content)
+        of = content.get("given_up")
+        gave_up = bool(of and tensors[of["buffer"]].data().view(np.uint32)[of["word"]])
+        found = [said for of in content["expected"] if (said := wrong(tensors[of["buffer"]].data().view(np.uint32), of))]
+        if not (found and gave_up):  # where they gave up in the test, too, what ran instead is among the submissions
+            break
+    if found and gave_up:
+        print("workgroups gave up waiting for each other, each time")
+    if not content["expected"]:
+        print("it ran to its end; the test compared no whole output with what is right")
+    else:
+        print("\n".join(["wrong", *found] if found else ["right"]))
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
