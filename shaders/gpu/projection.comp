@@ -25,7 +25,7 @@ void find_samples(uint direction)
         find_sample(gl_WorkGroupID.y * ROWS + s, step, row);
         bool is_valid = find_x(direction, step, row, x_starts[s]) && is_sample(step, row);
         places[s] = is_valid ? ((step * DIRECTIONS + direction) * dispatch.batch + row) * UNITS : NOWHERE;
-        if (is_valid) has_samples = 1;
+        if (is_valid) atomicOr(has_samples, 1);  // plain stores of several invocations would be a race, of equal values too
     }
     barrier();
 }
