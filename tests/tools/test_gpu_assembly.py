@@ -190,6 +190,7 @@ def test_what_is_not_known():
     ("isam.base0.1d (u32)(x)r0.z, r8.w, s#0, t#0", {"kind": assembly.LOAD, "size": 4, "coherent": False}),
     ("ldib.b.untyped.1d.u32.1.imm.base0 r5.z, r4.z+16, 10", {"kind": assembly.LOAD, "size": 4, "coherent": True}),
     ("ldl.u32 r7.y, l[r5.y+1536], 2", {"kind": assembly.SHARED, "size": 8}),
+    ("(ss)(nop1) mad.f32 r8.x, (last)r8.x, r4.z, (last)r11.w", {"multiply_adds": 1, "kind": assembly.OTHER}),
     ("(rpt4)nop", {"kind": assembly.BESIDE}), ("ldp.u32 r1.x, p[r2.x], 1", {"kind": assembly.SCRATCH}),
     ("brao !p0.z, !p0.y, #l369", {"kind": assembly.BRANCH, "target": "l369", "is_last": False}),
     ("jump #l369", {"kind": assembly.BRANCH, "target": "l369", "is_last": True})])

@@ -233,6 +233,15 @@ def test_atomics_of_elements(compiler):
 
 
 @pytest.mark.parametrize("text", [
+    "NAK assembly\nblock 0 L1 [] -> {\n r3 = atom.or.u32.shared.strong.cta [0x1e40] r3\n} -> []\n",
+    "GEN Assembly\n" + intel("atomic_or.slm.d32.a32.uc.wb"), "GEN Assembly\n" + intel("untyped_atomic_or simd8 (8) bti(254)"),
+    "IR3 Assembly\natomic.or.untyped.1d.u32.1.l r10.z, l[r10.y], r10.x\n", "Assembly\n\tds_or_b32 v1, v2\n"])
+def test_atomics_of_shared_memory(text):
+    """A projection's workgroup has one, whatever its elements are."""
+    assert atomics_of_elements(code(text), False) == 0
+
+
+@pytest.mark.parametrize("text", [
     "Assembly\n\tscratch_store_b32 off, v1, s0\n", "NAK assembly\nblock 0 L1 [] -> {\n      r1 = ld.local.b32 [r2]\n} -> []\n",
     "IR3 Assembly\nstp.f32 p[r1.x], r2.x, 1\n"])
 def test_scratch(text):

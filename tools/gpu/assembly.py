@@ -197,7 +197,7 @@ def _intel(line: str) -> Instruction | None:
 
 # Adreno
 
-_ADRENO_INSTRUCTION = re.compile(r"((?:\(\w+\))*)([a-z][\w.]*)(.*)")
+_ADRENO_INSTRUCTION = re.compile(r"((?:\(\w+\)\s*)*)([a-z][\w.]*)(.*)")
 _ADRENO_KINDS = [
     (re.compile(r"(ldp|stp)\."), SCRATCH),
     (re.compile(r"ldib|isam|ldg"), LOAD),
@@ -205,7 +205,8 @@ _ADRENO_KINDS = [
     (re.compile(r"ldc|ldcu"), CONSTANT),
     (re.compile(r"(rcp|rsq|exp2|log2|sqrt|sin|cos)$"), QUICK),
     (re.compile(r"stl"), SHARED_STORE),
-    (re.compile(r"stib|stg|atomic"), STORE),
+    (re.compile(r"stib|stg|atomic\.b"), STORE),
+    (re.compile(r"atomic"), SHARED),
     (re.compile(r"bar\."), BARRIER),
     (re.compile(r"br|jump|getone|shps|bany|ball|end$"), BRANCH),
     (re.compile(r"nop|predt|predf|prede"), BESIDE),

@@ -16,6 +16,7 @@ from tools.gpu.steps import Step
 from vkdml.laboratory import Problem
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
+_WITHOUT_16_BITS = "adreno618"  # the one GPU here whose driver has no 16-bit storage
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
 
 
@@ -74,8 +75,7 @@ def _drains(part: Part) -> float | None:
 
 def _rounds(part: Part) -> float | None:
     """Rounds of workgroups that wait for each other, where that is not forced."""
-    is_persistent = any(f"_{meeting}" in part.dispatch.kernel for meeting in (FLOW, BARRIER))
-    return part.estimate.rounds if part.estimate and is_persistent and part.plan in (DEFAULT, TRIED) else None
+    return part.estimate.rounds if part.estimate and part.meeting and part.plan in (DEFAULT, TRIED) else None
 
 
 def _multiply_adds_of_step(case: AnyCase) -> int:
@@ -156,7 +156,8 @@ DEMANDS = [
     Demand("barrier: loops that poll the counter past the core's cache, for a phase", _everywhere, _count(COUNTERS), least=1),
     Demand("barrier: arrivals after all of the workgroup have stored, for a phase", _everywhere, _count(ARRIVALS), least=1),
     Demand("stores of h that other cores see, for a phase", _everywhere, _count(STORES), least=1),
-    Demand("atomics for a stored element of 16 bits", _everywhere, _count(ATOMICS), most=2),
+    Demand("atomics for a stored element of 16 bits", lambda part: part.gpu.name != _WITHOUT_16_BITS, _count(ATOMICS), most=0),
+    Demand("atomics for one, without 16-bit storage", lambda part: part.gpu.name == _WITHOUT_16_BITS, _count(ATOMICS), most=2),
     Demand("rounds of workgroups that wait for each other", _desktop, _rounds, most=1),
     Demand("us a step, of what tools/gpu/times.py has", _everywhere, _share_of_known, most=1.03),
     Demand("us a step, GRU, B = 1, barrier", _of(_one_row("gru"), BARRIER), _microseconds, most=4),
@@ -197,7 +198,6 @@ class Expected:
             one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
 
 
-_POLL = "flow: loops that poll h past the core's cache, for a phase"
 _BARRIER, _FLOW = "us a step, GRU, B = 1, barrier", "us a step, GRU, B = 1, flow"
 _LSTM_BARRIER, _LSTM_FLOW = "us a step, LSTM, B = 1, barrier", "us a step, LSTM, B = 1, flow"
 _SIXTEEN_ROWS = "us a step, GRU, B = 16, H = 1024, best plan"
@@ -205,16 +205,19 @@ _LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgro
 _FULL = "128 workgroups of H = 1024 fill it to the last register; the rest of the weights is in shared memory"
 _STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed"
 _SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
+_WAITS = "the unused word of a load of the input's part is taken for the address of h, which so waits for that load"
+_NARROW = "in subgroups of 32 its compiler takes a quarter more registers, which planning does not know"
 _SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
 _FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
 EXPECTED = [
-    Expected(_POLL, "arc-a770", 360, 0, "volatile loads go past the cache that h is stored to, too (uc.uc): a variant is due"),
     Expected(_BARRIER, "arc-a770", 1, 4.1, _FULL), Expected(_FLOW, "arc-a770", 1, 1.6, _FULL),
     Expected(_LSTM_BARRIER, "rtx3090", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "rtx3090", 1, 4, _STREAMED),
     Expected(_LSTM_BARRIER, "arc-a770", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "arc-a770", 1, 3.9, _STREAMED),
-    Expected(_SIXTEEN_ROWS, "rx7900xtx", 1, 7.9, _SUMS), Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS),
+    Expected(_FLOW, "rtx3090", 3, 1.7, _WAITS), Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS),
     Expected(_SIXTEEN_ROWS, "arc-a770", 1, 12.7, _SUMS),
-    Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx3090", 1, 0.27, _SUMS),
+    *(Expected("share of peak, GRU, B = 64, H = 1024, best plan", gpu, 1, 0.27, _SUMS) for gpu in ("rtx3090", "rtx4090")),
+    *(Expected("rounds of workgroups that wait for each other", gpu, parts, 2, _NARROW)
+      for gpu, parts in (("rx6900xt", 2), ("rx7900xtx", 1))),
     *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "rtx3090", "rtx4090", "rtx5090")),
     Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
     Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),

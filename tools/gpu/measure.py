@@ -53,6 +53,11 @@ class Part:
         return self.dispatch.kernel.endswith("/projection")
 
     @property
+    def meeting(self) -> str | None:
+        """How its parts wait for each other, by the kernel's name: a variant's has more behind it."""
+        return next((way for way in (FLOW, BARRIER) if f"_{way}" in self.dispatch.kernel), None)
+
+    @property
     def workgroups(self) -> int:
         return prod(self.dispatch.groups)
 
@@ -113,11 +118,10 @@ def _counts(part: Part) -> dict[str, float]:
     if code is None:
         return {}
     found: dict[str, float] = {SCRATCH_ACCESSES: scratch_accesses(code)}
-    meets = part.dispatch.kernel.endswith((f"_{FLOW}", f"_{BARRIER}"))
-    if meets:
+    if part.meeting:
         constants = part.dispatch.constants
-        found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"], part.dispatch.kernel.endswith(FLOW),
+        found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"], part.meeting == FLOW,
                         constants["WORKGROUP"] <= part.pipeline.width)
     if part.case.has_sixteen_bits:
-        found[ATOMICS] = atomics_of_elements(code, meets)
+        found[ATOMICS] = atomics_of_elements(code, part.meeting is not None)
     return found

@@ -82,7 +82,7 @@ def atomics_of_elements(code: Loop, meets: bool) -> float:
     """Atomic operations for each 16-bit element that is stored by them: one clears its bits, and others set them. meets: the
     kernel has other ones too.
     """
-    texts = [one.text for one in code.instructions if _ATOMIC.search(one.text)]
+    texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
     return (2 * clearing if meets else len(texts)) / max(clearing, 1)
 

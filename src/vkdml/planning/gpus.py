@@ -114,7 +114,7 @@ _OF_8_LANES = replace(_ARC_B580, simds=16, simd_lanes=8, subgroup_width=8)
 # registers: where nearly all are needed, Mesa's compiler spills on Adreno 618
 _ADRENO_740 = GpuRates(
     units=named_units("Adreno 740"), clock=0.68e9, simds=2, simd_lanes=64, subgroups=8, subgroup_width=128,
-    registers=49_152, invocation_registers=160, most_weights=48, unit_shared_bytes=32_768, shared_rate=64,
+    registers=49_152, invocation_registers=156, most_weights=48, unit_shared_bytes=32_768, shared_rate=64,
     cache_rate=0.3e12, memory_rate=60e9, latency=770e-9, meeting=4e-6, seen=1.2e-6)
 
 GPUS = {
