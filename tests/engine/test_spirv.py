@@ -215,7 +215,7 @@ def test_wheel_holds_the_kernels_and_all_modules(tmp_path):
     source.mkdir()
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, source)
-    for name in ("shaders", "src", "tools"):
+    for name in ("bench", "shaders", "src", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("*.spv", "*.egg-info"))
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(source)],
                    check=True, capture_output=True)
