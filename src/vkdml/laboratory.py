@@ -7,7 +7,7 @@ in the package imports it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +22,10 @@ from .cli.reports import as_json, bullets, cell, document, table, write
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled
 from .engine.commands import Commands
-from .engine.trust import trial
+from .engine.trust import self_test, trial
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
+from .engine.trust.self_test import _random_memory as random_memory
 from .engine.trust.trial import Run, Trial, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, cell_of_meetings, likely
 from .engine.vulkan import driver
@@ -42,9 +43,10 @@ from .faces import sessions
 from .operators.activations import BY_DESC as ACTIVATIONS
 from .operators.cells import BY_DESC as CELLS
 from .operators.cells import GRU, LSTM, RNN, Cell
+from .operators.correctness import differences, with_sequence
 from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ElementType
-from .operators.plain_problem import PlainProblem
+from .operators.plain_problem import ElementwiseProblem, PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.whole_numbers import ceil_div, round_up
 from .planning.candidates import Planner, best_of_each_way
@@ -53,11 +55,11 @@ from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import BARRIER, FLOW, SCHEDULES, STEPPED
+from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
-from .planning.tiling import Tiling
+from .planning.tiling import MEETING, STATE, Tiling
 
 
 def as_in_a_new_process() -> None:
@@ -76,6 +78,16 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
                                      trial._most_workgroups(gpu, met, way))]  # type: ignore[arg-type]
     return {"its plan": [plan_of(planner, planner.best())], "tuning": [plan_of(planner, tiling) for tiling in likely(planner)],
             "meetings": [one for one in tested if one]}
+
+
+def float64_is_accurate_with(gpu: Any, run: Callable[[PlainProblem, Plan, dict[str, Any]], dict[str, Any]]) -> bool:
+    """What the test of float64 says of a device that is no Vulkan device. run: makes the outputs' bytes, by field."""
+    def trial(_: Any, problem: PlainProblem, memory: dict[str, Any]) -> Any:
+        made: dict[str, Any] = {}
+        return SimpleNamespace(outputs=lambda: made, execute=lambda plan: made.update(run(problem, plan, memory)))
+
+    with patch.multiple(self_test, Trial=trial, Run=lambda one, plan: SimpleNamespace(execute=lambda: one.execute(plan))):
+        return self_test.is_float64_accurate(gpu)
 
 
 @contextmanager
