@@ -24,9 +24,8 @@ void meet()
     barrier();
     if (gl_LocalInvocationID.x == 0) {
         atomicAdd(meeting[counter], 1);
-        [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals
-                               && spins < SPINS) ++spins;
-        if (spins >= SPINS) give_up();
+        begin_wait();
+        [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals && may_wait()) {}
     }
     barrier();
     memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);

@@ -1,15 +1,29 @@
 // The schedule *persistent*: a dispatch runs a chunk of steps, and the parts of a group of rows wait for each other in it. Vulkan does not
-// promise that they run at the same time, so waiting is bounded, in all of a dispatch: who has waited too long says so in the first
-// word, waits for nothing any more and goes on to its end with whatever is there. The host looks at the word and runs what
-// needs no waiting instead. gpu/begin.comp makes the other words 0: the arrivals of each group, MEETING_WORDS apart.
+// promise that they run at the same time, so each wait is bounded: who has waited too long says so in the first word, waits for
+// nothing any more and goes on to its end with whatever is there, and so do all who see the word. The host looks at it and runs
+// what needs no waiting instead. gpu/begin.comp makes the other words 0: the arrivals of each group, MEETING_WORDS apart.
 // Workgroups: x groups of rows, y directions, z parts.
 layout(constant_id = 65) const uint PARTS = 1;
-layout(constant_id = 67) const uint SPINS = 1;  // bound on the waiting of an invocation
+layout(constant_id = 67) const uint SPINS = 1;           // looks in vain of an invocation: in one wait
+layout(constant_id = 80) const uint DISPATCH_SPINS = 1;  // and in all of a dispatch; as many are counted where one has given up
 layout(constant_id = 77) const uint MEETING_WORDS = 1;
 layout(binding = 12) coherent buffer Meeting { uint meeting[]; };
-uint spins = 0;
+const uint LOOKS = 64;  // between two at whether another has given up
+uint spins = 0, last_spin;
 
-void give_up() { atomicOr(meeting[0], 1); }
+void begin_wait() { last_spin = min(spins + SPINS, DISPATCH_SPINS); }
+
+// After a look in vain: whether to look again
+bool may_wait()
+{
+    if (++spins == last_spin) {
+        atomicOr(meeting[0], 1);
+        spins = DISPATCH_SPINS;
+    } else if (spins % LOOKS == 0 && meeting[0] != 0) {
+        spins = DISPATCH_SPINS;
+    }
+    return spins < DISPATCH_SPINS;
+}
 
 // A schedule defines: what all parts stored before is seen by all after it
 void meet();

@@ -161,6 +161,19 @@ def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
     assert bits(results) == bits_in_sequence(device, name)
 
 
+@pytest.mark.family("each way with each case")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith(FLOW)])
+def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, name):
+    row, usual = next((row, profile) for row, profile in profiles.PROFILES.items() if profile.fits(device.info))
+    monkeypatch.setitem(profiles.PROFILES, row, replace(usual, coherent_flow=True))
+    case = CASES[name]
+    compiled, results = executed(device, case, WAYS[way].options(case.problem, device.info))
+    assert {dispatch.kernel.partition("_")[2] for dispatch in compiled.plan.execute if "Gates" in dispatch.buffers
+            and "projection" not in dispatch.kernel} == {"flow_coherent"}
+    assert bits(results) == bits_in_sequence(device, name)
+
+
 def run_in_place(device, case, options, executions=2):
     """The last states in the buffers of the initial ones, so that an execution goes on where the last one ended."""
     compiled = device.compile_operator(Operator(case.problem), options=options)

@@ -61,7 +61,7 @@ def _drains(part: Part) -> float | None:
 
 def _rounds(part: Part) -> float | None:
     """Rounds of workgroups that wait for each other, where that is not forced."""
-    is_persistent = part.dispatch.kernel.endswith((f"_{FLOW}", f"_{BARRIER}"))
+    is_persistent = any(f"_{meeting}" in part.dispatch.kernel for meeting in (FLOW, BARRIER))
     return part.estimate.rounds if part.estimate and is_persistent and part.plan in (DEFAULT, TRIED) else None
 
 

@@ -74,5 +74,5 @@ _WAITS = {
     "": lambda phases: (0.0, 0),
     "stepped": lambda phases: (phases * DISPATCH_SECONDS, 0),
     "barrier": lambda phases: (phases * BARRIER_SECONDS, 0),
-    "flow": lambda phases: (0.0, phases * _SEEN_CYCLES),
+    **dict.fromkeys(("flow", "flow_coherent"), lambda phases: (0.0, phases * _SEEN_CYCLES)),
 }

@@ -14,7 +14,6 @@ from ..errors import InvalidArgumentError, shown
 from ..operators.problem import Problem
 from .costs import Costs, Measured, described
 from .device_info import DeviceInfo
-from .dispatches import SUBMISSION_SECONDS
 from .families import families_of
 from .options import PERSISTENT, STEPPED, Options, check_options, forced, has_all, left_values
 from .size_classes import class_facts, with_sizes_of_class
@@ -186,7 +185,7 @@ class Planner:
         most = min(steps, self.options.chunk_steps or steps, by_iterations, in_time)
         loop = replace(loop, chunk_steps=1 if loop.schedule == STEPPED else max(1, most))
         if projection:
-            in_time = int(SUBMISSION_SECONDS / self.costs.projection_seconds(tiling, 1))
+            in_time = int(self.profile.submission_seconds / self.costs.projection_seconds(tiling, 1))
             most = min(steps, self._most_gates_bytes // projection.step_bytes,
                        self.info.max_workgroup_count // projection.tiles(1), in_time)
             projection = replace(projection, chunk_steps=max(1, most))

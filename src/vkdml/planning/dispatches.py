@@ -13,7 +13,6 @@ from ..operators.cells import BY_DESC
 from ..operators.checks import CheckedOperator
 from ..operators.header.descs import DML_OPERATOR_TYPE
 
-SUBMISSION_SECONDS = 0.5  # most work in one, by the model: drivers kill what runs for seconds
 WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
 UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])

@@ -10,7 +10,7 @@ from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .costs import Costs
 from .device_info import DeviceInfo
-from .dispatches import SUBMISSION_SECONDS, Dispatch, activation_constants, given, in_room
+from .dispatches import Dispatch, activation_constants, given, in_room
 from .options import STEPPED
 from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout, Tiling, TimedDispatches
 
@@ -52,9 +52,10 @@ def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Lay
 def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order. One starts a submission where it would make the one before too long."""
     found, total = [], 0.0  # seconds of the submission that dispatches are added to
+    most = costs.machine.profile.submission_seconds
     for dispatch, seconds in tiling.dispatches(costs.step_seconds(tiling), partial(costs.projection_seconds, tiling)):
         if seconds is not None:
-            starts = total > 0 and total + seconds > SUBMISSION_SECONDS
+            starts = total > 0 and total + seconds > most
             total = seconds if starts else total + seconds
             dispatch = replace(dispatch, starts_submission=True) if starts else dispatch
         found.append(dispatch)

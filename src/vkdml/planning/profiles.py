@@ -67,6 +67,7 @@ class DeviceProfile:
     # What it runs
     prefers_shuffles: bool = False  # the kernels that shuffle are chosen where the device has subgroup shuffles
     tuned: bool = False            # the model is a guess: what it thinks best is timed, persistent too
+    coherent_flow: bool = False    # in flow, its compiler makes volatile loads that pass the cache to which words are stored
     # Limits
     workers: int | None = None     # subgroups that run side by side; None: as many as the process has cores
     core_subgroups: int = 1        # of those, subgroups of one workgroup: it has one core
@@ -75,7 +76,9 @@ class DeviceProfile:
     most_unrolled: int | None = None  # rows times units of a tile, where blocks of loads are unrolled; None: they are loops
     most_resident_products: int = 2048  # of an invocation of the resident kernels, all unrolled: compiling takes long with more
     most_iterations: int = 2**31   # of an invocation's loops in a dispatch, all together
-    spins: int = 100_000           # of a persistent dispatch's slow waiting: tens of milliseconds
+    spins: int = 100_000           # looks in vain of a persistent part in one wait, after which it gives up: tens of ms
+    dispatch_spins: int = 100_000  # and in all waits of a dispatch
+    submission_seconds: float = 0.5  # most work in one, by the model or as measured: drivers kill what runs for seconds
     # Seconds
     rates: Rates
     compiling: CompileShares = CompileShares()
@@ -103,6 +106,7 @@ _LLVMPIPE = DeviceProfile(
     prefers_shuffles=True,
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
     spins=12_000,
+    dispatch_spins=12_000,
     rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
                 second_worker=60e-6, resident=ResidentRates(product=0.3e-9)),
     compiling=CompileShares(resident_product=0.3e-6),
@@ -116,6 +120,8 @@ _GPU = DeviceProfile(
     most_parts=16,
     most_workgroup=512,
     spins=50_000,  # a look takes as long as a load from memory, 0.2 to 1 us: at most 50 ms
+    dispatch_spins=1_000_000,  # a fifth of a second at least: waits may take all of a submission of four times what it should
+    submission_seconds=0.05,  # the guess may be far off, some drivers lose patience after 0.5 s, and a desktop stands still
     rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=35e-6, dispatch=5e-6),
 )
 
@@ -148,7 +154,8 @@ PROFILES = {
                     second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
-    "other CPU drivers": replace(_LLVMPIPE, driver=None, is_known=False, most_iterations=2**31, spins=100_000),
+    "other CPU drivers": replace(_LLVMPIPE, driver=None, is_known=False, most_iterations=2**31, spins=100_000,
+                                 dispatch_spins=100_000),
     "AMD GCN and CDNA": replace(_GPU, vendor=_AMD, least_subgroup=64, gpu=GPUS["RX Vega 64"], integrated_units=8),
     "AMD RDNA 3 and 4, large": replace(
         _GPU, vendor=_AMD,
@@ -163,10 +170,14 @@ PROFILES = {
         _GPU, vendor=_NVIDIA, names=r"GTX|TITAN|RTX 20\d\d|Quadro|Tesla|GT 10\d\d|\b(MX|T|V|P)\d+",
         gpu=GPUS["RTX 2070 Super"], integrated_units=8),
     "NVIDIA": replace(_GPU, vendor=_NVIDIA, gpu=GPUS["RTX 3090"], integrated_units=8),
+    "Intel before Xe2, discrete": replace(
+        _GPU, vendor=_INTEL, type="discrete", names=r"Arc.* A\d|Flex|Max \d|MAX|\((DG1|DG2|ATS|PVC|SG1)",
+        most_workgroup=256, gpu=GPUS["Arc B580"], coherent_flow=True),
     "Intel, discrete": replace(_GPU, vendor=_INTEL, type="discrete", most_workgroup=256, gpu=GPUS["Arc B580"]),
     "Intel before Xe": replace(
-        _GPU, vendor=_INTEL, names=r"HD Graphics P?[456]\d\d|\((BDW|SKL|KBL|CFL|CML|BXT|GLK|ICL|EHL|JSL)", gpu=GPUS["UHD 630"]),
-    "Intel, integrated": replace(_GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"]),
+        _GPU, vendor=_INTEL, names=r"HD Graphics P?[456]\d\d|\((BDW|SKL|KBL|CFL|CML|BXT|GLK|ICL|EHL|JSL)", gpu=GPUS["UHD 630"],
+        coherent_flow=True),
+    "Intel, integrated": replace(_GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"], coherent_flow=True),
     "Qualcomm Adreno": replace(_GPU, vendor=_QUALCOMM, gpu=GPUS["Adreno 740"], integrated_units=4),
     "ARM Mali": replace(_GPU, vendor=_ARM, gpu=GPUS["Mali-G78"], integrated_units=8),
     "Apple": replace(_GPU, names=r"^Apple", gpu=GPUS["M1"]),

@@ -13,7 +13,7 @@ from ..operators.element_types import ElementType
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import SUBMISSION_SECONDS, Dispatch
+from .dispatches import Dispatch
 from .gpus import GpuRates
 from .options import PERSISTENT, Options
 from .profiles import gpu_rates, profile
@@ -297,7 +297,7 @@ class Tiling(ABC):
 
     def most_steps(self, machine: Machine, step_seconds: float) -> int:
         """Most time steps of a dispatch that takes no longer than it may."""
-        return int(SUBMISSION_SECONDS / step_seconds)
+        return int(machine.profile.submission_seconds / step_seconds)
 
     def loops_once(self) -> Loops:
         """Iterations of a dispatch of the time loop that do not grow with its steps, beside those of all families."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...operators.problem import Problem
 from ...operators.whole_numbers import ceil_div, round_up
@@ -35,7 +36,7 @@ class GpuLoop(LoopTiling):
     column_groups: invocations that share a unit's columns. register_loads, shared_loads: of the loads of weights of an
     invocation and gate, those that stay in registers and in shared memory for a whole dispatch. stream_loads: of the others,
     those that it loads at once. most_groups: groups of rows, at most. in_place: sums take the place of what was multiplied, in
-    shared memory. spins: bound on the waiting of persistent parts.
+    shared memory. spins, dispatch_spins, coherent_flow: of persistent parts, as their profile says.
     """
 
     column_groups: int
@@ -45,6 +46,8 @@ class GpuLoop(LoopTiling):
     most_groups: int = 1
     in_place: bool = False
     spins: int = 0
+    dispatch_spins: int = 0
+    coherent_flow: bool = False
 
     @property
     def tiles(self) -> int:
@@ -137,6 +140,11 @@ class GpuLoop(LoopTiling):
         return 2 * self.chunks + 1  # each begins anew
 
     @property
+    def meeting_kernel(self) -> str:
+        """The kernel of parts that wait for each other."""
+        return f"{self.kernel}_{self.meeting}{'_coherent' if self.coherent_flow else ''}"
+
+    @property
     def most_flow_steps(self) -> int:
         """Most steps of a chunk in flow."""
         of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
@@ -148,8 +156,8 @@ class GpuLoop(LoopTiling):
         return {
             "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
             "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "IN_FLOW": int(self.meeting == FLOW),
-            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "TILE_VECS": tile_vecs,
-            "FIRST_SUM": 0 if self.in_place else tile_vecs,
+            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "DISPATCH_SPINS": self.dispatch_spins,
+            "TILE_VECS": tile_vecs, "FIRST_SUM": 0 if self.in_place else tile_vecs,
         }
 
 
@@ -253,7 +261,7 @@ class GpuLoops:
         bare = GpuLoop(
             problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
             schedule=schedule, parts=parts, hidden=Layout(problem.element, loads, TOGETHER), shared_state=True,
-            column_groups=groups, meeting=meeting, spins=self.profile.spins if schedule == PERSISTENT else 0)
+            column_groups=groups, meeting=meeting, **(self._waiting(meeting) if meeting else {}))
         if bare.shared_bytes > self._shared_room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
             bare = replace(bare, in_place=True)
         if bare.shared_bytes > self._shared_room:
@@ -261,6 +269,10 @@ class GpuLoops:
             if schedule != STEPPED or bare.shared_bytes > self._shared_room or rows > 1:
                 return None
         return self._on_device(bare)
+
+    def _waiting(self, meeting: str) -> dict[str, Any]:
+        return {"spins": self.profile.spins, "dispatch_spins": self.profile.dispatch_spins,
+                "coherent_flow": meeting == FLOW and self.profile.coherent_flow}
 
     def _on_device(self, bare: GpuLoop) -> GpuLoop | None:
         """The loop with the weights that stay, and with as many groups of rows as run side by side.

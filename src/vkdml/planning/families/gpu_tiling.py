@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ...operators.whole_numbers import ceil_div
-from ..dispatches import SUBMISSION_SECONDS, WORKGROUPS_EVERYWHERE, Dispatch, given
+from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
 from ..options import FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
@@ -67,7 +67,7 @@ class GpuTiling(Tiling):
     def fallbacks(self, options: Options, machine: Machine) -> list[Tiling]:
         target = Target(self.problem, machine, Options(schedule=SEQUENCE, rows=options.rows))
         alone = [loop for loop in GpuLoops(target).loops(SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
-        stepped = replace(self.loop, schedule=STEPPED, spins=0, meeting=None)
+        stepped = replace(self.loop, schedule=STEPPED, meeting=None, spins=0, dispatch_spins=0, coherent_flow=False)
         return [replace(self, loop=loop) for loop in (*alone, stepped)]
 
     def fits_side_by_side(self, machine: Machine) -> bool:
@@ -83,13 +83,7 @@ class GpuTiling(Tiling):
         return self.projection.seconds(steps, machine.gpu)
 
     def most_steps(self, machine: Machine, step_seconds: float) -> int:
-        """What workgroups wait in all of a dispatch counts together, and is bounded: the bound must be for twice as long. A
-        look at a word in memory takes as long as a load, or longer.
-        """
-        most_seconds, rates = SUBMISSION_SECONDS, machine.profile.gpu
-        if self.loop.schedule == PERSISTENT and rates:
-            most_seconds = min(most_seconds, self.loop.spins * rates.latency / 2)
-        most = int(most_seconds / step_seconds)
+        most = super().most_steps(machine, step_seconds)
         return min(most, self.loop.most_flow_steps) if self.loop.meeting == FLOW else most
 
     def loops_once(self) -> Loops:
@@ -97,7 +91,7 @@ class GpuTiling(Tiling):
         loop = self.loop
         group_rows = loop.tiles_of_group * loop.rows
         of_rows = loops(group_rows) + loops(ceil_div(group_rows, loop.column_groups), loops(0))
-        return loops(loop.shared_loads) + of_rows + Loops(loop.spins)
+        return loops(loop.shared_loads) + of_rows + Loops(loop.dispatch_spins)
 
     def loops_of_step(self) -> Loops:
         """A tile's rows are unrolled. Where parts exchange h and lengths end early, an iteration clears a step's outputs."""
@@ -279,7 +273,7 @@ def _of_steps(loop: GpuLoop, first: int, last: int, last_slot: int) -> Iterator[
             if start > 0:
                 yield _begin(loop, start, stop, last_slot)
             last_slot = stop - start
-            yield _Piece(f"{loop.kernel}_{loop.meeting}", start, stop, groups, (*_STEP_BLOCKS, "Meeting"), (STATE, MEETING),
+            yield _Piece(loop.meeting_kernel, start, stop, groups, (*_STEP_BLOCKS, "Meeting"), (STATE, MEETING),
                         ("OutputSequence",))
         else:
             for phase in range(problem.loop.phases):

@@ -1,0 +1,16 @@
+// Persistent parts in flow, for GPUs whose compiler makes volatile loads that pass the very cache to which words are stored
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "../common/problem.glsl"
+#include "../common/numbers.glsl"
+#include "../common/elements.glsl"
+#include "../common/recurrence.glsl"
+#include "../common/activations.glsl"
+#include "../cells/CELL.glsl"
+#include "state_layout.glsl"
+#include "products.glsl"
+#include "exchange.glsl"
+#include "part_step.glsl"
+#include "meeting.glsl"
+layout(binding = 8) coherent buffer Words { uvec4 words_to_come[]; };
+#include "flow.glsl"
