@@ -27,8 +27,8 @@ LABORATORY = "laboratory"
 
 # The lines that a room's Python and GLSL may have, so that a tree which grows is seen to. A change may raise its room's bound, and
 # says in its message what the lines are for; one that takes lines away lowers it. "." stands for files of the folder itself.
-LINES = {"src/vkdml/.": 260, "src/vkdml/operators": 3200, "src/vkdml/planning": 3150, "src/vkdml/engine": 4200, "src/vkdml/faces": 6820,
-         "src/vkdml/cli": 1550, "shaders": 3120, "tools": 4150, "bench": 2900}
+LINES = {"src/vkdml/.": 260, "src/vkdml/operators": 3200, "src/vkdml/planning": 3150, "src/vkdml/engine": 4240, "src/vkdml/faces": 6820,
+         "src/vkdml/cli": 1550, "shaders": 3130, "tools": 4230, "bench": 2900}
 
 KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
 

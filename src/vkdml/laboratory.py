@@ -20,9 +20,9 @@ from .cli.reports import as_json, bullets, cell, document, table, write
 from .engine import commands, compiled
 from .engine.commands import Commands
 from .engine.trust.choices import folder as folder_of_choices
-from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
-from .engine.trust.trial import Run, Trial
-from .engine.trust.tuner import ON, Tuner
+from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, kind_of, outcomes_of, plans_of, problem_of, types_of
+from .engine.trust.trial import Run, Trial, plans_of_test
+from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
@@ -47,10 +47,11 @@ from .planning.costs import described
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import SCHEDULES
+from .planning.options import MEETINGS, SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, compute_units, gpu_rates, profile
+from .planning.size_classes import of_representative
 from .planning.tiling import Tiling
 
 

@@ -28,6 +28,7 @@ from tests.support import (
     read_output,
     run_on_device,
 )
+from vkdml.engine.trust.trial import Fallback
 from vkdml.faces.directml.device import Operator
 from vkdml.operators import cells, element_types, reference
 from vkdml.operators.header import descs
@@ -239,6 +240,52 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
     monkeypatch.undo()
     for after in (Options(), options, Options(lanes=False)):
         check(case, run_on_device(device, case, after))
+
+
+@pytest.fixture
+def with_spins(device, monkeypatch):
+    """with_spins(count): parts that wait so long, on a driver that would let them; as many steps as these tests have are few."""
+    def make(count):
+        name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+        monkeypatch.setitem(profiles.PROFILES, name, replace(usual, spins=count, most_iterations=profiles.MOST_ITERATIONS))
+    return make
+
+
+# One workgroup, so that nothing depends on what runs at once
+ONE_PART = Options(lanes=False, schedule=PERSISTENT, workgroup=256)
+WAIT_LONGER = "begin_wait();", "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++look) count_look_in_vain();"
+WAIT_IN_VAIN = {
+    FLOW: ("gpu/flow.glsl", "is_there = true;", "is_there = false; atomicOr(meeting[0], 2);"),
+    BARRIER: ("gpu/CELL_barrier.comp", "arrivals += PARTS;", "arrivals += PARTS + 1; atomicOr(meeting[0], 2);")}
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+def test_many_waits_are_not_one_long_wait(device, mistaken, with_spins, meeting):
+    """Each of them is for 100 looks, all together for twice as many as one may have."""
+    with_spins(10_000)
+    mistaken(f"gpu/gru_{meeting}", WAIT_IN_VAIN[meeting][0], *WAIT_LONGER)
+    case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
+    compiled, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    check(case, results)
+    assert not timed_out(compiled)
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_spins, monkeypatch, meeting):
+    """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
+    with_spins(10_000)
+    mistaken(f"gpu/gru_{meeting}", *WAIT_IN_VAIN[meeting])
+    words, clear = [], Fallback._clear_words
+
+    def seen(fallback):
+        words.append(int(fallback._buffer.host(np.uint32)[fallback._word]))
+        clear(fallback)
+
+    monkeypatch.setattr(Fallback, "_clear_words", seen)
+    case = make_case(cells.GRU, (5, 1, 5, 64), **WITHOUT_LENGTHS)
+    _, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    check(case, results)
+    assert words[1:] == [2]
 
 
 # Several groups of rows

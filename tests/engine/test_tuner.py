@@ -143,16 +143,37 @@ def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
 
 
 @pytest.mark.device
+def test_each_cell_has_its_own_test_of_meetings(tuned, trusted, timed):
+    one = Tuner(tuned.gpu)
+    for cell in CELLS:
+        one.plan(make_problem(12, 1, 16, 64, cell=cell), NOTHING, "on")
+    assert {cell for cell, _ in trusted["asked"]} == {cell.name for cell in CELLS}
+
+
+@pytest.mark.device
 def test_operators_of_a_class_learn_that_one_gave_up(tuned):
     one, longer = Tuner(tuned.gpu), make_problem(13, 1, 16, 64)
-    attempts = one.attempts(PROBLEM, NOTHING)
-    assert one.attempts(longer, NOTHING) is attempts
-    attempts.timeouts += 1
+    attempts = one.attempts(PROBLEM, NOTHING, "on")
+    assert one.attempts(longer, NOTHING, "on") is attempts
+    attempts.gave_up()
     assert not attempts.is_worthwhile
-    forced = one.attempts(PROBLEM, vkdml.Options(schedule="persistent"))
-    forced.timeouts += 1
-    for other in (forced, one.attempts(make_problem(12, 1, 16, 65), NOTHING)):
+    forced = one.attempts(PROBLEM, vkdml.Options(schedule="persistent"), "on")
+    forced.gave_up()
+    for other in (forced, one.attempts(make_problem(12, 1, 16, 65), NOTHING, "on")):
         assert other.is_worthwhile
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("gave_up_in", "mode", "is_worthwhile"), [
+    ("on", "on", False), ("on", "read", False), ("on", "off", True), ("read", "on", True), ("off", "on", True)])
+def test_later_processes_learn_that_one_gave_up(tuned, gave_up_in, mode, is_worthwhile):
+    Tuner(tuned.gpu).attempts(PROBLEM, NOTHING, gave_up_in).gave_up()
+    assert choices.count() == (gave_up_in == "on")
+    later = Tuner(tuned.gpu)
+    assert later.attempts(make_problem(99, 1, 16, 64), NOTHING, mode).is_worthwhile == is_worthwhile
+    for problem, options in ((make_problem(12, 1, 16, 65), NOTHING), (PROBLEM, vkdml.Options(workspace_bytes=10_000)),
+                             (PROBLEM, vkdml.Options(schedule="persistent"))):
+        assert later.attempts(problem, options, mode).is_worthwhile
 
 
 # Times that are measured

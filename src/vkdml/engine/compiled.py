@@ -100,7 +100,7 @@ class Compiled:
 
     def _attempts(self) -> Attempts:
         if self._tuner and isinstance(self.computed, Problem):
-            return self._tuner.attempts(self.computed, self._options)
+            return self._tuner.attempts(self.computed, self._options, self._tuning)
         return Attempts()
 
     # The memory that it takes

@@ -1,30 +1,32 @@
 """Problems that are run on buffers of their own: to time plans, to test them, and to see whether workgroups meet.
 
-Vulkan does not promise that workgroups which run at once see what the others of them store, so that is tried out.
+Vulkan does not promise that workgroups which wait for each other run at once, nor that each sees what the others store. So the
+kernels of each cell are tried before their first use, in each way to meet.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
+from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
-from ...operators.cells import GRU
+from ...operators.cells import Cell
 from ...operators.element_types import FLOAT32
-from ...operators.header.descs import (
-    DML_ACTIVATION_SIGMOID_OPERATOR_DESC,
-    DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-)
+from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
-from ...planning.options import PERSISTENT, STEPPED, Options
+from ...planning.costs import Measured, described
+from ...planning.device_info import DeviceInfo
+from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Plan, plan_of
+from ...planning.size_classes import Sizes
 from ..commands import Commands
 from ..vulkan import spirv
 from ..vulkan.buffers import Bound
@@ -57,15 +59,22 @@ def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound
 
 @dataclass
 class Attempts:
-    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that."""
+    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that. keep: called
+    when one gives up.
+    """
 
     goes_on: bool = True
     timeouts: int = 0
+    keep: Callable[[], None] = lambda: None
 
     @property
     def is_worthwhile(self) -> bool:
         """Whether to try: each attempt that gives up has waited first."""
         return self.goes_on or not self.timeouts
+
+    def gave_up(self) -> None:
+        self.timeouts += 1
+        self.keep()
 
 
 class Fallback:
@@ -102,7 +111,7 @@ class Fallback:
         self._is_clear = False  # stays so if the driver fails
         self._attempt.execute()
         if self._buffer.host(np.uint32)[self._word]:
-            self._attempts.timeouts += 1
+            self._attempts.gave_up()
             _log.warning("workgroups did not meet in time: the fallback runs, %s",
                          "this time" if self._attempts.goes_on else "and from now on at once")
             self._clear_words()  # at once, as other attempts may use the buffer too
@@ -177,62 +186,104 @@ class Run:
         return self.timeouts > 0
 
 
-# B and H of what is run, from few workgroups that share a row to as many as the device has room for
-_SIZES = ((1, 256), (1, 1024), (16, 1024))
-_STEPS, _INPUTS = 24, 16
-_RUNS = 7  # of each
+# Whether workgroups meet
+
+# H of what is run: the first for which the device has room. Compiling takes most of the time, so all of it has the same kernels
+_HIDDEN, _INPUTS = (256, 128, 64), 16
+_FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor",
+           "OutputCellSingleTensor")
 
 
-def workgroups_meet(gpu: Gpu, waits_by: str) -> bool:
-    """Whether persistent workgroups that meet in this way never give up, and compute what stepped ones do, bit for bit."""
+@dataclass(frozen=True)
+class _Test:
+    """T and B, and how often they are run."""
+
+    sizes: Sizes
+    runs: int
+
+
+# Few steps, again and again; on as many workgroups as the device has room for, which have several tiles each; and very many
+# steps, as what goes wrong may be rare. Those go by what the first have taken
+_TESTS = (_Test(Sizes(240, 1), 7), _Test(Sizes(24, 128), 7), _Test(Sizes(5000, 1), 1))
+
+
+def workgroups_meet(gpu: Gpu, cell: Cell, meeting: str) -> bool:
+    """Whether a cell's persistent workgroups that meet in this way never give up, and give the bits of single ones."""
+    measured: Measured | None = None
+    problems = _problems(gpu.info, cell, meeting)
     try:
-        return all(_agree(gpu, waits_by, _gru(batch, hidden)) for batch, hidden in _SIZES)
+        for problem, test in zip(problems, _TESTS):
+            found = _tried(gpu, problem, meeting, test.runs, measured)
+            if found is None:
+                return False
+            measured = measured or found
     except DriverError:
         return False
+    return bool(problems)
 
 
-def _agree(gpu: Gpu, waits_by: str, problem: Problem) -> bool:
-    persistent = _most_workgroups(gpu, problem, waits_by)
-    if persistent is None:
-        return True
-    trial = Trial(gpu, problem, _random_arrays(problem))
-    Run(trial, _plan(gpu, problem, STEPPED)).execute()
-    expected = _bytes(trial)
-    run = Run(trial, persistent)
-    for _ in range(_RUNS):
+def plans_of_test(info: DeviceInfo, cell: Cell, meeting: str) -> list[Plan]:
+    """Plans of all that the test runs, by the model alone."""
+    problems = _problems(info, cell, meeting)
+    found = [plan for problem in problems for plan in (_persistent(info, problem, meeting), _alone(info, problem))]
+    return [plan for plan in found if plan]
+
+
+def _problems(info: DeviceInfo, cell: Cell, meeting: str) -> list[Problem]:
+    """What is run; nothing where nothing may wait."""
+    for hidden in _HIDDEN:
+        problems = [_problem(cell, test.sizes, hidden) for test in _TESTS]
+        if all(_persistent(info, problem, meeting) for problem in problems):
+            return problems
+    return []
+
+
+def _tried(gpu: Gpu, problem: Problem, meeting: str, runs: int, measured: Measured | None) -> Measured | None:
+    """What a step takes at least; None: one gave up, or has another result. measured: of this size class or another, which
+    says nothing of it then.
+    """
+    persistent = _persistent(gpu.info, problem, meeting, measured)
+    assert persistent
+    assert persistent.tiling
+    alone, together = (Trial(gpu, problem, _random_arrays(problem)) for _ in range(2))
+    Run(alone, _alone(gpu.info, problem)).execute()
+    expected = _bytes(alone)
+    run, least = Run(together, persistent), float("inf")
+    for _ in range(runs):
+        start = time.perf_counter()
         run.execute()
-        if run.timed_out or _bytes(trial) != expected:
-            return False
-    return True
+        least = min(least, time.perf_counter() - start)
+        if run.timed_out or _bytes(together) != expected:
+            return None
+    return Measured(described(persistent.tiling), least / problem.steps)
 
 
 def _bytes(trial: Trial) -> list[bytes]:
     return [array.tobytes() for array in trial.outputs().values()]
 
 
-def _plan(gpu: Gpu, problem: Problem, schedule: str) -> Plan:
-    planner = Planner(problem, gpu.info, Options(schedule=schedule))
+def _alone(info: DeviceInfo, problem: Problem) -> Plan:
+    planner = Planner(problem, info, Options(schedule=SEQUENCE, rows=1))
     return plan_of(planner, planner.best())
 
 
-def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
+def _persistent(info: DeviceInfo, problem: Problem, meeting: str, measured: Measured | None = None) -> Plan | None:
     """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
-    planner = Planner(problem, gpu.info, Options(schedule=PERSISTENT))
+    planner = Planner(problem, info, Options(schedule=PERSISTENT, meeting=meeting, rows=1), measured)
     try:
-        tilings = planner.tilings()
+        found = [tiling for tiling in planner.tilings() if tiling.fits_side_by_side(planner.machine)]
     except InvalidArgumentError:
         return None
-    found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and tiling.fits_side_by_side(planner.machine)]
     return plan_of(planner, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
 
 
-def _gru(batch: int, hidden: int) -> Problem:
-    """A GRU with two meetings a step, as the reset gate is applied before the product."""
-    sizes = {"T": _STEPS, "B": batch, "I": _INPUTS, "H": hidden, "D": 1}
-    fields = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor")
-    return from_desc(GRU.desc(
-        **tensor_descs(GRU, FLOAT32, sizes, fields), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, LinearBeforeReset=False,
-        ActivationDescs=(DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), DML_ACTIVATION_TANH_OPERATOR_DESC())))
+def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
+    """A problem; a GRU has two meetings a step, as its reset gate is applied before the product."""
+    letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
+    activations = tuple(BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations)
+    return from_desc(cell.desc(
+        **tensor_descs(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors]),
+        **dict.fromkeys(cell.flags, False), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, ActivationDescs=activations))
 
 
 def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:

@@ -13,6 +13,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
+from ...operators.cells import Cell
 from ...operators.problem import Problem
 from ...planning import words
 from ...planning.candidates import Planner, best_of_each_way, class_facts
@@ -53,7 +54,7 @@ class Tuner:
         self._gpu = gpu
         self._choices = Choices(gpu.info)
         self._measured: dict[Hashable, Measured | None] = {}
-        self._meets: dict[str, bool] = {}
+        self._meets: dict[tuple[str, str], bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
@@ -70,7 +71,7 @@ class Tuner:
                 planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
                 tiling = planner.best()
                 waits_by = tiling.loop.meeting
-                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, mode):
+                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
                     return planner, tiling
                 failed |= {waits_by}
 
@@ -78,11 +79,22 @@ class Tuner:
         """Whether its size class was measured, or is not going to be."""
         return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
 
-    def attempts(self, problem: Problem, options: Options) -> Attempts:
-        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again."""
+    def attempts(self, problem: Problem, options: Options, mode: str) -> Attempts:
+        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again, nor by
+        later processes.
+        """
         if options.schedule == PERSISTENT:
             return Attempts()
-        return self._attempts.setdefault(_class_key(problem, options, ""), Attempts(goes_on=False))
+        key = _class_key(problem, options, mode)
+        if key not in self._attempts:
+            facts = {"gave up": True, **class_facts(problem), "options": forced(options)}
+            attempts = self._attempts[key] = Attempts(goes_on=False)
+            if mode != OFF and self._choices.get(facts) is not None:
+                _log.info("%s: workgroups did not meet in time before: the fallback runs", words.of_problem(problem))
+                attempts.timeouts = 1
+            elif mode == ON:
+                attempts.keep = lambda: self._choices.put(facts, {"gave up": True})
+        return self._attempts[key]
 
     # Measuring
 
@@ -104,7 +116,7 @@ class Tuner:
         """None: nothing could be timed."""
         planner = Planner(problem, self._gpu.info, options)
         try:
-            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling.loop.meeting, mode)]
+            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling, mode)]
             plans = [plan_of(planner, tiling) for tiling in tilings]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
@@ -144,24 +156,28 @@ class Tuner:
 
     # Waiting
 
-    def _is_trusted(self, waits_by: str | None, mode: str) -> bool:
-        """Whether the device has shown that workgroups meet in this way, if in any. The first to ask has it tried."""
+    def _is_trusted(self, tiling: Tiling, mode: str) -> bool:
+        """Whether the device has shown that workgroups of the cell's kernels meet in this way, if in any. The first to ask has
+        it tried.
+        """
+        cell, waits_by = tiling.problem.cell, tiling.loop.meeting
         if waits_by is None:
             return True
-        if waits_by not in self._meets:
+        if (cell.name, waits_by) not in self._meets:
             try:
-                self._meets[waits_by] = self._tested(waits_by, mode)
+                self._meets[cell.name, waits_by] = self._tested(cell, waits_by, mode)
             except InvalidArgumentError:  # no memory is left for it now
                 return False
-        return self._meets[waits_by]
+        return self._meets[cell.name, waits_by]
 
-    def _tested(self, waits_by: str, mode: str) -> bool:
-        key = {"meeting": waits_by}
+    def _tested(self, cell: Cell, waits_by: str, mode: str) -> bool:
+        key = {"meeting": waits_by, "cell": cell.name}
         kept = self._choices.get(key) if mode != OFF else None
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
-        passed = workgroups_meet(self._gpu, waits_by)
-        _log.info("persistent workgroups that meet by %s: the test of them has %s", waits_by, "passed" if passed else "failed")
+        passed = workgroups_meet(self._gpu, cell, waits_by)
+        _log.info("persistent workgroups of %s that meet by %s: the test of them has %s", cell.name, waits_by,
+                  "passed" if passed else "failed")
         if mode == ON:
             self._choices.put(key, {"passed": passed})
         return passed
