@@ -194,10 +194,13 @@ class Commands:
             for weights, refuse in self._needed.items():
                 if not is_current(weights.origin, OWNED):
                     refuse()
-            for weights in origins:
-                weights.origin = None  # stays so if the driver fails
-            for run in self._built.get(due) or self._runs(due):
-                run()
+            try:
+                for run in self._built.get(due) or self._runs(due):
+                    run()
+            except BaseException:  # nobody knows how far the device came
+                for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
+                    weights.origin = None
+                raise
             for weights, origin in origins.items():
                 weights.origin = origin
 
