@@ -15,7 +15,7 @@ from unittest.mock import patch
 from .cli.conformance import on_device as conformance_on
 from .cli.conformance.suite import FOLDER as CONFORMANCE
 from .cli.processes import Worker, WorkerError, supervise
-from .cli.reports import as_json, bullets, cell, document, table, write
+from .cli.reports import append, as_json, bullets, cell, document, parsed, table, write
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled

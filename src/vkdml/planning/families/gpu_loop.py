@@ -26,9 +26,9 @@ _WORKGROUPS = (64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8)
 _UNDER_WAY = 8  # loads of streamed weights that are worth waiting for together
 _UNUSED_SHARED_BYTES = 48
-_NARROW_REGISTERS = 1.25  # times as many as a compiler takes in those of its own choice
 _NARROW = 32  # a size of subgroups that may be faster than a wider one that a compiler takes: an instruction takes half as long
 _REGISTERS_MARGIN = 1.15  # compilers take more where a workgroup has room for them
+_NARROW_MARGIN = 1.25     # and in narrow subgroups
 _MOST_FLOW_BYTES = 64 * 2**20  # of the words of one chunk
 
 
@@ -206,7 +206,7 @@ def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
         return machine.info.cores
     rates = machine.gpu
     held = _held(loop, rates)
-    margin = _REGISTERS_MARGIN * (_NARROW_REGISTERS if loop.subgroup_size else 1)
+    margin = _NARROW_MARGIN if loop.subgroup_size else _REGISTERS_MARGIN
     likely = min(int(margin * registers(loop, rates)), rates.invocation_registers, rates.registers // held)
     of_unit = min(rates.registers // (likely * held), rates.most_invocations // loop.workgroup,
                   rates.unit_shared_bytes // loop.shared_bytes)
