@@ -25,9 +25,9 @@ def write(folder: Path, files: Mapping[str, object]) -> None:
 
 
 def append(path: Path, *lines: Row) -> None:
-    """Append lines of JSON. Each begins a line, as what was there may have been cut short."""
+    """Append lines of JSON. Each begins a line, as what was there may have been cut short, and ends it, for other writers."""
     with path.open("a") as file:
-        file.writelines(f"\n{json.dumps(line)}" for line in lines)
+        file.writelines(f"\n{json.dumps(line)}\n" for line in lines)
 
 
 def parsed(text: str) -> Iterator[Any]:
