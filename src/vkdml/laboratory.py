@@ -24,8 +24,8 @@ from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
-from .engine.trust.self_test import _random_memory as random_memory
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, kind_of, outcomes_of, plans_of, problem_of, types_of
+from .engine.trust.self_test import _random_memory as random_memory
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver
@@ -85,9 +85,9 @@ def float64_is_accurate_with(gpu: Any, run: Callable[[PlainProblem, Plan, dict[s
     """What the test of float64 says of a device that is no Vulkan device. run: makes the outputs' bytes, by field."""
     def trial(_: Any, problem: PlainProblem, memory: dict[str, Any]) -> Any:
         made: dict[str, Any] = {}
-        return SimpleNamespace(outputs=lambda: made, execute=lambda plan: made.update(run(problem, plan, memory)))
+        return SimpleNamespace(outputs=lambda: made, execute=lambda of: made.update(run(problem, of, memory)))
 
-    with patch.multiple(self_test, Trial=trial, Run=lambda one, plan: SimpleNamespace(execute=lambda: one.execute(plan))):
+    with patch.multiple(self_test, Trial=trial, Run=lambda one, of: SimpleNamespace(execute=lambda: one.execute(of))):
         return self_test.is_float64_accurate(gpu)
 
 

@@ -1,6 +1,4 @@
-"""Arithmetic: as CPU drivers do it, and at the worst that "Precision and Operation of SPIR-V Instructions" in Vulkan's specification
-allows.
-"""
+"""Arithmetic: as CPU drivers do it, and at the worst that Vulkan's "Precision and Operation of SPIR-V Instructions" allows."""
 
 from __future__ import annotations
 
@@ -15,9 +13,9 @@ NEAREST, ZERO, EITHER = "nearest", "toward zero", "either neighbour"
 NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 
 
-def _halves(word: Any) -> tuple[Any, Any]:
+def _halves(word: Any) -> tuple[Any, ...]:
     return tuple(((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16).astype(np.float32)
-                 for shift in (0, 16))  # type: ignore[return-value]
+                 for shift in (0, 16))
 
 
 class Exact:
@@ -49,9 +47,9 @@ class Exact:
 
 @dataclass
 class Inexact:
-    """errors: of functions and quotients, in shares of what is allowed: the whole of it upward, downward or either way, any share
-    of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: no NaN is told, as no kernel asks that
-    NaN be kept. fuses: whether fma() is one operation; other products and sums are one at places drawn by the seed.
+    """errors: of functions and quotients, in shares of what is allowed: the whole of it upward, downward or either way, any
+    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: no NaN is told, as no kernel asks
+    that NaN be kept. fuses: whether fma() is one operation; other products and sums are one at places drawn by the seed.
     """
 
     seed: int = 0
@@ -148,12 +146,12 @@ class Inexact:
     def isnan(self, x: Any) -> Any:
         return np.zeros(np.shape(x), np.bool_)[()] if self.folds else np.isnan(x)
 
-    def unpack_half(self, word: Any) -> tuple[Any, Any]:
+    def unpack_half(self, word: Any) -> tuple[Any, ...]:
         """Float16's denormals may be flushed too."""
         if not self.flushes:
             return _halves(word)
         return tuple(np.where(np.abs(x) < _LEAST_HALF, np.copysign(np.float32(0), x), x)[()]
-                     for x in _halves(word))  # type: ignore[return-value]
+                     for x in _halves(word))
 
     def eq(self, a: Any, b: Any) -> Any:
         return self.flush(a) == self.flush(b)

@@ -35,7 +35,7 @@ def in_tuple(parts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """To a part of `base`: of a value of the function's own by path, or of memory by an offset in its units.
+    """A part of `base`: of a value of the function's own by path, or of memory by an offset in its units.
 
     is_coherent: whether others may see it or be seen, so that each load looks anew.
     """
@@ -87,7 +87,7 @@ class InstructionWriter:
         if instruction.type is not None:
             self.types[instruction.result] = instruction.type
         if op == Op.Variable:
-            assert instruction.type is not None and instruction.type.element is not None
+            assert instruction.type is not None
             self.line(f"x{instruction.result} = [{self.writer.first_value(instruction.result, instruction.type.element)}]")
         elif op == Op.AccessChain:
             self.pointers[instruction.result] = self._chain(self.pointer(operands[0]), operands[1:])
@@ -191,7 +191,7 @@ class InstructionWriter:
                        label=self.module.name(id_) if storage == Storage.Workgroup else "")
 
     def _argument(self, id_: int) -> str:
-        pointed = id_ in self.module.variables or id_ in self.types and self.types[id_].kind == "pointer"
+        pointed = id_ in self.module.variables or (id_ in self.types and self.types[id_].kind == "pointer")
         return self.pointer(id_).base if pointed else self.value(id_)
 
     def _chain(self, pointer: Pointer, indices: list[int]) -> Pointer:
@@ -204,17 +204,16 @@ class InstructionWriter:
                 text = str(number) if number is not None else self.component(index, "", "u32")
                 pointer = replace(pointer, type=inner, path=(*pointer.path, text))
                 continue
-            unit, traits = 4, {}
             if type_.kind == "struct":
                 has = self.module.member_decorations.get((type_.id, number or 0), {})
-                step = has[Decoration.Offset] if has else sum(4 * member.words for member in type_.members[:number])
-                traits = {"is_coherent": bool({Decoration.Volatile, Decoration.Coherent} & {*has}),
-                          "label": self.module.member_names[type_.id, number or 0]} if has else {}
-                offset = step // unit
-                pointer = replace(pointer, type=inner, offset=f"{pointer.offset} + {offset}" if offset else pointer.offset, **traits)
+                if Decoration.Offset in has:  # of a buffer's block
+                    pointer = replace(pointer, is_coherent=bool({Decoration.Volatile, Decoration.Coherent} & {*has}),
+                                      label=self.module.member_names[type_.id, number or 0])
+                step = has.get(Decoration.Offset, sum(4 * member.words for member in type_.members[:number])) // 4
+                pointer = replace(pointer, type=inner, offset=f"{pointer.offset} + {step}" if step else pointer.offset)
                 continue
             stride = self.module.decorations.get(type_.id, {}).get(Decoration.ArrayStride, 4 * inner.words)
-            step = 1 if inner.kind == "u16" else stride // unit  # in units
+            step = 1 if inner.kind == "u16" else stride // 4  # in units
             text = str(number * step) if number is not None else f"{self.component(index, '', 'u32')}.astype(np.int64)" + (
                 f" * {step}" if step > 1 else "")
             pointer = replace(pointer, type=inner, offset=text if pointer.offset == "0" else f"{pointer.offset} + {text}")
@@ -248,16 +247,17 @@ class InstructionWriter:
             return
         if pointer.is_coherent:
             self.wait()
-        unit = "u16" if pointer.type.scalar == "u16" else "u32"
-        parts = [f"{self.component(value, f'[{n}]')}{'.astype(np.uint32)' if pointer.type.scalar == 'bool' else f'.view({NUMPY[unit]})'}"
-                 for n in range(pointer.type.count if pointer.type.kind == "vector" else 1)]
-        self.line(f"{pointer.base}.store(wave, {pointer.offset}, {in_tuple(parts)}, m, {self.place(f'store to {pointer.label}')})")
+        kind, place = pointer.type.scalar, self.place(f"store to {pointer.label}")
+        convert = {"u16": "", "u32": "", "bool": ".astype(np.uint32)"}.get(kind, ".view(np.uint32)")
+        count = pointer.type.count if pointer.type.kind == "vector" else 1
+        parts = [self.component(value, f"[{n}]") + convert for n in range(count)]
+        self.line(f"{pointer.base}.store(wave, {pointer.offset}, {in_tuple(parts)}, m, {place})")
 
     def _atomic(self, instruction: Instruction) -> None:
-        pointer, (scope, semantics, *value) = self.pointer(instruction.operands[0]), instruction.operands[1:]
+        pointer, (_, semantics, *value) = self.pointer(instruction.operands[0]), instruction.operands[1:]
         self.wait()
         if self.module.number(semantics):
             raise NotImplementedError("an atomic that orders others")
         name, place = ATOMICS[instruction.op], self.place(f"atomic {ATOMICS[instruction.op]} of {pointer.label}")
-        target = f"x{instruction.result} = " if instruction.result else ""
-        self.line(f"{target}{pointer.base}.atomic(wave, '{name}', {pointer.offset}, {self.value(value[0]) if value else None}, m, {place})")
+        target, operand = f"x{instruction.result} = " if instruction.result else "", self.value(value[0]) if value else None
+        self.line(f"{target}{pointer.base}.atomic(wave, '{name}', {pointer.offset}, {operand}, m, {place})")

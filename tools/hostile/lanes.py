@@ -1,7 +1,7 @@
 """What the translated kernels are written with.
 
-A value is an array with an element for each lane of a wave, or one numpy scalar for all of them; a composite is a tuple of values. A
-mask is None for all lanes, False for none, or an array of bools, of which some are true.
+A value is an array with an element for each lane of a wave, or one numpy scalar for all of them; a composite is a tuple of
+values. A mask is None for all lanes, False for none, or an array of bools, of which some are true.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ Reports = dict[tuple[str, str, str], str]  # what, the kernel and where in it: a
 class Behaviour:
     """How a device behaves, of what it may do.
 
-    arithmetic: Exact or an Inexact. watches: whether races, and what is read unwritten, are looked for. weak: whether memory is
-    that between workgroups that wait for each other. wave: lanes of one, ALL: one of all workgroups where they do not wait for
-    each other. resident: workgroups at once; 0: all. order: of waves. spins: looks of a workgroup that waits, before it gives up.
+    arithmetic: Exact or an Inexact. watches: whether races, and what is read unwritten, are looked for. weak: whether memory
+    is that between workgroups that wait for each other. wave: lanes of one; ALL: one of all workgroups where they do not wait
+    for each other. resident: workgroups at once; 0: all. order: of waves. spins: looks before giving up.
     """
 
     seed: int = 0
@@ -103,7 +103,8 @@ class Machine:
         while waiting or running:
             while waiting and len(running) < (self.behaviour.resident or self.count):
                 group = waiting.pop(0)
-                running[group] = [Run(self, group, first, min(lanes, self.size - first)) for first in range(0, self.size, lanes)]
+                running[group] = [Run(self, group, first, min(lanes, self.size - first))
+                                  for first in range(0, self.size, lanes)]
             ready = [run for runs in running.values() for run in runs if run.is_ready]
             if ready:
                 run = self._next(ready)
@@ -160,8 +161,8 @@ class Wave:
         x, y, _ = machine.groups
         zero, index = np.uint32(0), local.astype(np.uint32)
         group = tuple(self._of_group(part, count) for part in (groups % x, groups // x % y, groups // x // y))
-        self.inputs = {_GROUPS: tuple(map(np.uint32, machine.groups)), _GROUP: group, _INVOCATION: (index, zero, zero), _INDEX: index,
-                       _GLOBAL: (group[0] * np.uint32(machine.size) + index, group[1], group[2])}
+        self.inputs = {_GROUPS: tuple(map(np.uint32, machine.groups)), _GROUP: group, _INVOCATION: (index, zero, zero),
+                       _INDEX: index, _GLOBAL: (group[0] * np.uint32(machine.size) + index, group[1], group[2])}
 
     @staticmethod
     def _of_group(part: np.ndarray, count: int) -> Any:

@@ -1,5 +1,5 @@
-"""Memory: buffers of exactly their sizes and shared memory, which tell what is read unwritten, outside or in a race, and give noise
-for all of it.
+"""Memory: buffers of exactly their sizes and shared memory. They tell what is read unwritten, outside or in a race, and give
+noise for all of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Memory:
         self.limit = self.units or len(self.data)
 
     def _places(self, wave: Wave, offset: Any, count: int, mask: Mask, place: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Where all lanes' units begin, and the lanes whose do not exist, which have others' instead."""
+        """The first units of all lanes, and the lanes whose units do not exist, which have others' instead."""
         at = np.broadcast_to(np.asarray(offset, np.int64), (wave.lanes,))
         outside = at > self.limit - count
         if outside.any():
@@ -69,9 +69,9 @@ class Memory:
         return at, outside if outside.any() else None
 
     def load(self, wave: Wave, offset: Any, count: int, mask: Mask, place: int, looks_anew: bool) -> list[Any]:
-        if self.accesses is None and self.weak is None and offset.__class__ is not Array and not self.units:
-            if 0 <= offset <= self.limit - count:
-                return [self.data[int(offset) + n] for n in range(count)]
+        is_plain = self.accesses is None and self.weak is None and not self.units
+        if is_plain and offset.__class__ is not Array and offset <= self.limit - count:
+            return [self.data[int(offset) + n] for n in range(count)]
         at, outside = self._places(wave, offset, count, mask, place)
         if count > self.limit:
             return [wave.noise(wave.lanes, self.dtype) for _ in range(count)]
@@ -98,7 +98,7 @@ class Memory:
             self._watch(wave, at, count, mask, place, writes=True)
         if mask is not None:
             at = at[mask]
-        values = tuple(value[mask] if mask is not None and value.__class__ is Array and value.ndim else value for value in values)
+            values = tuple(value[mask] if value.__class__ is Array and value.ndim else value for value in values)
         if self.weak:
             self.weak.store(wave, at, values, mask)
             return

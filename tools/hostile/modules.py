@@ -17,9 +17,10 @@ class Op(IntEnum):
     TypePointer, TypeFunction, ConstantTrue, ConstantFalse, Constant, ConstantComposite = 32, 33, 41, 42, 43, 44
     Function, FunctionParameter, FunctionEnd, FunctionCall, Variable, Load, Store, AccessChain = 54, 55, 56, 57, 59, 61, 62, 65
     Decorate, MemberDecorate, VectorExtractDynamic, VectorShuffle, CompositeConstruct, CompositeExtract = 71, 72, 77, 79, 80, 81
-    ConvertFToU, ConvertFToS, ConvertSToF, ConvertUToF, UConvert, Bitcast, SNegate, FNegate = 109, 110, 111, 112, 113, 124, 126, 127
-    IAdd, FAdd, ISub, FSub, IMul, FMul, UDiv, FDiv, UMod, VectorTimesScalar = 128, 129, 130, 131, 132, 133, 134, 136, 137, 142
-    IAddCarry, ISubBorrow, All, IsNan, LogicalOr, LogicalAnd, LogicalNot, Select = 149, 150, 155, 156, 166, 167, 168, 169
+    ConvertFToU, ConvertFToS, ConvertSToF, ConvertUToF, UConvert, Bitcast, SNegate = 109, 110, 111, 112, 113, 124, 126
+    FNegate, IAdd, FAdd, ISub, FSub, IMul, FMul, UDiv, FDiv, UMod = 127, 128, 129, 130, 131, 132, 133, 134, 136, 137
+    VectorTimesScalar, IAddCarry, ISubBorrow, All, IsNan, LogicalOr, LogicalAnd = 142, 149, 150, 155, 156, 166, 167
+    LogicalNot, Select = 168, 169
     IEqual, INotEqual, UGreaterThan, SGreaterThan, UGreaterThanEqual, SGreaterThanEqual = 170, 171, 172, 173, 174, 175
     ULessThan, SLessThan, ULessThanEqual, SLessThanEqual, FOrdEqual, FUnordNotEqual = 176, 177, 178, 179, 180, 183
     FOrdLessThan, FOrdGreaterThan, FOrdLessThanEqual, FOrdGreaterThanEqual = 184, 186, 188, 190
@@ -186,7 +187,7 @@ class Module:
 
     def number(self, constant: int) -> int:
         """The value of a constant uint."""
-        return int(self.constants[constant][1])  # type: ignore[call-overload, no-any-return]
+        return int(self.constants[constant][1])  # type: ignore[call-overload]
 
     def name(self, id_: int) -> str:
         return self.names.get(id_) or f"%{id_}"

@@ -19,8 +19,9 @@ WORKGROUP_SCOPE = 2
 
 
 class Order:
-    """Clocks of a dispatch's invocations. across: whether workgroups wait for each other; else an invocation's clock has only its
-    own workgroup's."""
+    """Clocks of a dispatch's invocations. across: whether workgroups wait for each other; else an invocation's clock has only
+    its own workgroup's.
+    """
 
     def __init__(self, workgroups: int, size: int, across: bool) -> None:
         self.workgroups, self.size, self.across = workgroups, size, across
@@ -53,7 +54,7 @@ class Order:
             if semantics & kind:
                 self._begin_epoch(kind, invocations)
                 most = clock[invocations].reshape(shape).max(1, keepdims=True)
-                clock[invocations] = np.broadcast_to(most, (len(workgroups), self.size, most.shape[2])).reshape(len(invocations), -1)
+                clock[invocations] = np.repeat(most, self.size, 1).reshape(len(invocations), -1)
         if self.across:
             most = self.released[invocations].reshape(shape).max(1)
             self.shown[invocations] = np.maximum(self.shown[invocations], np.repeat(most, self.size, 0))
@@ -82,8 +83,8 @@ class Order:
 
 
 class Accesses:
-    """Accesses to one memory in a dispatch: of each of its units the last that wrote it, the last that read it, and another reader
-    that was not before that one, if there is any. So a race with an earlier reader may go unseen, but what is told is one.
+    """Accesses to one memory in a dispatch: of each of its units the last that wrote it, the last that read it, and another
+    reader that was not before that one, if there is any. So a race with an earlier reader may go unseen; what is told is one.
     """
 
     def __init__(self, order: Order, kind: int, units: int) -> None:
@@ -115,7 +116,8 @@ class Accesses:
 
     def _read(self, at: np.ndarray, invocations: np.ndarray, epoch: np.ndarray, place: int, atomic: bool) -> None:
         last, another = self.fields["read"], self.fields["reader"]
-        is_over = (another.invocation[at] < 0) | self.order.is_before(self.kind, another.invocation[at], another.epoch[at], invocations)
+        was_before = self.order.is_before(self.kind, another.invocation[at], another.epoch[at], invocations)
+        is_over = was_before | (another.invocation[at] < 0)
         # The first of these lanes stands for what is over, the last of them for all: of several, two are kept
         another.put(at[is_over][::-1], invocations[is_over][::-1], epoch[is_over][::-1], place, atomic)
         last.put(at, invocations, epoch, place, atomic)

@@ -16,12 +16,11 @@ from tools.hostile.modules import Decoration, Module, Storage, Type
 from tools.hostile.ordering import BUFFERS, SHARED, Accesses, Order
 from tools.hostile.translating import Translation, translate
 from tools.hostile.weak import Clock, WeakMemory
-from vkdml.laboratory import FLOW, MEETING, STATE, Dispatch, Plan, PlainProblem, Problem, load_kernel, of_spirv
+from vkdml.laboratory import FLOW, MEETING, STATE, Dispatch, PlainProblem, Plan, Problem, load_kernel, of_spirv
 
-# Where parts wait for each other, the buffers whose words are flags by themselves: each is looked at until it is there, and nothing
-# else follows from it. No fence orders them, so what the model calls races is declared here, by the way to wait.
-PROTOCOLS = {FLOW: (MEETING, STATE)}
-FLAGS_EVERYWHERE = (MEETING,)  # "somebody gave up", beside the counters, which are atomics
+# Where parts wait for each other, the buffers whose words are flags by themselves: each is looked at until it is there, and
+# nothing else follows from it. No fence orders them, so what the model calls races is declared here, by the way to wait.
+PROTOCOLS = {FLOW: (STATE,)}
 
 _MOST_ORDERED = 1024  # invocations of a dispatch in which workgroups wait: their clocks have one for each
 _SPINS = "SPINS"  # a constant: looks before giving up
@@ -52,8 +51,8 @@ class Device:
         self.random = np.random.default_rng(behaviour.seed)
         self.word = _FIRST_WORDS[behaviour.seed % len(_FIRST_WORDS)]
         word = np.uint32(self.random.integers(2**32) if self.word is None else self.word)
-        self.pattern = {kind: word.astype(np.uint16) if kind == "u16" else np.bool_(word & 1) if kind == "bool" else word.view(dtype)
-                        for kind, dtype in DTYPES.items()}
+        small = {"u16": word.astype(np.uint16), "bool": np.bool_(word & 1)}
+        self.pattern = {kind: small[kind] if kind in small else word.view(dtype) for kind, dtype in DTYPES.items()}
         self.kernels: set[str] = set()
 
     def run(self, problem: Problem | PlainProblem, plan: Plan, arrays: Mapping[str, np.ndarray]) -> Outcome:
@@ -99,14 +98,13 @@ class Device:
         constants = dispatch.constants | ({_SPINS: behaviour.spins} if dispatch.constants.get(_SPINS) else {})
         values = loaded.values(constants)
         _, module, _ = _translated(dispatch.kernel, values, False, edited)
-        names = {block: name for block, name in dispatch.buffers.items()}
-        names_in_order = loaded.order(names, "")
+        names_in_order = loaded.order(dispatch.buffers, "")
         in_buffers = {id_: names_in_order[found[Decoration.Binding]] for id_, found in module.decorations.items()
                       if Decoration.Binding in found}
         coherent = {in_buffers[id_] for id_ in in_buffers if module.is_coherent(id_)}
         waits = plan.timed_out is not None and plan.timed_out[0] in coherent
-        meeting = plan.tiling.loop.meeting if waits and plan.tiling else None
-        flags = (*PROTOCOLS.get(meeting, ()), *FLAGS_EVERYWHERE) if waits else ()
+        meeting = (plan.tiling.loop.meeting or "") if waits and plan.tiling else ""
+        flags = PROTOCOLS.get(meeting, ())
         count = int(np.prod(dispatch.groups))
         invocations = count * module.workgroup
         watches = behaviour.watches and not (waits and (behaviour.weak or invocations > _MOST_ORDERED))
@@ -116,8 +114,8 @@ class Device:
         def memory(name: str) -> Memory:
             buffer = buffers.get(name) or Buffer(self._words(4))
             half = any(_has_halves(module.variables[id_][0]) for id_, of_id in in_buffers.items() if of_id == name)
-            found = Memory(name, buffer, np.uint16 if half else np.uint32, protocol=name in flags, syncs=waits and name == MEETING,
-                           may_store=name in dispatch.writes)
+            found = Memory(name, buffer, np.uint16 if half else np.uint32, protocol=name in flags,
+                           syncs=waits and name == MEETING, may_store=name in dispatch.writes)
             found.accesses = Accesses(order, BUFFERS, len(found.data)) if order else None
             found.weak = WeakMemory(found.data, clock) if clock and name in coherent else None
             return found
@@ -129,9 +127,9 @@ class Device:
                 units = type_.element.words
                 accesses = Accesses(order, SHARED, units * count) if order else None
                 memories[id_] = Memory(module.name(id_), Buffer(self._words(units * count)), units=units, accesses=accesses)
-        machine = Machine(dispatch.kernel, _translated(dispatch.kernel, values, waits, edited)[2], behaviour, memories,
-                          tuple(map(np.uint32, loaded.push_words(dispatch.push))), dispatch.groups, module.workgroup, self.pattern,
-                          order, clock)
+        push = tuple(map(np.uint32, loaded.push_words(dispatch.push)))
+        machine = Machine(dispatch.kernel, _translated(dispatch.kernel, values, waits, edited)[2], behaviour, memories, push,
+                          dispatch.groups, module.workgroup, self.pattern, order, clock)
         machine.run(behaviour.wave or (module.workgroup if waits else ALL))
 
 

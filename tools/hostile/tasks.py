@@ -1,4 +1,4 @@
-"""What runs on the hostile device: random problems with plans of made-up GPUs, each with what tells whether results are right."""
+"""What runs on the hostile device: random problems with plans of made-up GPUs, each with what tells whether it is right."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from vkdml.laboratory import (
     FLOW,
     PERSISTENT,
     PLAIN_PROBLEMS,
-    ElementwiseProblem,
     SEQUENCE,
     STEPPED,
     Options,
-    Plan,
     PlainProblem,
+    Plan,
     Planner,
     Problem,
     differences,
@@ -85,10 +84,10 @@ def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Tas
             found = planner.tilings()
             shared = [tiling for tiling in found if tiling.loop.parts > 1]
             plan = plan_of(planner, draw.choice(shared or found))
-        except (InvalidArgumentError, IndexError):  # of another schedule for this type, or more parts than the device has room for
+        except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
             continue
-        return Task(f"{problem.cell.name} {seed} in {problem.element.name}, {' '.join(filter(None, (schedule, meeting)))} on {name}",
-                    problem, plan, _memory(case))
+        described = f"{problem.cell.name} in {problem.element.name}, {meeting or schedule} on {name}"
+        return Task(described, problem, plan, _memory(case))
     raise AssertionError(f"no plan for problem {seed}")
 
 

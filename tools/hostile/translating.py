@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tools.hostile import instructions
-from tools.hostile.modules import Decoration, Function, Instruction, Module, Op, Storage, Type
+from tools.hostile.modules import Function, Instruction, Module, Op, Storage, Type
 
 PREAMBLE = "import numpy as np\nfrom tools.hostile.lanes import *\n"
 
@@ -87,9 +87,9 @@ class Writer:
         if instruction.op == Op.ControlBarrier:
             return True
         # A store is in sight of others when its turn comes; access chains to coherent blocks stand for their loads and stores
-        return self.waits and (Op.MemoryBarrier <= instruction.op <= Op.AtomicOr or instruction.op == Op.AccessChain and (
+        return self.waits and (Op.MemoryBarrier <= instruction.op <= Op.AtomicOr or (instruction.op == Op.AccessChain and (
             self.module.variables.get(instruction.operands[0], (None, None))[1] in (Storage.Uniform, Storage.StorageBuffer)
-            and self.module.is_coherent(instruction.operands[0])))
+            and self.module.is_coherent(instruction.operands[0]))))
 
 
 def shape(type_: Type) -> str:
@@ -132,10 +132,11 @@ class FunctionWriter(instructions.InstructionWriter):
             self.line(f"x{instruction.result} = fill(ZEROS, {shape(instruction.type)})")
         if not is_single and self.function.type.kind != "void":
             self.line(f"returned = fill(ZEROS, {shape(self.function.type)})")
-        guarded, previous = 0, None
+        guarded, previous = 0, self.order[0]
         for block in self.order:
             is_loop = block in self.loops
-            if block != self.order[0] and (is_loop or self.sources[block] != [previous] or len(self.function.successors(previous)) > 1):
+            follows = self.sources[block] == [previous] and blocks[previous][-1].op == Op.Branch
+            if block != self.order[0] and (is_loop or not follows):
                 self.depth -= guarded
                 self.line(f"{'while' if is_loop else 'if'} a{block} is not False:")
                 self.depth, guarded = self.depth + 1, 0 if is_loop else 1
@@ -160,7 +161,7 @@ class FunctionWriter(instructions.InstructionWriter):
         for block in self.order:
             around = self._around(block)
             for instruction in self.function.blocks[block]:
-                if instruction.op != Op.Phi and any(not home.get(operand, around) <= around for operand in instruction.operands):
+                if instruction.op != Op.Phi and any(not home.get(used, around) <= around for used in instruction.operands):
                     raise NotImplementedError(f"{self.name} uses a loop's value behind the loop")
                 if instruction.result:
                     home[instruction.result] = around
@@ -187,7 +188,7 @@ class FunctionWriter(instructions.InstructionWriter):
                 values = dict(zip(instruction.operands[1::2], instruction.operands[::2]))
                 name = f"x{instruction.result}"
                 self.line(f"if {mask} is not False: {name} = merge({mask}, {self.value(values[block])}, {name})")
-        if len(self.sources[target]) > 1 or self._around(block) - self._around(target):  # a turn's lanes to those of turns before
+        if len(self.sources[target]) > 1 or self._around(block) - self._around(target):  # of other turns too
             self.line(f"a{target} = join(a{target}, {mask})")
         elif mask != "m" or self.order.index(target) != self.order.index(block) + 1:
             self.line(f"a{target} = {mask}")

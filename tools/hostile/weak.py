@@ -1,4 +1,4 @@
-"""Weak memory: stores that others see later and in any order, loads that find what was there before until something is acquired.
+"""Weak memory: stores that others see late and in any order, loads that find what was there before until one acquires.
 
 One of the machines that Vulkan's memory model allows, with a store buffer for each invocation before one memory.
 """
@@ -29,7 +29,7 @@ class WeakMemory:
     def __init__(self, data: np.ndarray, clock: Clock, delayed: float = 0.9, stale: float = 0.3) -> None:
         self.data, self.clock, self.delayed, self.stale = data, clock, delayed, stale
         count, self.units = len(clock.acquired), len(data)
-        self.before, self.changed = data.copy(), np.zeros(self.units, np.int64)  # the last value but one, and until when it was there
+        self.before, self.changed = data.copy(), np.zeros(self.units, np.int64)  # the last value but one; its end
         self.seen = np.zeros((count, self.units), np.int64)    # since when each invocation has known the last one
         self.waits = np.zeros((count, self.units), bool)       # stores that have not arrived, and what they store
         self.stored = np.zeros((count, self.units), np.uint32)
@@ -54,7 +54,7 @@ class WeakMemory:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
 
     def load(self, wave: Wave, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
-        """Of lanes outside the mask: anything."""
+        """What lanes of the mask find; others have anything."""
         lanes = active(mask, wave.lanes)
         invocations, acquired = wave.invocations[lanes], self.clock.acquired[wave.invocations[lanes]]
         found = []
