@@ -7,10 +7,8 @@ in the package imports it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 # Processes that may crash, and reports
@@ -22,10 +20,8 @@ from .cli.reports import append, as_json, bullets, cell, document, parsed, table
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled
 from .engine.commands import Commands
-from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, kind_of, outcomes_of, plans_of, problem_of, types_of
-from .engine.trust.self_test import _random_memory as random_memory
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver
@@ -43,10 +39,9 @@ from .faces import sessions
 from .operators.activations import BY_DESC as ACTIVATIONS
 from .operators.cells import BY_DESC as CELLS
 from .operators.cells import GRU, LSTM, RNN, Cell
-from .operators.correctness import differences, with_sequence
 from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ElementType
-from .operators.plain_problem import ElementwiseProblem, PlainProblem
+from .operators.plain_problem import PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.whole_numbers import ceil_div, round_up
 from .planning.candidates import Planner, best_of_each_way
@@ -55,7 +50,7 @@ from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
+from .planning.options import FLOW, SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
@@ -79,16 +74,6 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
             "self-test": list(plans_of(info, problem_of(kind_of(problem), problem.element))),
             "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
             "tuning": [plan_of(planner, tiling) for tiling in timed]}
-
-
-def float64_is_accurate_with(gpu: Any, run: Callable[[PlainProblem, Plan, dict[str, Any]], dict[str, Any]]) -> bool:
-    """What the test of float64 says of a device that is no Vulkan device. run: makes the outputs' bytes, by field."""
-    def trial(_: Any, problem: PlainProblem, memory: dict[str, Any]) -> Any:
-        made: dict[str, Any] = {}
-        return SimpleNamespace(outputs=lambda: made, execute=lambda of: made.update(run(problem, of, memory)))
-
-    with patch.multiple(self_test, Trial=trial, Run=lambda one, of: SimpleNamespace(execute=lambda: one.execute(of))):
-        return self_test.is_float64_accurate(gpu)
 
 
 @contextmanager

@@ -6,7 +6,8 @@ values. A mask is None for all lanes, False for none, or an array of bools, of w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,34 +99,25 @@ def put(wave: Any, value: tuple[Any, ...], path: Sequence[Any], new: Any, mask: 
 
 # Integers
 
-def _without(wave: Any, bad: Any, b: Any, instead: Any, mask: Mask, place: int) -> Any:
-    """b, with another value where the operation has none, which is reported."""
-    if not count(bad):
-        return b
-    if split(mask, bad)[0] is not False:
-        wave.report("undefined", place, "a division by 0, or a shift by 32 or more")
-    return np.where(bad, instead, b).astype(np.uint32)
+def _checked(operation: Any, is_bad: Callable[[Any], Any], instead: Callable[[Any], Any]) -> Callable[..., Any]:
+    """An operation that some operands have no result of: they are reported, and others take their place."""
+    def function(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
+        bad = is_bad(b)
+        if count(bad):
+            if split(mask, bad)[0] is not False:
+                wave.report("undefined: a division by 0, or a shift by 32 or more", place)
+            b = np.where(bad, instead(b), b).astype(np.uint32)
+        return operation(a, b)
+    return function
 
 
-def udiv(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
-    return a // _without(wave, b == 0, b, 1, mask, place)
-
-
-def umod(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
-    return a % _without(wave, b == 0, b, 1, mask, place)
-
-
-def shift_left(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
-    return a << _without(wave, b >= 32, b, b & np.uint32(31), mask, place)
-
-
-def shift_right(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
-    return a >> _without(wave, b >= 32, b, b & np.uint32(31), mask, place)
+udiv, umod = (_checked(operation, lambda b: b == 0, lambda b: 1) for operation in (operator.floordiv, operator.mod))
+shift_left, shift_right = (_checked(operation, lambda b: b >= 32, lambda b: b & np.uint32(31))
+                           for operation in (operator.lshift, operator.rshift))
 
 
 def add_carry(a: Any, b: Any) -> tuple[Any, Any]:
-    total = a + b
-    return total, (total < a).astype(np.uint32)
+    return a + b, (a + b < a).astype(np.uint32)
 
 
 def sub_borrow(a: Any, b: Any) -> tuple[Any, Any]:

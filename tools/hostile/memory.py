@@ -34,7 +34,7 @@ class Memory:
     """A buffer as a dispatch sees it, or the shared memory of all its workgroups under one name.
 
     dtype: of its units, uint32 or uint16. units: of one workgroup's shared memory; 0: of a buffer. accesses: None where none
-    are watched. protocol: whether its loads and stores are relaxed atomics by declaration. syncs: whether its atomics order
+    are watched. is_flags: whether its loads and stores are relaxed atomics by declaration. syncs: whether its atomics order
     what workgroups do. may_store: whether the plan says that the dispatch writes it. weak: how others see it.
     """
 
@@ -43,7 +43,7 @@ class Memory:
     dtype: Any = np.uint32
     units: int = 0
     accesses: Accesses | None = None
-    protocol: bool = False
+    is_flags: bool = False
     syncs: bool = False
     may_store: bool = True
     weak: WeakMemory | None = None
@@ -69,20 +69,18 @@ class Memory:
         return at, outside if outside.any() else None
 
     def load(self, wave: Wave, offset: Any, count: int, mask: Mask, place: int, looks_anew: bool) -> list[Any]:
-        is_plain = self.accesses is None and self.weak is None and not self.units
+        is_plain = not (self.accesses or self.weak or self.units)
         if is_plain and offset.__class__ is not Array and offset <= self.limit - count:
             return [self.data[int(offset) + n] for n in range(count)]
         at, outside = self._places(wave, offset, count, mask, place)
         if count > self.limit:
-            return [wave.noise(wave.lanes, self.dtype) for _ in range(count)]
+            return [wave.noise(self.dtype) for _ in range(count)]
         racing = self._watch(wave, at, count, mask, place) if self.accesses else None
-        if self.weak:
-            found = self.weak.load(wave, at, count, mask, looks_anew)
-        else:
-            found = [self.data[at + n] if n else self.data[at] for n in range(count)]
+        found = (self.weak.load(wave, at, count, mask, looks_anew) if self.weak
+                 else [self.data[at + n] if n else self.data[at] for n in range(count)])
         bad = outside if racing is None else racing if outside is None else racing | outside
         if bad is not None:
-            found = [np.where(bad, wave.noise(wave.lanes, self.dtype), part) for part in found]
+            found = [np.where(bad, wave.noise(self.dtype), part) for part in found]
         return found
 
     def store(self, wave: Wave, offset: Any, values: tuple[Any, ...], mask: Mask, place: int) -> None:
@@ -129,7 +127,7 @@ class Memory:
     def _watch(self, wave: Wave, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False
                ) -> np.ndarray | None:
         """Look at an access. Returns the lanes whose loads may find anything."""
-        assert self.accesses is not None
+        assert self.accesses
         lanes = active(mask, wave.lanes)
         units = at[lanes] if mask is not None else at
         if count > 1:
@@ -140,7 +138,7 @@ class Memory:
             bad = self.written[units] != self.whole
             if bad.any():
                 wave.report(f"unwritten: {self.name}", place, f"{int(bad.sum())} units")
-        racing, other, what = self.accesses.conflicts(units, wave.invocations[lanes], place, writes, atomic or self.protocol)
+        racing, other, what = self.accesses.conflicts(units, wave.invocations[lanes], place, writes, atomic or self.is_flags)
         if what:
             wave.report(f"race, {what}: {self.name}", place, wave.machine.places[other])
             bad = racing if bad is None else racing | bad

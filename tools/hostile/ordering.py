@@ -24,27 +24,23 @@ class Order:
     """
 
     def __init__(self, workgroups: int, size: int, across: bool) -> None:
-        self.workgroups, self.size, self.across = workgroups, size, across
-        count = workgroups * size
-        self.epoch = np.ones(count, np.int32)
-        columns = count if across else size
-        self.clocks = {kind: np.zeros((count, columns), np.int32) for kind in (SHARED, BUFFERS)}
+        self.size, self.across = size, across
+        self.epoch = np.ones(workgroups * size, np.int32)
+        count = self.columns = workgroups * size if across else size
+        self.clocks = {kind: np.zeros((workgroups * size, count), np.int32) for kind in (SHARED, BUFFERS)}
         # Of buffers, what a later barrier or atomic shows others, and what such a one showed that a fence may take
-        self.released, self.shown = (np.zeros((count, columns if across else 0), np.int32) for _ in range(2))
+        self.released, self.shown = (np.zeros((workgroups * size, count * across), np.int32) for _ in range(2))
         self.of_atomics: dict[tuple[str, int], np.ndarray] = {}
-
-    def column(self, invocations: np.ndarray) -> np.ndarray:
-        return invocations if self.across else invocations % self.size
 
     def is_before(self, kind: int, then: np.ndarray, epoch: np.ndarray, now: np.ndarray) -> np.ndarray:
         """Whether what invocations did then, in some epoch, is before what others do now."""
-        seen = self.clocks[kind][now, self.column(then)] >= epoch
+        seen = self.clocks[kind][now, then % self.columns] >= epoch
         if not self.across:
             seen &= then // self.size == now // self.size
         return seen | (then == now)
 
     def _begin_epoch(self, kind: int, invocations: np.ndarray) -> None:
-        self.clocks[kind][invocations, self.column(invocations)] = self.epoch[invocations]
+        self.clocks[kind][invocations, invocations % self.columns] = self.epoch[invocations]
 
     def barrier(self, workgroups: np.ndarray, semantics: int) -> None:
         """All invocations of these workgroups have arrived."""
@@ -61,10 +57,8 @@ class Order:
         self.epoch[invocations] += 1
 
     def fence(self, invocations: np.ndarray, scope: int, semantics: int) -> None:
-        if not self.across:
-            return  # of one workgroup: its barriers alone order it
         if scope == WORKGROUP_SCOPE or not semantics & BUFFERS:
-            raise NotImplementedError("a fence between workgroups that is not for all of the device")
+            raise NotImplementedError("a fence that is not for buffers and all of the device")
         clock = self.clocks[BUFFERS]
         if semantics & ACQUIRES:
             clock[invocations] = np.maximum(clock[invocations], self.shown[invocations])

@@ -36,7 +36,7 @@ class Outcome:
     unwritten: tuple[str, ...]
 
 
-@lru_cache(None)
+@lru_cache(512)
 def _translated(kernel: str, values: tuple[int, ...], waits: bool, edited: bytes | None) -> tuple[Any, Module, Translation]:
     loaded = of_spirv(kernel, edited) if edited else load_kernel(kernel)
     module = Module(loaded.specialize(dict(zip(loaded.interface.constant_ids, values))))
@@ -99,8 +99,8 @@ class Device:
         values = loaded.values(constants)
         _, module, _ = _translated(dispatch.kernel, values, False, edited)
         names_in_order = loaded.order(dispatch.buffers, "")
-        in_buffers = {id_: names_in_order[found[Decoration.Binding]] for id_, found in module.decorations.items()
-                      if Decoration.Binding in found}
+        in_buffers = {id_: names_in_order[found[Decoration.Binding]] for id_ in module.variables
+                      if Decoration.Binding in (found := module.decorations.get(id_, {}))}
         coherent = {in_buffers[id_] for id_ in in_buffers if module.is_coherent(id_)}
         waits = plan.timed_out is not None and plan.timed_out[0] in coherent
         meeting = (plan.tiling.loop.meeting or "") if waits and plan.tiling else ""
@@ -114,7 +114,7 @@ class Device:
         def memory(name: str) -> Memory:
             buffer = buffers.get(name) or Buffer(self._words(4))
             half = any(_has_halves(module.variables[id_][0]) for id_, of_id in in_buffers.items() if of_id == name)
-            found = Memory(name, buffer, np.uint16 if half else np.uint32, protocol=name in flags,
+            found = Memory(name, buffer, np.uint16 if half else np.uint32, is_flags=name in flags,
                            syncs=waits and name == MEETING, may_store=name in dispatch.writes)
             found.accesses = Accesses(order, BUFFERS, len(found.data)) if order else None
             found.weak = WeakMemory(found.data, clock) if clock and name in coherent else None
@@ -126,7 +126,7 @@ class Device:
             if storage == Storage.Workgroup and type_.element:
                 units = type_.element.words
                 accesses = Accesses(order, SHARED, units * count) if order else None
-                memories[id_] = Memory(module.name(id_), Buffer(self._words(units * count)), units=units, accesses=accesses)
+                memories[id_] = Memory(module.names[id_], Buffer(self._words(units * count)), units=units, accesses=accesses)
         push = tuple(map(np.uint32, loaded.push_words(dispatch.push)))
         machine = Machine(dispatch.kernel, _translated(dispatch.kernel, values, waits, edited)[2], behaviour, memories, push,
                           dispatch.groups, module.workgroup, self.pattern, order, clock)

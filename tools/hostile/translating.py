@@ -11,21 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.hostile import instructions
+from tools.hostile.instructions import InstructionWriter, in_tuple
 from tools.hostile.modules import Function, Instruction, Module, Op, Storage, Type
 
-PREAMBLE = "import numpy as np\nfrom tools.hostile.lanes import *\n"
 
-
-@dataclass
+@dataclass(frozen=True)
 class Translation:
-    """start: begins the kernel in a wave, as a generator if the kernel waits. places: where in the kernel each number is that
-    reports have.
-    """
+    """start: begins the kernel in a wave, as an iterator over where it waits. places: in the kernel, by reports' numbers."""
 
     start: Callable[[Any], Any]
     places: list[str]
-    source: str
 
 
 def translate(module: Module, waits: bool) -> Translation:
@@ -33,19 +28,29 @@ def translate(module: Module, waits: bool) -> Translation:
     writer = Writer(module, waits)
     for id_, function in module.functions.items():
         FunctionWriter(writer, id_, function).write()
-    privates = [f"    wave.privates[{id_}] = [{writer.first_value(id_, type_.element)}]"
+    privates = [f" wave.privates[{id_}] = [{writer.first_value(id_, type_.element)}]"
                 for id_, (type_, storage) in module.variables.items() if storage == Storage.Private]
-    lines = [PREAMBLE, *(f"{name} = np.uint32({bits}).view(np.{kind})" for (kind, bits), name in writer.constants.items()),
-             *writer.lines, "def start(wave):", *privates, f"    return f{module.entry}(wave, None)"]
-    source = "\n".join(lines)
+    run = f"{'yield from ' if module.entry in writer.waiting else ''}f{module.entry}(wave, None)"
+    lines = ["import numpy as np", "from tools.hostile.lanes import *",
+             *(f"{name} = np.uint32({bits}).view(np.{kind})" for (kind, bits), name in writer.constants.items()),
+             *writer.lines, "def start(wave):", *privates, f" {run}", " yield from ()"]
     names: dict[str, Any] = {}
-    exec(compile(source, "<kernel>", "exec"), names)
-    return Translation(names["start"], writer.places, source)
+    exec(compile("\n".join(lines), "<kernel>", "exec"), names)
+    return Translation(names["start"], writer.places)
+
+
+def shape(type_: Type) -> str:
+    """A type as `fill` takes it."""
+    if type_.kind == "struct":
+        return in_tuple(map(shape, type_.members))
+    return f"({shape(type_.element)},) * {type_.count}" if type_.element else repr(type_.kind)
 
 
 @dataclass
 class Writer:
-    """What all functions of a module share. constants: names of numbers, by type and bits."""
+    """What all functions of a module share. constants: names of numbers, by type and bits. blocks: in order, and waiting: those
+    that wait or call one that does, of functions.
+    """
 
     module: Module
     waits: bool
@@ -55,93 +60,73 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.blocks = {id_: function.ordered() for id_, function in self.module.functions.items()}
-        self.waiting = self._waiting()
+        alive = {id_: [instruction for block in self.blocks[id_] for instruction in function.blocks[block]]
+                 for id_, function in self.module.functions.items()}
+        self.waiting = {id_ for id_, found in alive.items() if any(map(self._may_wait, found))}
+        while more := {id_ for id_, found in alive.items() for one in found
+                       if one.op == Op.FunctionCall and one.operands[0] in self.waiting} - self.waiting:
+            self.waiting |= more
+
+    def _may_wait(self, instruction: Instruction) -> bool:
+        """An access chain to a coherent block stands for its loads and stores."""
+        op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
+        return op == Op.ControlBarrier or (self.waits and (
+            Op.MemoryBarrier <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
 
     def constant(self, type_: Type, value: Any) -> str:
-        if type_.kind == "bool":
-            return f"np.{bool(value)}_"
         if isinstance(value, list):
-            return instructions.in_tuple(self.constant(*part) for part in value)
-        if value == 0 and type_.kind in ("vector", "array", "struct"):
-            return f"fill(ZEROS, {shape(type_)})"
-        kind = {"u32": "uint32", "i32": "int32", "f32": "float32"}[type_.kind]
-        return self.constants.setdefault((kind, value), f"k{len(self.constants)}")
+            return in_tuple(self.constant(*part) for part in value)
+        kind = {"u32": "uint32", "i32": "int32", "f32": "float32"}.get(type_.kind)
+        return self.constants.setdefault((kind, value), f"k{len(self.constants)}") if kind else f"np.{bool(value)}_"
 
     def first_value(self, variable: int, type_: Type | None) -> str:
         assert type_ is not None
-        if variable in self.module.initial:
-            return self.constant(*self.module.constants[self.module.initial[variable]])
-        return f"fill(wave.pattern, {shape(type_)})"
-
-    def _waiting(self) -> set[int]:
-        """The functions that wait, or call one that does."""
-        calls = {id_: {instruction.operands[0] for block in blocks for instruction in self.module.functions[id_].blocks[block]
-                       if instruction.op == Op.FunctionCall} for id_, blocks in self.blocks.items()}
-        found = {id_ for id_, blocks in self.blocks.items() if any(
-            self._may_wait(instruction) for block in blocks for instruction in self.module.functions[id_].blocks[block])}
-        while more := {id_ for id_, called in calls.items() if called & found} - found:
-            found |= more
-        return found
-
-    def _may_wait(self, instruction: Instruction) -> bool:
-        if instruction.op == Op.ControlBarrier:
-            return True
-        # A store is in sight of others when its turn comes; access chains to coherent blocks stand for their loads and stores
-        return self.waits and (Op.MemoryBarrier <= instruction.op <= Op.AtomicOr or (instruction.op == Op.AccessChain and (
-            self.module.variables.get(instruction.operands[0], (None, None))[1] in (Storage.Uniform, Storage.StorageBuffer)
-            and self.module.is_coherent(instruction.operands[0]))))
+        initial = self.module.initial.get(variable)
+        return self.constant(*self.module.constants[initial]) if initial else f"fill(wave.pattern, {shape(type_)})"
 
 
-def shape(type_: Type) -> str:
-    """A type as `fill` takes it."""
-    if type_.kind == "struct":
-        return instructions.in_tuple(map(shape, type_.members))
-    if type_.element:
-        return f"({shape(type_.element)},) * {type_.count}"
-    return repr(type_.kind)
-
-
-class FunctionWriter(instructions.InstructionWriter):
-    """Writes the flow of one function."""
+class FunctionWriter(InstructionWriter):
+    """Writes the flow of one function. loops: the blocks that jump back, by header; one that never does so is no loop."""
 
     def __init__(self, writer: Writer, id_: int, function: Function) -> None:
-        super().__init__(writer, writer.module.name(id_).split("(")[0])
+        super().__init__(writer, writer.module.names[id_].split("(")[0])
         self.id, self.function, self.order = id_, function, writer.blocks[id_]
-        self.sources: dict[int, list[int]] = {block: [] for block in self.order}
-        for block in self.order:
-            for target in function.successors(block):
-                self.sources[target].append(block)
-        # Loops by header: the block that jumps back. One that never does so is none
-        self.loops = {block: source for block in self.order for source in self.sources[block]
-                      if self.order.index(source) >= self.order.index(block)}
-        self.returns = [block for block in self.order if function.blocks[block][-1].op in (Op.Return, Op.ReturnValue)]
+        self.at = {block: number for number, block in enumerate(self.order)}
+        at = self.at
+        self.sources = {to: [block for block in self.order if to in function.successors(block)] for to in self.order}
+        self.loops = {block: source for block in self.order for source in self.sources[block] if at[source] >= at[block]}
+        self.around = {block: {header for header, end in self.loops.items() if at[header] <= at[block] <= at[end]}
+                       for block in self.order}
 
     def write(self) -> None:
-        blocks, is_single = self.function.blocks, len(self.returns) == 1 and not self._around(self.returns[0])
-        self._check_loops()
-        for id_, type_ in self.function.parameters:
-            self.types[id_] = type_
+        blocks = self.function.blocks
+        returns = [block for block in self.order if blocks[block][-1].op in (Op.Return, Op.ReturnValue)]
+        is_single = len(returns) == 1 and not self.around[returns[0]]
+        self.types.update(self.function.parameters)
         self.line(f"def f{self.id}(wave, m{''.join(f', x{id_}' for id_, _ in self.function.parameters)}):")
         self.depth = 1
-        self.line("arithmetic = wave.arithmetic")
-        for block in self.order[1:]:
-            self.line(f"a{block} = False")
-        for instruction in self._all(Op.Phi):
-            assert instruction.type is not None
-            self.types[instruction.result] = instruction.type
-            self.line(f"x{instruction.result} = fill(ZEROS, {shape(instruction.type)})")
-        if not is_single and self.function.type.kind != "void":
+        self.line(" = ".join(["arithmetic = wave.arithmetic; a", *(f"a{block}" for block in self.order[1:]), "False"]))
+        for instruction in (one for block in self.order for one in blocks[block] if one.op == Op.Phi and one.type):
+            self.types[instruction.result] = instruction.type  # type: ignore[assignment]
+            self.line(f"x{instruction.result} = fill(ZEROS, {shape(self.types[instruction.result])})")
+        if self.function.type.kind != "void":
             self.line(f"returned = fill(ZEROS, {shape(self.function.type)})")
-        guarded, previous = 0, self.order[0]
+        guarded, previous, home = 0, 0, dict[int, set[int]]()
         for block in self.order:
-            is_loop = block in self.loops
             follows = self.sources[block] == [previous] and blocks[previous][-1].op == Op.Branch
-            if block != self.order[0] and (is_loop or not follows):
+            if previous and not follows:
                 self.depth -= guarded
-                self.line(f"{'while' if is_loop else 'if'} a{block} is not False:")
-                self.depth, guarded = self.depth + 1, 0 if is_loop else 1
+                guarded = int(block not in self.loops)
+                self.line(f"{'if' if guarded else 'while'} a{block} is not False:")
+                self.depth += 1
                 self.line(f"m = a{block}; a{block} = False")
             for instruction in blocks[block][:-1]:
+                # Later turns of a loop would have changed its value for lanes that have left
+                behind = any(home.get(used, set()) - self.around[block] for used in instruction.operands)
+                if behind and instruction.op != Op.Phi:
+                    raise NotImplementedError(f"{self.name} uses a loop's value behind the loop")
+                if instruction.result:
+                    home[instruction.result] = self.around[block]
                 if instruction.op not in (Op.LoopMerge, Op.SelectionMerge, Op.Phi):
                     self.instruction(instruction)
             self._leave(block, blocks[block][-1], is_single)
@@ -149,27 +134,7 @@ class FunctionWriter(instructions.InstructionWriter):
                 self.depth, guarded = self.depth - guarded - 1, 0
             previous = block
         self.depth = 1
-        if not is_single and self.function.type.kind != "void":
-            self.line("return returned")
-
-    def _all(self, op: Op) -> list[Instruction]:
-        return [instruction for block in self.order for instruction in self.function.blocks[block] if instruction.op == op]
-
-    def _check_loops(self) -> None:
-        """What a loop computes is not used behind it: later turns would have changed it for lanes that have left."""
-        home: dict[int, set[int]] = {}
-        for block in self.order:
-            around = self._around(block)
-            for instruction in self.function.blocks[block]:
-                if instruction.op != Op.Phi and any(not home.get(used, around) <= around for used in instruction.operands):
-                    raise NotImplementedError(f"{self.name} uses a loop's value behind the loop")
-                if instruction.result:
-                    home[instruction.result] = around
-
-    def _around(self, block: int) -> set[int]:
-        """The loops that a block is in."""
-        at = self.order.index
-        return {header for header, end in self.loops.items() if at(header) <= at(block) <= at(end)}
+        self.line("return returned" if self.function.type.kind != "void" and not is_single else "return")
 
     def _leave(self, block: int, last: Instruction, is_single: bool) -> None:
         if last.op == Op.Branch:
@@ -188,7 +153,7 @@ class FunctionWriter(instructions.InstructionWriter):
                 values = dict(zip(instruction.operands[1::2], instruction.operands[::2]))
                 name = f"x{instruction.result}"
                 self.line(f"if {mask} is not False: {name} = merge({mask}, {self.value(values[block])}, {name})")
-        if len(self.sources[target]) > 1 or self._around(block) - self._around(target):  # of other turns too
+        if len(self.sources[target]) > 1 or self.around[block] - self.around[target]:  # of other turns too
             self.line(f"a{target} = join(a{target}, {mask})")
-        elif mask != "m" or self.order.index(target) != self.order.index(block) + 1:
+        elif mask != "m" or self.at[target] != self.at[block] + 1:
             self.line(f"a{target} = {mask}")

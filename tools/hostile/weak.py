@@ -15,40 +15,56 @@ from tools.hostile.ordering import ACQUIRES, BUFFERS, RELEASES, active
 if TYPE_CHECKING:
     from tools.hostile.machine import Wave
 
+_DELAYED, _STALE = 0.9, 0.3  # shares of stores that do not arrive in a step, and of loads that find an older value
+
 
 class Clock:
-    """The time of a dispatch, and since when each of its invocations has acquired what others released."""
+    """The time of a dispatch, since when each of its invocations has acquired what others released, and its memories."""
 
     def __init__(self, invocations: int, seed: int) -> None:
         self.now, self.acquired, self.random = 1, np.zeros(invocations, np.int64), np.random.default_rng(seed)
+        self.memories: list[WeakMemory] = []
+
+    def step(self) -> None:
+        self.now += 1
+        for memory in self.memories:
+            if len(memory.queue):
+                memory.arrive(self.random.random(len(memory.queue)) > _DELAYED)
+
+    def fence(self, invocations: np.ndarray, semantics: int) -> None:
+        if semantics & BUFFERS and semantics & RELEASES:
+            self.release(invocations)
+        if semantics & BUFFERS and semantics & ACQUIRES:
+            self.acquired[invocations] = self.now
+
+    def release(self, invocations: np.ndarray | None = None) -> None:
+        """All stores of these invocations, or of all, arrive."""
+        for memory in self.memories:
+            owners = memory.queue // memory.units
+            memory.arrive(owners >= 0 if invocations is None else np.isin(owners, invocations))
 
 
 class WeakMemory:
-    """delayed: the share of stores that do not arrive in a step; stale: the share of loads that find an older value."""
+    """A buffer's words. Of each the value before the last, and when that ended; of each invocation and word: since when it has
+    known the last value, what it has stored that has not arrived, and what it has loaded that may stand for its next loads.
+    """
 
-    def __init__(self, data: np.ndarray, clock: Clock, delayed: float = 0.9, stale: float = 0.3) -> None:
-        self.data, self.clock, self.delayed, self.stale = data, clock, delayed, stale
-        count, self.units = len(clock.acquired), len(data)
-        self.before, self.changed = data.copy(), np.zeros(self.units, np.int64)  # the last value but one; its end
-        self.seen = np.zeros((count, self.units), np.int64)    # since when each invocation has known the last one
-        self.waits = np.zeros((count, self.units), bool)       # stores that have not arrived, and what they store
-        self.stored = np.zeros((count, self.units), np.uint32)
-        self.queue = np.zeros(0, np.int64)                     # their places in these
-        self.kept = np.zeros((count, self.units), np.uint32)   # what a load found that may stand for the next ones
-        self.kept_at = np.full((count, self.units), -1)
+    def __init__(self, data: np.ndarray, clock: Clock) -> None:
+        self.data, self.clock, self.units = data, clock, len(data)
+        clock.memories.append(self)
+        self.before, self.changed = data.copy(), np.zeros(self.units, np.int64)
+        of_each = len(clock.acquired), self.units
+        self.seen, self.kept_at = np.zeros(of_each, np.int64), np.full(of_each, -1)
+        self.stored, self.kept = np.zeros(of_each, np.uint32), np.zeros(of_each, np.uint32)
+        self.is_stored = np.zeros(of_each, bool)
+        self.queue = np.zeros(0, np.int64)  # places in `stored`
 
-    def step(self) -> None:
-        """Some stores arrive."""
-        if len(self.queue):
-            self._arrive(self.clock.random.random(len(self.queue)) > self.delayed)
-
-    def _arrive(self, which: np.ndarray) -> None:
-        places, self.queue = self.queue[which], self.queue[~which]
-        invocations, at = np.divmod(places, self.units)
+    def arrive(self, which: np.ndarray) -> None:
+        (invocations, at), self.queue = np.divmod(self.queue[which], self.units), self.queue[~which]
         self.seen[invocations, at] = self.clock.now
         self._change(at)
         self.data[at] = self.stored[invocations, at]
-        self.waits[invocations, at] = False
+        self.is_stored[invocations, at] = False
 
     def _change(self, at: np.ndarray) -> None:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
@@ -56,51 +72,31 @@ class WeakMemory:
     def load(self, wave: Wave, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
         """What lanes of the mask find; others have anything."""
         lanes = active(mask, wave.lanes)
-        invocations, acquired = wave.invocations[lanes], self.clock.acquired[wave.invocations[lanes]]
-        found = []
+        found = [np.zeros(wave.lanes, np.uint32) for _ in range(count)]
         for n in range(count):
-            here = at[lanes] + n
-            value, since = self.data[here], np.maximum(acquired, self.seen[invocations, here])
-            is_stale = (self.changed[here] > since) & (self.clock.random.random(len(here)) < self.stale)
-            value = np.where(is_stale, self.before[here], value)
-            self.seen[invocations, here] = np.where(is_stale, self.seen[invocations, here], self.clock.now)
-            value = np.where(self.waits[invocations, here], self.stored[invocations, here], value)
+            here = wave.invocations[lanes], at[lanes] + n
+            since = np.maximum(self.clock.acquired[here[0]], self.seen[here])
+            is_stale = (self.changed[here[1]] > since) & (self.clock.random.random(len(lanes)) < _STALE)
+            value = np.where(is_stale, self.before[here[1]], self.data[here[1]])
+            self.seen[here] = np.where(is_stale, self.seen[here], self.clock.now)
+            value = np.where(self.is_stored[here], self.stored[here], value)
             if not looks_anew:
-                is_kept = self.kept_at[invocations, here] >= acquired
-                value = np.where(is_kept, self.kept[invocations, here], value)
-                self.kept[invocations, here] = value
-                self.kept_at[invocations, here] = np.where(is_kept, self.kept_at[invocations, here], self.clock.now)
-            all_lanes = np.zeros(wave.lanes, np.uint32)
-            all_lanes[lanes] = value
-            found.append(all_lanes)
+                is_kept = self.kept_at[here] >= self.clock.acquired[here[0]]
+                value = np.where(is_kept, self.kept[here], value)
+                self.kept[here], self.kept_at[here] = value, np.where(is_kept, self.kept_at[here], self.clock.now)
+            found[n][lanes] = value
         return found
 
     def store(self, wave: Wave, at: np.ndarray, values: tuple[Any, ...], mask: Mask) -> None:
         invocations = wave.invocations[active(mask, wave.lanes)]
         for n, value in enumerate(values):
-            places = invocations * self.units + at + n
-            self._arrive(np.isin(self.queue, places))  # an invocation's stores to one place stay in order
-            self.stored[invocations, at + n] = value
-            self.waits[invocations, at + n] = True
-            self.kept_at[invocations, at + n] = -1
+            here, places = (invocations, at + n), invocations * self.units + at + n
+            self.arrive(np.isin(self.queue, places))  # an invocation's stores to one place stay in order
+            self.stored[here], self.is_stored[here], self.kept_at[here] = value, True, -1
             self.queue = np.concatenate([self.queue, places])
 
     def before_atomic(self, wave: Wave, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
-        """Atomics work on the memory itself, behind their own invocation's stores to the same place."""
-        self._arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
+        """Let an invocation's own stores arrive at a place before an atomic, which works on the memory itself."""
+        self.arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
         if writes:
             self._change(at)
-
-    def release(self, invocations: np.ndarray | None = None) -> None:
-        """All stores of these invocations, or of all, arrive."""
-        self._arrive(np.full(len(self.queue), True) if invocations is None else np.isin(self.queue // self.units, invocations))
-
-
-def fence(clock: Clock, memories: list[WeakMemory], invocations: np.ndarray, semantics: int) -> None:
-    if not semantics & BUFFERS:
-        return
-    if semantics & RELEASES:
-        for memory in memories:
-            memory.release(invocations)
-    if semantics & ACQUIRES:
-        clock.acquired[invocations] = clock.now

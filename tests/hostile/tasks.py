@@ -10,26 +10,15 @@ import numpy as np
 
 from tests.planning.devices import GPUS, SMALLEST
 from tests.support import DTYPES, Case, random_case
+from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, _random_memory, types_of
 from vkdml.errors import InvalidArgumentError
-from vkdml.laboratory import (
-    BARRIER,
-    FLOW,
-    PERSISTENT,
-    PLAIN_PROBLEMS,
-    SEQUENCE,
-    STEPPED,
-    Options,
-    PlainProblem,
-    Plan,
-    Planner,
-    Problem,
-    differences,
-    plan_of,
-    plan_plain,
-    random_memory,
-    types_of,
-    with_sequence,
-)
+from vkdml.operators.correctness import differences, with_sequence
+from vkdml.operators.plain_problem import PlainProblem
+from vkdml.operators.problem import Problem
+from vkdml.planning.candidates import Planner
+from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
+from vkdml.planning.plain import plan as plan_plain
+from vkdml.planning.plan import Plan, plan_of
 
 DEVICES = {**GPUS, "the smallest": SMALLEST}
 NAN = {"float32": bytes.fromhex("0000c07f"), "float16": bytes.fromhex("007e"), "bfloat16": bytes.fromhex("c07f")}
@@ -102,4 +91,4 @@ def plain(seed: int) -> Task:
     element = draw.choice(types_of(kind))
     info = replace(draw.choice(list(DEVICES.values())), storage_16bit=draw.random() < 0.5)
     problem = PLAIN_PROBLEMS[kind](element)
-    return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), random_memory(problem))
+    return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), _random_memory(problem))

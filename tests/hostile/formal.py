@@ -127,9 +127,3 @@ EXECUTIONS: dict[str, tuple[Mapping[Invocation, Sequence[Step]], int]] = {
     "flow by plain loads and stores, which is declared": (flow(STORE, LOAD), 1),
     "flow, each word an atomic": (flow(ADD, READ), 0),
 }
-
-
-def unexpected() -> list[str]:
-    """The executions that have other races than they must."""
-    return [f"{name}: {len(found)} races instead of {number}, {found[:3]}" for name, (execution, number) in EXECUTIONS.items()
-            if len(found := races(execution)) != number]

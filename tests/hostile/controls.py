@@ -9,11 +9,12 @@ from functools import lru_cache
 from itertools import count, islice
 from pathlib import Path
 
+from tests.hostile import modes, tasks
+from tests.hostile.modes import Edits
+from tests.hostile.tasks import Task
 from tools import compile_shaders
-from tools.hostile import modes, tasks
-from tools.hostile.modes import Edits
-from tools.hostile.tasks import Task
-from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
+from tools.hostile.arithmetic import Arithmetic
+from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
 
 _TRIES = 24  # tasks that have the kernel
 
@@ -74,12 +75,23 @@ _SEQUENCE, _STEPPED, _BARRIER, _FLOW = (SEQUENCE, None), (STEPPED, None), (PERSI
 _WRONG = ("Output", "other bits")
 
 CONTROLS = [
+    # The first six are looked for in each run of the tests
+    Control("no barrier behind what is fetched", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
+            "    barrier();\n    float sums[SUMS];", "    float sums[SUMS];", ("race, read after write: tile",), _STEPPED),
+    Control("no bound on the columns that are loaded", "watched", "gpu/projection", "gpu/product_tile.glsl",
+            "min(column + c, INPUTS - 1)", "(column + c)", ("out of bounds: InputTensor",), _SEQUENCE),
+    Control("isnan(), which a driver may fold", "inexact", "elementwise", "common/elements.glsl",
+            "return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u;", "return isnan(x);", ("NaN becomes a number",)),
+    Control("flow that looks at one word of four", "weak", "gpu/CELL_flow", "gpu/flow.glsl",
+            "all(notEqual(found[n], uvec4(NOT_THERE)))", "found[n].x != NOT_THERE", _WRONG, _FLOW),
+    Control("no barrier before the arrival", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
+            "    device_fence();\n    barrier();\n    if", "    device_fence();\n    if", ("race, ",), _BARRIER),
+    Control("outputs past a row's length not written", "watched", "gpu/CELL", "common/time_loop.glsl",
+            "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), _SEQUENCE),
     Control("no barrier at the end of a phase", "watched", "gpu/CELL", "gpu/CELL.comp", "void phase_barrier() { barrier(); }",
             "void phase_barrier() {}", ("race, ",), _SEQUENCE),
     Control("no barrier before sums are read", "watched", "gpu/CELL", "gpu/products.glsl", "    barrier();\n    if (SPLIT > 1)",
             "    if (SPLIT > 1)", ("race, ",), _SEQUENCE),
-    Control("no barrier behind what is fetched", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
-            "    barrier();\n    float sums[SUMS];", "    float sums[SUMS];", ("race, read after write: tile",), _STEPPED),
     Control("no barrier before a block is stored", "watched", "gpu/projection", "gpu/product_tile.glsl",
             "        barrier();\n        store(next);", "        store(next);", ("race, write after read: ",), _SEQUENCE),
     Control("equal values stored to one shared word", "watched", "gpu/projection", "gpu/projection.comp",
@@ -92,32 +104,22 @@ CONTROLS = [
     Control("no bound on the units that are stored", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
             "finished_row < dispatch.batch && unit < HIDDEN)", "finished_row < dispatch.batch)",
             ("out of bounds: ", *_WRONG), _STEPPED),
-    Control("no bound on the columns that are loaded", "watched", "gpu/projection", "gpu/product_tile.glsl",
-            "min(column + c, INPUTS - 1)", "(column + c)", ("out of bounds: InputTensor",), _SEQUENCE),
-    Control("no bound on the items that are copied", "watched", "copy", "common/dimensions.glsl", "element < tensors.elements;",
-            "element < tensors.elements + 1;", ("out of bounds: ",)),
+    Control("copies one element too far", "watched", "copy", "copy.comp", "(results, target,",
+            "(results, target + 1,", ("out of bounds: ",)),
     Control("what pads h not zeroed", "watched", "gpu/CELL", "common/time_loop.glsl",
             "if (first || in_shared(slot)) store_state", "if (unit < HIDDEN) store_state", _WRONG, _SEQUENCE),
     Control("a row of the initial h not written", "watched", "gpu/begin", "gpu/begin.comp", "if (has_first) state_vecs[start]",
             "if (has_first && row != 1) state_vecs[start]", _WRONG, _STEPPED),
-    Control("outputs past a row's length not written", "watched", "gpu/CELL", "common/time_loop.glsl",
-            "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), _SEQUENCE),
-    Control("isnan(), which a driver may fold", "inexact", "elementwise", "common/elements.glsl",
-            "return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u;", "return isnan(x);", ("NaN becomes a number",)),
     Control("no fence before the arrival", "weak", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
             "    device_fence();\n    barrier();\n    if", "    barrier();\n    if", _WRONG, _BARRIER),
     Control("no fence behind the wait", "weak", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
             "    barrier();\n    device_fence();\n}", "    barrier();\n}", _WRONG, _BARRIER),
     Control("flow without volatile", "weak", "gpu/CELL_flow", "gpu/CELL_flow.comp", "volatile buffer Words", "buffer Words",
             ("parts gave up",), _FLOW),
-    Control("flow that looks at one word of four", "weak", "gpu/CELL_flow", "gpu/flow.glsl",
-            "all(notEqual(found[n], uvec4(NOT_THERE)))", "found[n].x != NOT_THERE", _WRONG, _FLOW),
     *(Control(f"no fence {where} the first invocation's atomics", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
               old, new, ("race, ",), _BARRIER) for where, old, new in (
         ("before", "        device_fence();\n        atomicAdd", "        atomicAdd"),
         ("behind", "        device_fence();\n    }", "    }"))),
-    Control("no barrier before the arrival", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
-            "    device_fence();\n    barrier();\n    if", "    device_fence();\n    if", ("race, ",), _BARRIER),
 ]
 
 
@@ -130,7 +132,7 @@ def inexact_functions() -> str:
 def contracted_pairs() -> str:
     """What the test of float64 says of pairs whose sums a driver may contract."""
     wrong = _mistaken("float64/pairs.glsl", "precise ", "", "float64/elementwise")
-    places = (modes.Inexact(seed, contracting=0.5) for seed in range(_TRIES))
+    places = (Arithmetic(seed, contracting=0.5) for seed in range(_TRIES))
     return "" if all(modes.passes_float64(some, wrong) for some in places) else "refused float64"
 
 
