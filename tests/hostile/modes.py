@@ -20,6 +20,7 @@ from tools.hostile.machine import ALL, Behaviour
 from tools.hostile.running import Device, Outcome
 from vkdml.engine.trust import self_test
 from vkdml.operators.plain_problem import ElementwiseProblem, PlainProblem
+from vkdml.operators.problem import Problem
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT
 from vkdml.planning.plan import Plan
 
@@ -30,7 +31,7 @@ ALLOWED = {
     "unwritten: ": "loads from before it is known whether anything is there; what they find is not used",
     "race, write after read: state: store to state_words in store_state": "loads of the last row's c by rows past the batch",
 }
-_WAVES = (1, 4, 8, 16, 32, 64, 128)
+_WAVES, _SMALL = (1, 4, 8, 16, 32, 64, 128), 50
 _FEW_SPINS = 40
 _FAR = 1_000_003  # from a seed to the next that takes its place
 
@@ -66,17 +67,22 @@ def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
     return Result(device.kernels, [text for text in wrong if text], "gave up" if outcome.gave_up else "")
 
 
+def _wave(draw: random.Random, task: Task) -> int:
+    """Lanes of a wave: few in a small problem alone, as each wave runs by itself."""
+    is_small = isinstance(task.problem, Problem) and task.problem.steps * task.problem.batch * task.problem.hidden <= _SMALL
+    return draw.choice((ALL, ALL, ALL, *_WAVES[5 if task.problem.element.pairs else 0 if is_small else 3:]))
+
+
 def watched(seed: int, task: Task, edits: Edits) -> Result:
     """Races, words outside, unwritten words, barriers in divergent flow; in waves of any size."""
-    draw = random.Random(seed)
-    return same_bits(task, Behaviour(seed, watches=True, wave=draw.choice((ALL, ALL, ALL, *_WAVES[-4:]))), edits)
+    return same_bits(task, Behaviour(seed, watches=True, wave=_wave(random.Random(seed), task)), edits)
 
 
 def weak(seed: int, task: Task, edits: Edits) -> Result:
     """Weak memory between workgroups that wait for each other, some of their waves slow; or too few of them at once."""
     draw = random.Random(seed)
     few = draw.random() < 0.2
-    return same_bits(task, Behaviour(seed, weak=True, wave=draw.choice((ALL, *_WAVES[2:])), resident=int(few),
+    return same_bits(task, Behaviour(seed, weak=True, wave=_wave(draw, task), resident=int(few),
                                      spins=_FEW_SPINS if few else Behaviour.spins), edits)
 
 
