@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,10 +27,11 @@ from vkdml.planning.plan import Plan
 
 Edits = Mapping[str, bytes]  # SPIR-V instead of what is shipped, by kernel
 
-# Reports that are no failure: their beginnings, and why. What is read so is noise all the same, and no bit may change by it
+# Reports that are no failure, as patterns, and why. What is read so is noise all the same, and no bit may change by it
 ALLOWED = {
     "unwritten: ": "loads from before it is known whether anything is there; what they find is not used",
-    "race, write after read: state: store to state_words in store_state": "loads of the last row's c by rows past the batch",
+    "race, .*: state: .*load of state_words in load_": "rows past the batch, and units past H, load the state of others that have it, "
+                                                       "and do not use it",
 }
 _WAVES, _SMALL = (1, 4, 8, 16, 32, 64, 128), 50
 _FEW_SPINS = 40
@@ -63,7 +65,7 @@ def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
         wrong.append(f"{', '.join(outcome.unwritten)} not written")
     told = {f"{what}: {where}": f" of {kernel}{f' ({example})' if example else ''}"
             for (what, kernel, where), example in behaviour.reports.items()}
-    wrong += [what + rest for what, rest in told.items() if not what.startswith(tuple(ALLOWED))]
+    wrong += [what + rest for what, rest in told.items() if not re.match("|".join(ALLOWED), what)]
     return Result(device.kernels, [text for text in wrong if text], "gave up" if outcome.gave_up else "")
 
 
@@ -151,6 +153,10 @@ MODES = {
 }
 
 
+def draw(mode: str, seed: int) -> Task:
+    return random.Random(f"{mode} {seed}").choice(MODES[mode].draws)(seed)
+
+
 def try_once(mode: str, seed: int) -> tuple[Task, Result]:
-    task = (draws := MODES[mode].draws)[seed % len(draws)](seed)
+    task = draw(mode, seed)
     return task, MODES[mode].run(seed, task, {})

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.hostile import controls, formal, modes
+from tools import compile_shaders
 from tools.hostile.__main__ import main
 
 RUNS = [(mode, seed) for seed in range(40) for mode in modes.MODES]
@@ -13,6 +14,18 @@ RUNS = [(mode, seed) for seed in range(40) for mode in modes.MODES]
 def test_kernels_are_right_on_a_hostile_device(mode, seed):
     task, result = modes.try_once(mode, seed)
     assert not result.wrong, task.name
+
+
+@pytest.mark.family("what each mode draws", first=0)
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_every_kernel_is_drawn(mode):
+    left = {name for name in compile_shaders.kernels() if not name.startswith("cpu/")}
+    if mode == "weak":
+        left = {name for name in left if name.endswith(("_barrier", "_flow", "_flow_coherent"))}
+    for seed in range(600):
+        plan = modes.draw(mode, seed).plan
+        left -= {dispatch.kernel for dispatch in plan.initialize + plan.execute}
+    assert not left
 
 
 @pytest.mark.family("planted mistakes", first=6)

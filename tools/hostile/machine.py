@@ -61,8 +61,10 @@ class Machine:
         self.count, self.places = int(np.prod(self.groups)), self.translation.places
         self.random, self.noise = random.Random(self.behaviour.seed), np.random.default_rng(self.behaviour.seed)
 
-    def report(self, what: str, place: int, example: str = "") -> None:
-        self.behaviour.reports.setdefault((what, self.kernel, self.places[place]), example)
+    def report(self, what: str, place: int, example: str = "", after: int | None = None) -> None:
+        """after: the place of what a race is with."""
+        where = self.places[place] + ("" if after is None else f" after {self.places[after]}")
+        self.behaviour.reports.setdefault((what, self.kernel, where), example)
 
     def run(self, lanes: int) -> None:
         """Run all workgroups in waves of so many lanes."""

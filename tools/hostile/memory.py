@@ -138,7 +138,7 @@ class Memory:
                 wave.report(f"unwritten: {self.name}", place, f"{int(bad.sum())} units")
         racing, other, what = self.accesses.conflicts(units, wave.invocations[lanes], place, writes, atomic or self.is_flags)
         if what:
-            wave.report(f"race, {what}: {self.name}", place, wave.machine.places[other])
+            wave.report(f"race, {what}: {self.name}", place, after=other)
             bad = racing if bad is None else racing | bad
         if bad is None or not bad.any():
             return None

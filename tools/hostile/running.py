@@ -49,7 +49,7 @@ class Device:
     def __init__(self, behaviour: Behaviour, edits: Mapping[str, bytes] = {}) -> None:
         self.behaviour, self.edits = behaviour, edits
         self.random = np.random.default_rng(behaviour.seed)
-        self.word = _FIRST_WORDS[behaviour.seed % len(_FIRST_WORDS)]
+        self.word = _FIRST_WORDS[self.random.integers(len(_FIRST_WORDS))]
         word = np.uint32(self.random.integers(2**32) if self.word is None else self.word)
         small = {"u16": word.astype(np.uint16), "bool": np.bool_(word & 1)}
         self.pattern = {kind: small[kind] if kind in small else word.view(dtype) for kind, dtype in DTYPES.items()}
