@@ -13,7 +13,7 @@ from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
 from . import element_types
 from .cells import Cell
-from .checks import element_strides, evaluate, expect_sizes, packed_strides
+from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, packed_strides
 from .element_types import ElementType
 from .header.descs import (
     DML_BUFFER_TENSOR_DESC,
@@ -76,6 +76,8 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
     for field, array in converted.items():
         if array is None:
             continue
+        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # it would be copied
+            raise InvalidArgumentError(name, cell.arguments[field], f"{array.nbytes} bytes", f"at most {MAX_TENSOR_BYTES}")
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")

@@ -20,7 +20,7 @@ from ...errors import check_type
 from ...operators.checks import CheckedOperator
 from ...operators.graph_checks import Graph
 from ...operators.header.descs import DML_BINDING_PROPERTIES
-from ...operators.plain_problem import PlainProblem
+from ...operators.plain_problem import ComputedProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem
 from ...planning import needs
 from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
@@ -83,6 +83,7 @@ class Operator(NamedOperator):
     problem: Problem | PlainProblem
 
     def __init__(self, problem: Problem | PlainProblem) -> None:
+        check_type("Operator", "problem", problem, Problem, ComputedProblem, MovedProblem)
         self.problem = problem
 
 

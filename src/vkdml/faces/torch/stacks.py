@@ -167,7 +167,10 @@ class Layer:
 def layers_of(mode: str, form: Form, weights: Sequence[Tensor]) -> list[Layer]:
     """Layers from all weights of a module, in PyTorch's order."""
     ends = ["", "_reverse"][:form.directions]
-    count = len(weights) // (form.num_layers * form.directions)
+    count, left_over = divmod(len(weights), form.num_layers * form.directions) if form.num_layers > 0 else (0, 0)
+    if count not in (2, 3, 4, 5) or left_over:
+        raise InvalidArgumentError(form.module, "weights", f"{len(weights)} for num_layers {form.num_layers}, "
+                                   f"{form.directions} directions", "at least one layer, and 2 to 5 for each and direction")
     names = ["weight_ih", "weight_hh", *["bias_ih", "bias_hh"][:count // 4 * 2], *["weight_hr"][:count % 2]]
     left = iter(weights)
     return [Layer(KINDS[mode], form, [{name + ("" if form.module.endswith("Cell") else f"_l{k}{end}"): next(left)

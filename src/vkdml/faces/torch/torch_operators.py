@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tenso
     if input.shape[-1] != form.input_size or len(input) == 0:
         raise InvalidArgumentError(form.module, "input", f"the shape {tuple(input.shape)}",
                                    f"at least one time step, and {form.input_size} as the last size")
-    rows = input.shape[1] if batch_sizes is None else int(batch_sizes[0])
+    rows = input.shape[1] if batch_sizes is None else _rows_of_packed(form.module, batch_sizes, len(input))
     shapes = _state_shapes(mode, form, weights, rows)
     for index, (state, expected) in enumerate(zip(hx, shapes)):
         if state.shape != expected:
@@ -135,6 +136,15 @@ def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tenso
                             None if lengths is None else lengths.numpy())
     y = to_torch(y)
     return y if lengths is None else pack_padded_sequence(y, lengths).data, *map(to_torch, last)
+
+
+def _rows_of_packed(module: str, batch_sizes: Tensor, count: int) -> int:
+    """How many rows a PackedSequence of so many items has. Refuses what is none."""
+    sizes = batch_sizes.tolist() if batch_sizes.dtype is torch.int64 and batch_sizes.dim() == 1 else []
+    if not sizes or sizes[-1] < 1 or sum(sizes) != count or any(size < after for size, after in pairwise(sizes)):
+        raise InvalidArgumentError(module, "batch_sizes", sizes or batch_sizes,
+                                   f"whole numbers from 1 that never grow, {count} together")
+    return sizes[0]
 
 
 def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
