@@ -170,9 +170,13 @@ class Execution:
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run with them needs."""
         with self.gpu.lock:
-            for _ in range(self._carried.turns):
-                self._prepared(weights, False).prepare()
-                self._carried.advance()
+            turn = self._carried.turn
+            try:
+                for _ in range(self._carried.turns):
+                    self._prepared(weights, False).prepare()
+                    self._carried.advance()
+            finally:
+                self._carried.turn = turn  # whatever failed, what is carried stays
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Change a carried tensor, by either name. Raises what Buffer.upload raises."""

@@ -28,6 +28,7 @@ TIMEOUT = 600.0  # seconds
 _WAIT_NANOSECONDS = 100_000_000
 
 _FAILED, _RUNNING = "the Vulkan driver failed while", "running a submission"
+_NO_MEMORY = "this process has no more memory while"
 
 # What kp's messages have of VkResult
 _LOST = "DeviceLost"
@@ -124,6 +125,8 @@ class Driver:
         try:
             with calls:
                 return call()
+        except RecursionError:  # of the caller's, which is a RuntimeError, as kp's errors are
+            raise
         except (RuntimeError, MemoryError) as error:
             raise self._failure(doing, error) from error
 
@@ -179,10 +182,11 @@ class Driver:
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
         """The error to raise for an exception of kp's."""
-        text = f"{_FAILED} {doing}: {str(error).strip() or type(error).__name__}"
+        is_of_process = isinstance(error, MemoryError)
+        text = f"{_NO_MEMORY if is_of_process else _FAILED} {doing}: {str(error).strip() or type(error).__name__}"
         if _LOST in text:
             return self._lose(text)
-        is_memory = isinstance(error, MemoryError) or any(name in text for name in _OUT_OF_MEMORY)
+        is_memory = is_of_process or any(name in text for name in _OUT_OF_MEMORY)
         return OutOfMemoryError(f"{text}. {_SMALLER}") if is_memory else DriverError(f"{text}. {_UNKNOWN}")
 
     def _lose(self, reason: str) -> DeviceLostError:
