@@ -61,8 +61,8 @@ def draw_throughput(report: Report, cases: Sequence[Case], folder: Path) -> None
                       [rates.get((case.name, worker["name"])) for worker in shown],
                       [COLORS[OURS] if is_ours(worker["name"]) else COLORS[platform] for worker in shown])
             axes.set_title(f"{case.cell.upper()}, {sizes(case)}", fontsize=9, loc="left")
-        figure.suptitle(f"{COLUMNS[platform]}: GFLOP/s, {TYPE}, from numpy to numpy: longer is better. {OURS} on\n{device(report)}",
-                        fontsize=9)
+        figure.suptitle(f"{COLUMNS[platform]}: GFLOP/s, {TYPE}, from numpy to numpy: longer is better. {OURS} on\n"
+                        f"{device(report)}", fontsize=9)
         save(figure, folder / f"throughput{SUFFIXES[platform]}.png")
 
 
