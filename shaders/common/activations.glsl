@@ -6,7 +6,7 @@ void exponentials(float x, out float e, out float e_minus_1)
 {
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
                    x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0))))))));
-    e = mix(exp(x), x, isnan(x));
+    e = mix(exp(x), x, is_nan(x));
     e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
 }
 
@@ -55,7 +55,7 @@ float activation(uint id, float a, float b, float x)
     if (id == LEAKY_RELU) result = mix(x, a * x, x < 0.0);
     if (id == RELU) result = mix(x, 0.0, x < 0.0);
     if (id == THRESHOLDED_RELU) result = mix(x, 0.0, x <= a);
-    if (id == SHRINK) result = mix(mix(mix(0.0, x, isnan(x)), x - a, x > b), x + a, x < -b);
+    if (id == SHRINK) result = mix(mix(mix(0.0, x, is_nan(x)), x - a, x > b), x + a, x < -b);
     if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
     return result;
 }

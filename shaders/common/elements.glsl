@@ -13,17 +13,20 @@ vec2 two_floats(uint word)
     return ELEMENT == FLOAT16 ? unpackHalf2x16(word) : vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xFFFF0000u));
 }
 
+// By integers: drivers may take isnan(x) for false
+bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+
 // A float as a float16's or bfloat16's bits, rounded to nearest even. By integers: packHalf2x16 may round otherwise, and one
 // driver makes NaN of infinity.
 uint sixteen_bits(float x)
 {
     uint bits = floatBitsToUint(x);
-    if (ELEMENT == BFLOAT16) return isnan(x) ? 0x7FC0u : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    if (ELEMENT == BFLOAT16) return is_nan(x) ? 0x7FC0u : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
     uint magnitude = bits & 0x7FFFFFFFu;
     uint subnormal = uint(roundEven(abs(x) * 16777216.0));  // below 2^-14, in units of 2^-24
     uint normal = magnitude - 0x38000000u;  // the exponent's other bias
     normal = min((normal + 0xFFFu + ((normal >> 13) & 1u)) >> 13, 0x7C00u);
-    uint rounded = isnan(x) ? 0x7E00u : (magnitude < 0x38800000u ? subnormal : normal);
+    uint rounded = is_nan(x) ? 0x7E00u : (magnitude < 0x38800000u ? subnormal : normal);
     return (bits >> 16 & 0x8000u) | rounded;
 }
 

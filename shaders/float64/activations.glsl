@@ -46,7 +46,7 @@ real activation(uint id, float param_a, float param_b, real x)
     } else if (id == THRESHOLDED_RELU) {
         result = choose(less_or_equal(x, a), zero, x);
     } else if (id == SHRINK) {
-        result = choose(less(x, negate(b)), add(x, a), choose(less(b, x), subtract(x, a), choose(isnan(x.x), x, zero)));
+        result = choose(less(x, negate(b)), add(x, a), choose(less(b, x), subtract(x, a), choose(is_nan(x), x, zero)));
     }
     return result;
 }

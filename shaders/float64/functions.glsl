@@ -3,6 +3,8 @@
 
 #define INFINITY uintBitsToFloat(0x7F800000u)
 
+bool is_nan(real x) { return (floatBitsToUint(x.x) & 0x7FFFFFFFu) > 0x7F800000u; }  // isnan() may be folded
+
 // 1 / (i + 2), and 1 / (2 i + 1). By choices: an array that is indexed by a variable goes to memory
 real inverse_of(int i) { return i == 0 ? vec2(0.5, 0.0) : (i == 1 ? vec2(0.33333334, -9.9341076e-09) : vec2(0.25, 0.0)); }
 

@@ -17,18 +17,24 @@
 
 uint arrivals = 0;  // when all are there
 
+void device_fence() { memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease); }
+
+// A fence counts for the atomics of its own invocation alone. So all that the workgroup stored is released by its first invocation,
+// to which the others' fences and the barrier hand it over, and what it acquires goes back the same way.
 void meet()
 {
     uint counter = (1 + gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * MEETING_WORDS;
     arrivals += PARTS;
-    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+    device_fence();
     barrier();
     if (gl_LocalInvocationID.x == 0) {
+        device_fence();
         atomicAdd(meeting[counter], 1);
         begin_wait();
         [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals && spins < SPINS)
             count_look_in_vain();
+        device_fence();
     }
     barrier();
-    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+    device_fence();
 }

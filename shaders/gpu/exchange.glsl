@@ -8,7 +8,7 @@ const uint TILE_END = FIRST_SUM + (GATES > 1 ? SUM_VECS : 0);
 layout(binding = 8) coherent buffer State { uint state_words[]; };
 layout(binding = 8) coherent buffer StateVecs { vec4 state_vecs[]; };
 shared vec4 tile[TILE_END > TILE_VECS ? TILE_END : TILE_VECS];
-const uint FETCHES = (ROWS * HIDDEN_VECS + WORKGROUP - 1) / WORKGROUP;  // of vec4s, by an invocation
+const uint TILE_SIZE = ROWS * HIDDEN_VECS, FETCHES = (TILE_SIZE + WORKGROUP - 1) / WORKGROUP;  // of vec4s, by an invocation
 vec4 x[FINISHED];
 float own_h[FINISHED], own_cell[FINISHED];
 uint own_length[FINISHED];
@@ -16,7 +16,8 @@ uint finished_row, finished_step;
 
 uint source_slot_now, source_row;  // of a tile that stays in the buffer
 
-uint word_of(uint vector, uint row) { return vector_start(vector, direction, row) * 4 + unit; }
+// An invocation past H loads another's: its own would be behind the buffer
+uint word_of(uint vector, uint row) { return vector_start(vector, direction, row) * 4 + min(unit, HIDDEN - 1); }
 
 // The slot at `step` and of this row, unit by unit
 float load_word(uint slot, uint row) { return uintBitsToFloat(state_words[word_of(OWN_VECTORS + slot, row)]); }
@@ -46,9 +47,17 @@ void load_own(uint step, uint first_row)
     }
 }
 
-// Where this invocation's n-th vec4 of a tile is in it, and where a vec4 of a tile is in the buffer
-uint place_in_tile(uint n) { return min(gl_LocalInvocationID.x + n * WORKGROUP, ROWS * HIDDEN_VECS - 1); }
+// Where this invocation's n-th vec4 of a tile is in it. In the last round some have none: they load the last one, so that no load is
+// in a branch, but do not store it: two stores to a word are a race, of equal values too
+uint place_in_tile(uint n) { return min(gl_LocalInvocationID.x + n * WORKGROUP, TILE_SIZE - 1); }
 
+void put_in_tile(uint n, vec4 value)
+{
+    bool all_have_one = (n + 1) * WORKGROUP <= TILE_SIZE;
+    if (all_have_one || gl_LocalInvocationID.x + n * WORKGROUP < TILE_SIZE) tile[place_in_tile(n)] = value;
+}
+
+// Where a vec4 of a tile is in the buffer
 uint place_in_state(uint slot, uint first_row, uint place)
 {
     uint row = min(first_row + place / HIDDEN_VECS, dispatch.batch - 1);

@@ -6,6 +6,6 @@ void fetch_tile(uint slot, uint first_row)
     if (TILE_VECS != 0) {
         vec4 found[FETCHES];
         [[unroll]] for (uint n = 0; n < FETCHES; ++n) found[n] = state_vecs[place_in_state(slot, first_row, place_in_tile(n))];
-        [[unroll]] for (uint n = 0; n < FETCHES; ++n) tile[place_in_tile(n)] = found[n];
+        [[unroll]] for (uint n = 0; n < FETCHES; ++n) put_in_tile(n, found[n]);
     }
 }

@@ -11,7 +11,7 @@ void fetch_tile(uint slot, uint first_row)
         [[unroll]] for (uint n = 0; n < FETCHES; ++n) is_there = is_there && all(notEqual(found[n], uvec4(NOT_THERE)));
         // Not after the loop: where others of a subgroup go on, drivers that mask lose what was found
         if (is_there) {
-            [[unroll]] for (uint n = 0; n < FETCHES; ++n) tile[place_in_tile(n)] = uintBitsToFloat(found[n]);
+            [[unroll]] for (uint n = 0; n < FETCHES; ++n) put_in_tile(n, uintBitsToFloat(found[n]));
         } else {
             count_look_in_vain();
         }

@@ -11,6 +11,8 @@ layout(binding = 12) coherent buffer Meeting { uint meeting[]; };
 const uint LOOKS = 64;  // between two at whether another has given up
 uint spins = 0;  // of this wait; SPINS or more of one who has given up
 
+bool any_gave_up() { return atomicLoad(meeting[0], gl_ScopeDevice, 0, gl_SemanticsRelaxed) != 0; }
+
 void begin_wait()
 {
     if (COUNTED_TOGETHER == 0 && spins < SPINS) spins = 0;
@@ -20,7 +22,7 @@ void count_look_in_vain()
 {
     if (++spins == SPINS) {
         atomicOr(meeting[0], 1);
-    } else if (spins % LOOKS == 0 && meeting[0] != 0) {
+    } else if (spins % LOOKS == 0 && any_gave_up()) {
         spins = SPINS;
     }
 }
@@ -44,7 +46,7 @@ void end_group(uint steps)
 void main()
 {
     // One invocation looks, so that all of a workgroup go one way
-    if (gl_LocalInvocationID.x == 0) tile[0].x = float(meeting[0]);
+    if (gl_LocalInvocationID.x == 0) tile[0].x = float(any_gave_up());
     begin_part();
     keep_weights(0, GATES);
     barrier();
@@ -64,5 +66,9 @@ void main()
             meet();
         }
     }
-    if (HAS_LENGTHS != 0) end_group(steps);
+    if (HAS_LENGTHS != 0) {
+        // A row's last h may have been stored by another invocation
+        controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+        end_group(steps);
+    }
 }

@@ -12,15 +12,16 @@ const uint SAMPLE_SUMS = UNITS_AT_ONCE * GATES, SUMS = SAMPLES_AT_ONCE * SAMPLE_
 const uint BLOCK_VECS = BLOCK_LOADS * VECS_PER_LOAD, BLOCKS = (INPUT_LOADS + BLOCK_LOADS - 1) / BLOCK_LOADS;
 
 // Loads of the workgroup for a block, and the rounds that its invocations take. In the last round surplus invocations repeat the
-// last load, so that none diverges.
+// last load, so that none diverges, and store it behind the tile: two stores to a word are a race, of equal values too.
 const uint X_VECS = ROWS * BLOCK_VECS, X_TURNS = (X_VECS + WORKGROUP - 1) / WORKGROUP;
 const uint W_LOADS = PART_UNITS * GATES * BLOCK_LOADS, W_TURNS = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
-const bool X_IS_WHOLE = X_VECS % WORKGROUP == 0, W_IS_WHOLE = W_LOADS % WORKGROUP == 0;
+const uint X_SURPLUS = X_TURNS * WORKGROUP - X_VECS, W_SURPLUS = W_TURNS * WORKGROUP - W_LOADS;
 
 // [vec][sample], with two more so that invocations that store vecs of one sample side by side use different banks
 const uint X_PITCH = ROWS + 2;
-shared vec4 x_tile[BLOCK_VECS * X_PITCH];
-shared vec4 w_tile[BLOCK_VECS * GATES * PART_UNITS];  // [vec][gate][unit]
+const uint X_END = BLOCK_VECS * X_PITCH, W_END = BLOCK_VECS * GATES * PART_UNITS;
+shared vec4 x_tile[X_END + X_SURPLUS];
+shared vec4 w_tile[W_END + W_SURPLUS];  // [vec][gate][unit]
 shared uint x_starts[ROWS];
 
 // Loads under way, as they are in memory: unpacking would wait for them
@@ -31,7 +32,7 @@ struct XPlace { uint vec; uint sample_; };  // within the tile
 XPlace x_place(uint turn)
 {
     uint i = turn * WORKGROUP + gl_LocalInvocationID.x;
-    if (!X_IS_WHOLE) i = min(i, X_VECS - 1);
+    if (X_SURPLUS != 0) i = min(i, X_VECS - 1);
     return XPlace(i % BLOCK_VECS, i / BLOCK_VECS);
 }
 
@@ -39,7 +40,7 @@ struct WPlace { uint units; uint load; uint within; };  // units: which of those
 WPlace w_place(uint turn)
 {
     uint i = turn * WORKGROUP + gl_LocalInvocationID.x;
-    if (!W_IS_WHOLE) i = min(i, W_LOADS - 1);
+    if (W_SURPLUS != 0) i = min(i, W_LOADS - 1);
     uint of_load = i / (GATES * TOGETHER);
     return WPlace(of_load / BLOCK_LOADS, of_load % BLOCK_LOADS, i % (GATES * TOGETHER));
 }
@@ -76,19 +77,27 @@ vec4 unpack_w(uvec4 words, uint vec, uint load)
     return w;
 }
 
+// Where a turn's load is stored, which belongs to `place` of a tile of `count` loads that ends at `end`
+uint stored_at(uint place, uint turn, uint count, uint end)
+{
+    uint i = turn * WORKGROUP + gl_LocalInvocationID.x;
+    return (turn + 1) * WORKGROUP <= count || i < count ? place : end + i - count;
+}
+
 void store(uint block)
 {
     [[unroll]] for (uint turn = 0; turn < X_TURNS; ++turn) {
         XPlace place = x_place(turn);
         vec4 x = unpack_x(next_x[turn], x_start[turn], (block * BLOCK_VECS + place.vec) * 4);
-        x_tile[place.vec * X_PITCH + place.sample_] = x;
+        x_tile[stored_at(place.vec * X_PITCH + place.sample_, turn, X_VECS, X_END)] = x;
     }
     [[unroll]] for (uint turn = 0; turn < W_TURNS; ++turn) {
         WPlace place = w_place(turn);
         uint unit = place.units * TOGETHER + place.within % TOGETHER, gate = place.within / TOGETHER;
         [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec) {
             vec4 w = unpack_w(next_w[turn], vec, block * BLOCK_LOADS + place.load);
-            w_tile[((place.load * VECS_PER_LOAD + vec) * GATES + gate) * PART_UNITS + unit] = w;
+            uint row = (place.load * VECS_PER_LOAD + vec) * GATES + gate;
+            w_tile[stored_at(row * PART_UNITS + unit, turn, W_LOADS, W_END)] = w;
         }
     }
 }

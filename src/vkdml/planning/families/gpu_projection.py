@@ -80,9 +80,10 @@ class GpuProjection(ProjectionTiling):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of a workgroup's shared memory."""
+        """Bytes of a workgroup's shared memory. surplus: vec4s that are nobody's, as loads are no whole rounds."""
         of_vec = self.rows + _PITCH_VECS + self.weight_rows
-        return self.rows * _SAMPLE_BYTES + _SHARED_VEC_BYTES * (self.block_vecs * of_vec + 1)
+        surplus = -self.rows * self.block_vecs % self.workgroup + -self.weight_rows * self.block_loads % self.workgroup
+        return self.rows * _SAMPLE_BYTES + _SHARED_VEC_BYTES * (self.block_vecs * of_vec + surplus + 1)
 
     def seconds(self, steps: int, rates: GpuRates) -> float:
         """Seconds of so many time steps: the longest of what may bound them.
