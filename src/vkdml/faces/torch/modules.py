@@ -177,9 +177,8 @@ class _Sequence(Twin, nn.RNNBase):
     def _forward_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
         """The rows of a packed sequence are sorted by length; `order` is the permutation to that order, `back` its inverse."""
         data, batch_sizes, order, back = input
-        states = _permuted(states, order)
         self._check_shapes(data, states, batch_sizes)
-        y, last = self._run(data, states, batch_sizes)
+        y, last = self._run(data, _permuted(states, order), batch_sizes)
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
 
     def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
