@@ -165,6 +165,7 @@ def _batch_axis(formulas: Iterable[str]) -> int:
     return dims.index("B") if "B" in dims else 0
 
 
+RARE = 10  # times as often as a slow face is another drawn
 FEW: dict[str, Any] = {"steps": range(2, 9), "rows": range(2, 7)}  # these share what is compiled
 
 
@@ -198,7 +199,8 @@ def calls(draw: st.DrawFn, operators: Sequence[Operator], faces: Mapping[str, An
     arrays.
     """
     operator = draw(st.sampled_from(operators))
-    face = draw(st.sampled_from([name for name, face in faces.items() if face.takes(operator)]))
+    face = draw(st.sampled_from([name for name, face in faces.items() if face.takes(operator)
+                                 for _ in range(1 if face.is_slow else RARE)]))
     pairs = st.tuples(st.integers(0, 99), st.integers(0, 99))
     least, most = {None: (0, 2), False: (0, 0), True: (1, 3)}[is_broken]
     call = Call(face, operator, draw(st.sampled_from(steps)), draw(st.sampled_from(rows)),

@@ -82,10 +82,11 @@ def test_a_short_soak(tmp_path, capsys):
     assert code == 0, text
     assert "Nothing failed, and nothing grew." in text
     assert "| function " in text
+    assert "| recording " in text
     assert (tmp_path / report.PICTURE).read_bytes().startswith(b"\x89PNG")
     lives = json.loads((tmp_path / report.DATA).read_text())
     assert [(life["seed"], life["has_faults"]) for life in lives] == [(3, False), (4, True)]
-    assert sum(lives[1]["struck"].values()) == worker.STRIKES
+    assert sum(lives[1]["struck"].values()) == worker.STRIKES + worker.RECORDING_STRIKES
     assert not lives[0]["struck"]
     assert all(life["samples"][-1]["calls"] >= worker.CALLS for life in lives)
     assert str(report.MARKDOWN) in capsys.readouterr().out

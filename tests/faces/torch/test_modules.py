@@ -211,6 +211,10 @@ class Mine(nn.GRU):
     pass
 
 
+def unsorted():
+    return nn.utils.rnn.pack_padded_sequence(torch.randn(T, B, I), torch.tensor([1, T, 2]), enforce_sorted=False)
+
+
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
     (lambda: vt.convert(3), "convert: module: found int"),
@@ -230,6 +234,10 @@ class Mine(nn.GRU):
     (lambda: vt.convert(nn.GRU(I, H).eval().to(torch.float8_e5m2))(torch.zeros(T, B, I).to(torch.float8_e5m2)),
      "GRU: parameters: found torch.float8_e5m2; expected one of torch.float32"),
     (lambda: vt.convert(nn.GRU(I, H).eval().to("meta"))(torch.randn(T, B, I)), "GRU: weight_ih_l0: found a tensor on meta"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I), torch.randn(1, B, H, device="meta")), r"GRU: hx\[0\]: found a tensor on meta"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(unsorted(), torch.randn(1, B, H, device="meta")), r"GRU: hx\[0\]: found a tensor on meta"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(unsorted(), torch.randn(1, B - 1, H)), "GRU: input or hx: found Expected hidden size"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(unsorted(), torch.randn(H)), "GRU: input or hx: found Expected hidden size"),
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
      r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H),)), "LSTMCell: hx: found Tensor; expected 2 Tensors"),

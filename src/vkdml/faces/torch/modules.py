@@ -192,9 +192,8 @@ class _Sequence(Twin, nn.RNNBase):
         data, batch_sizes, order, back = input
         if order is not None and not torch.compiler.is_compiling():
             self._check_order(order, back)
-        states = _permuted(states, order)
         self._check_shapes(data, states, batch_sizes)
-        y, last = self._run(data, states, batch_sizes)
+        y, last = self._run(data, _permuted(states, order), batch_sizes)
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
 
     def _check_order(self, order: Any, back: Any) -> None:

@@ -115,8 +115,7 @@ def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tenso
          ) -> States:
     form, device = Form(*rest[:-1]), rest[-1]
     layers = layers_of(mode, form, weights)
-    tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(hx)}
-    element = check_tensors(form.module, tensors, layers)
+    element = check_tensors(form.module, _named(input, hx), layers)
     if input.shape[-1] != form.input_size or len(input) == 0:
         raise InvalidArgumentError(form.module, "input", f"the shape {tuple(input.shape)}",
                                    f"at least one time step, and {form.input_size} as the last size")
@@ -152,11 +151,15 @@ def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tens
     """What a call returns, as PyTorch's compilers see it."""
     form = Form(*rest[:-1])
     if any(tensor.device != input.device for tensor in (*hx, *weights)):
-        check_tensors(form.module, {"input": input}, layers_of(mode, form, weights))
+        check_tensors(form.module, _named(input, hx), layers_of(mode, form, weights))
     rows = input.shape[1]
     if batch_sizes is not None:  # their values are not known here
         rows = hx[0].shape[1] if hx else torch.library.get_ctx().new_dynamic_size()
     return _empty(input, form, _state_shapes(mode, form, weights, rows))
+
+
+def _named(input: Tensor, hx: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {"input": input} | {f"hx[{index}]": state for index, state in enumerate(hx)}
 
 
 def _state_shapes(mode: str, form: Form, weights: Sequence[Tensor], rows: int) -> list[tuple[int, int, int]]:
