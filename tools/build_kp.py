@@ -96,7 +96,7 @@ def place(name: str) -> Path | None:
     """The file of the cache for the module that would be built now. None: others may have written to the cache."""
     named = os.environ.get("VKDML_CACHE")
     cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vkdml"
-    files = [Path(__file__), *(path for path in sorted(KP.rglob("*")) if path.is_file())]
+    files = [Path(__file__), *sorted(KP.glob("*.patch")), *sorted(KP.glob("*.txt"))]
     digest = hashlib.sha256(repr([version(), platform.libc_ver(), [os.environ.get(flag) for flag in FLAGS],
                                   [path.read_bytes() for path in files]]).encode()).hexdigest()
     kept = cache / "kp" / digest[:16] / name

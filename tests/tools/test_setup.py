@@ -73,6 +73,11 @@ def test_patches_begin_with_their_reason(patch):
     assert reason
 
 
+def test_the_page_of_patches_has_each():
+    listed = re.findall(r"^\| (\d{4}-[\w-]+) \|", (ROOT / "tools" / "kp" / "README.md").read_text(), re.M)
+    assert listed == sorted(patch.stem for patch in (ROOT / "tools" / "kp").glob("*.patch"))
+
+
 @pytest.mark.parametrize("name", ["kp/requirements.txt", "kp/source.txt", "models/demo.txt", "models/test.txt", "wheels.txt"])
 def test_downloads_are_pinned_by_hash(name):
     lines = (ROOT / "tools" / name).read_text().replace("\\\n", " ").splitlines()
