@@ -9,7 +9,6 @@ long as vkdml other libraries take from host to host. Figures are fitted to the 
 from __future__ import annotations
 
 import argparse
-import json
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -17,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import OURS
+from tools.gpu_report.beside import readback
 from tools.gpu_report.fit import Fit, fit
-from tools.gpu_report.sending import is_json
 from vkdml import DeviceInfo
-from vkdml.laboratory import document, table
+from vkdml.laboratory import document, parsed, table
 
 RESULTS = "results.jsonl"
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 Row = dict[str, Any]
 
@@ -54,7 +52,8 @@ class Report:
         checked = [row["right"] for row in self.rows
                    if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
         return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
-                "right": f"{sum(checked)} of {len(checked)}", **self._times(), **self._readback()}
+                "right": f"{sum(checked)} of {len(checked)}", **self._times(),
+                **({"readback GB/s": found.rate} if (found := readback(self.rows)) else {})}
 
     def _times(self) -> Row:
         """vkdml's, and the others' over it, of the problems that any other library has run."""
@@ -69,11 +68,6 @@ class Report:
                     found[f"{problem}, times of {library}"] = theirs / taken[problem, OURS, way]
         return found
 
-    def _readback(self) -> Row:
-        rates = [row["T"] * row["B"] * row["H"] * BYTES[row["type"]] / row["seconds"] / 1e9 for row in self.rows
-                 if row.get("way") == "readback" and row["library"] == OURS and row.get("seconds")]
-        return {"readback GB/s": rates[0]} if rates else {}
-
 
 def texts(place: Path) -> Iterator[str]:
     """The results of all parts."""
@@ -82,13 +76,6 @@ def texts(place: Path) -> Iterator[str]:
         return
     with zipfile.ZipFile(place) as archive:
         yield from (archive.read(name).decode() for name in sorted(archive.namelist()) if name.endswith(f"/{RESULTS}"))
-
-
-def parsed(text: str) -> Iterator[Row]:
-    """Its lines. The last one may have been cut short."""
-    for line in text.splitlines():
-        if is_json(line):
-            yield json.loads(line)
 
 
 def fits(reports: Sequence[Report]) -> list[Fit]:

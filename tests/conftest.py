@@ -1,7 +1,6 @@
 """pytest's options and fixtures for all tests. The wheel has this file too, for the conformance suite (tools/build_suite.py)."""
 
 import os
-import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -144,14 +143,8 @@ def mistaken(monkeypatch, tmp_path):
     compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
 
     def compiled(kernel, file, old, new):
-        shaders = tmp_path / "shaders"
-        shutil.copytree(compiler.SHADERS, shaders)
-        text = (shaders / file).read_text()
-        assert old in text
-        (shaders / file).write_text(text.replace(old, new))
-        source, holes = compiler.sources(shaders)[kernel]
-        compiler.compile_source(source, tmp_path / "wrong.spv", holes)
-        wrong, right = spirv.of_spirv(kernel, (tmp_path / "wrong.spv").read_bytes()), spirv.load
+        code = compiler.mistaken(tmp_path, file, old, new, kernel.__eq__)[kernel]
+        wrong, right = spirv.of_spirv(kernel, code), spirv.load
         monkeypatch.setattr(spirv, "load", lambda name: wrong if name == kernel else right(name))
 
     return compiled

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -80,6 +80,21 @@ def compile_source(source: Path, target: Path, holes: Mapping[str, str] = {}) ->
     error = refusal(source, target, holes)
     if error:
         raise SystemExit(f"{source}{''.join(f' with {value}' for value in holes.values())} does not compile: {error}")
+
+
+def mistaken(folder: Path, file: str, old: str, new: str, kernels: Callable[[str], bool]) -> dict[str, bytes]:
+    """Kernels from shaders with another text in one file, of which a copy comes into the folder."""
+    shaders = folder / "shaders"
+    shutil.copytree(SHADERS, shaders)
+    text = (shaders / file).read_text()
+    assert old in text, f"{file} has no {old!r}"
+    (shaders / file).write_text(text.replace(old, new))
+    found = {}
+    for kernel, (source, holes) in sources(shaders).items():
+        if kernels(kernel):
+            compile_source(source, folder / "wrong.spv", holes)
+            found[kernel] = (folder / "wrong.spv").read_bytes()
+    return found
 
 
 def refusal(source: Path, target: Path, holes: Mapping[str, str] = {}, folders: tuple[Path, ...] = ()) -> str:

@@ -26,7 +26,8 @@ void meet()
     if (gl_LocalInvocationID.x == 0) {
         atomicAdd(meeting[counter], 1);
         begin_wait();
-        [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals && may_wait()) {}
+        [[dont_unroll]] while (atomicLoad(meeting[counter], gl_ScopeDevice, 0, gl_SemanticsRelaxed) < arrivals && spins < SPINS)
+            count_look_in_vain();
     }
     barrier();
     memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);

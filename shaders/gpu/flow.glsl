@@ -12,8 +12,10 @@ void fetch_tile(uint slot, uint first_row)
         // Not after the loop: where others of a subgroup go on, drivers that mask lose what was found
         if (is_there) {
             [[unroll]] for (uint n = 0; n < FETCHES; ++n) tile[place_in_tile(n)] = uintBitsToFloat(found[n]);
+        } else {
+            count_look_in_vain();
         }
-    } while (!is_there && may_wait());
+    } while (!is_there && spins < SPINS);
 }
 
 void meet() {}

@@ -4,25 +4,25 @@
 // what needs no waiting instead. gpu/begin.comp makes the other words 0: the arrivals of each group, MEETING_WORDS apart.
 // Workgroups: x groups of rows, y directions, z parts.
 layout(constant_id = 65) const uint PARTS = 1;
-layout(constant_id = 67) const uint SPINS = 1;           // looks in vain of an invocation: in one wait
-layout(constant_id = 80) const uint DISPATCH_SPINS = 1;  // and in all of a dispatch; as many are counted where one has given up
+layout(constant_id = 67) const uint SPINS = 1;             // looks in vain of an invocation, after which it gives up: in one wait
+layout(constant_id = 80) const uint COUNTED_TOGETHER = 0;  // or, where a driver bounds all loops of a dispatch, in all waits
 layout(constant_id = 77) const uint MEETING_WORDS = 1;
 layout(binding = 12) coherent buffer Meeting { uint meeting[]; };
 const uint LOOKS = 64;  // between two at whether another has given up
-uint spins = 0, last_spin;
+uint spins = 0;  // of this wait; SPINS or more of one who has given up
 
-void begin_wait() { last_spin = min(spins + SPINS, DISPATCH_SPINS); }
-
-// After a look in vain: whether to look again
-bool may_wait()
+void begin_wait()
 {
-    if (++spins == last_spin) {
+    if (COUNTED_TOGETHER == 0 && spins < SPINS) spins = 0;
+}
+
+void count_look_in_vain()
+{
+    if (++spins == SPINS) {
         atomicOr(meeting[0], 1);
-        spins = DISPATCH_SPINS;
     } else if (spins % LOOKS == 0 && meeting[0] != 0) {
-        spins = DISPATCH_SPINS;
+        spins = SPINS;
     }
-    return spins < DISPATCH_SPINS;
 }
 
 // A schedule defines: what all parts stored before is seen by all after it

@@ -9,24 +9,21 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 # Processes that may crash, and reports
 from .cli.conformance import on_device as conformance_on
 from .cli.conformance.suite import FOLDER as CONFORMANCE
 from .cli.processes import Worker, WorkerError, supervise
-from .cli.reports import as_json, bullets, cell, document, table, write
+from .cli.reports import append, as_json, bullets, cell, document, parsed, table, write
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled
 from .engine.commands import Commands
-from .engine.trust import trial
 from .engine.trust.choices import folder as folder_of_choices
-from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, outcomes_of, types_of
-from .engine.trust.trial import Run, Trial, workgroups_meet
-from .engine.trust.tuner import ON, Tuner, cell_of_meetings, likely
+from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, kind_of, outcomes_of, plans_of, problem_of, types_of
+from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
+from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
@@ -53,7 +50,7 @@ from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import BARRIER, FLOW, SCHEDULES, STEPPED
+from .planning.options import SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
@@ -70,12 +67,13 @@ def as_in_a_new_process() -> None:
 
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
     """What the first call of its size class has compiled, on a GPU of which nothing is known: by what it is for."""
-    planner, gpu = Planner(problem, info), SimpleNamespace(info=info)
-    tested: list[Any] = [one for way in (BARRIER, FLOW) for met, _ in trial.problems_of_meetings(cell_of_meetings(problem.cell))
-                         for one in (trial._plan(gpu, met, STEPPED),  # type: ignore[arg-type]
-                                     trial._most_workgroups(gpu, met, way))]  # type: ignore[arg-type]
-    return {"its plan": [plan_of(planner, planner.best())], "tuning": [plan_of(planner, tiling) for tiling in likely(planner)],
-            "meetings": [one for one in tested if one]}
+    planner = Planner(problem, info)
+    timed = likely(planner)
+    meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
+    return {"its plan": [plan_of(planner, planner.best())],
+            "self-test": list(plans_of(info, problem_of(kind_of(problem), problem.element))),
+            "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
+            "tuning": [plan_of(planner, tiling) for tiling in timed]}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from tests.describing import features
 from tests.support import DTYPES, OTHER_SCHEDULES, TOLERANCES, Case, check, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
 from vkdml.cli import processes
-from vkdml.cli.conformance import report, results, suite
+from vkdml.cli.conformance import failures, report, results, suite
 from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.operators import cells, reference
 from vkdml.operators.header import descs
@@ -223,8 +223,8 @@ def test_a_run(tmp_path):
     assert run.ended == run.output == ""
     (bad,) = run.failed
     assert bad["test"].endswith("test_suite.py::test_bad")
-    assert report.first_line(bad) == "RNN, float32: y: 1 of 1 wrong, the first at [0]: found 1.5, expected 0.5, off by 1, 16,700 times the tolerance"
-    assert report.first_line(run.skipped[0]) == "no reason"
+    assert failures.first_line(bad) == "RNN, float32: y: 1 of 1 wrong, the first at [0]: found 1.5, expected 0.5, off by 1, 16,700 times the tolerance"
+    assert failures.first_line(run.skipped[0]) == "no reason"
     assert report.summarize(run, report.by_operator)[("RNN", "float32")][:5] == [4, 3, 1, 1.0, 2.0**24]
     assert (run.told["selected"], run.told["left_out"]) == (6, 0)
     assert run.told["tolerances"]["float16"] == list(TOLERANCES["float16"])
@@ -236,7 +236,7 @@ def test_a_crash(tmp_path, monkeypatch):
     run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)", Chosen(only=("good[2]", "test_ending", "very_long"), long=True))
     assert (names(run), run.ended) == (["test_good[2]", "test_ending", "test_very_long"], "")
     (crashed,) = run.failed
-    assert report.first_line(crashed) == "the process crashed: SIGSEGV while running it"
+    assert failures.first_line(crashed) == "the process crashed: SIGSEGV while running it"
     assert crashed["running"]["again"] == {"runs": {"crashed: SIGSEGV": 1}, "ways": dict.fromkeys(OTHER_SCHEDULES, "crashed: SIGSEGV")}
     assert "Segmentation fault" in crashed["failure"]
     lines = lines_of([run], tmp_path / "report")
@@ -299,7 +299,7 @@ def test_quick_ends(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     (tmp_path / "late.py").write_text("from tests import conftest\nconftest.QUICK_SECONDS = -1\n")
     run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["-p", "late"])
-    assert {(test["outcome"], report.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
+    assert {(test["outcome"], failures.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
 
 
 def test_devices_by_index_or_name():

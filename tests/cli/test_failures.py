@@ -7,7 +7,7 @@ from tests import recording
 from tests.cli.test_conformance import run_suite
 from tests.support import Case as Problem
 from tests.support import check, make_desc, random_arrays, run_on_device
-from vkdml.cli.conformance import failures, report
+from vkdml.cli.conformance import failures
 from vkdml.cli.conformance.suite import Chosen
 from vkdml.operators import cells
 
@@ -98,7 +98,7 @@ def test_after_a_lost_device_others_are_tested(tmp_path, monkeypatch, lost, runn
     run = run_suite(tmp_path, LOST.format(lost=lost, running=running, then=then), Chosen(long=True))
     assert [test["test"].partition("::")[2] for test in run.tests][-2:] == ["test_ending", "test_very_long"]
     (_, failed) = run.failed
-    assert report.first_line(failed) == said
+    assert failures.first_line(failed) == said
     assert (run.tests[-1]["outcome"], run.ended) == ("passed", "")
     assert (tmp_path / "results").read_text().count('"selected"') == 2  # processes
 

@@ -29,6 +29,7 @@ from tests.support import (
     read_output,
     run_on_device,
 )
+from vkdml.engine.trust.trial import Fallback
 from vkdml.faces.directml.device import Operator
 from vkdml.operators import cells, element_types, reference
 from vkdml.operators.header import descs
@@ -159,6 +160,20 @@ def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
     assert_same(results, expected)
 
 
+@pytest.mark.family("each way with each case")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith(FLOW)])
+def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, name):
+    row, usual = next((row, profile) for row, profile in profiles.PROFILES.items() if profile.fits(device.info))
+    monkeypatch.setitem(profiles.PROFILES, row, replace(usual, coherent_flow=True))
+    case = CASES[name]
+    expected = in_sequence(device, name)
+    compiled, results = executed(device, case, WAYS[way].options(case.problem, device.info))
+    assert {dispatch.kernel.partition("_")[2] for dispatch in compiled.plan.execute if "Gates" in dispatch.buffers
+            and "projection" not in dispatch.kernel} == {"flow_coherent"}
+    assert_same(results, expected)
+
+
 def run_in_place(device, case, options, executions=2):
     """The last states in the buffers of the initial ones, so that an execution goes on where the last one ended."""
     compiled = device.compile_operator(Operator(case.problem), options=options)
@@ -226,18 +241,50 @@ def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
         check(case, run_on_device(device, case, after))
 
 
-@pytest.mark.family("each way with each cell")
-@pytest.mark.parametrize("way", ["flow, shared", "flow, many parts"])
-@pytest.mark.parametrize("name", ["GRU", "LSTM in float16", "RNN, wide"])
-def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, name):
-    profile, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
-    monkeypatch.setitem(profiles.PROFILES, profile, replace(usual, coherent_flow=True))
-    case = CASES[name]
-    options = WAYS[way].options(case.problem, device.info)
-    assert Planner(case.problem, device.info, options).best().loop.meeting_kernel.endswith("_flow_coherent")
-    results = run_on_device(device, case, options)
+@pytest.fixture
+def with_spins(device, monkeypatch):
+    """with_spins(count): parts that wait so long, on a driver that would let them; as many steps as these tests have are few."""
+    def make(count):
+        name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+        monkeypatch.setitem(profiles.PROFILES, name, replace(usual, spins=count, most_iterations=profiles.MOST_ITERATIONS))
+    return make
+
+
+# One workgroup, so that nothing depends on what runs at once
+ONE_PART = Options(lanes=False, schedule=PERSISTENT, workgroup=256)
+WAIT_LONGER = "begin_wait();", "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++look) count_look_in_vain();"
+WAIT_IN_VAIN = {
+    FLOW: ("gpu/flow.glsl", "is_there = true;", "is_there = false; atomicOr(meeting[0], 2);"),
+    BARRIER: ("gpu/CELL_barrier.comp", "arrivals += PARTS;", "arrivals += PARTS + 1; atomicOr(meeting[0], 2);")}
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+def test_many_waits_are_not_one_long_wait(device, mistaken, with_spins, meeting):
+    """Each of them is for 100 looks, all together for twice as many as one may have."""
+    with_spins(10_000)
+    mistaken(f"gpu/gru_{meeting}", WAIT_IN_VAIN[meeting][0], *WAIT_LONGER)
+    case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
+    compiled, results = executed(device, case, replace(ONE_PART, meeting=meeting))
     check(case, results)
-    assert_same(results, in_sequence(device, name))
+    assert not timed_out(compiled)
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_spins, monkeypatch, meeting):
+    """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
+    with_spins(10_000)
+    mistaken(f"gpu/gru_{meeting}", *WAIT_IN_VAIN[meeting])
+    words, clear = [], Fallback._clear_words
+
+    def seen(fallback):
+        words.append(int(fallback._buffer.host(np.uint32)[fallback._word]))
+        clear(fallback)
+
+    monkeypatch.setattr(Fallback, "_clear_words", seen)
+    case = make_case(cells.GRU, (5, 1, 5, 64), **WITHOUT_LENGTHS)
+    _, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    check(case, results)
+    assert words[1:] == [2]
 
 
 # Several groups of rows

@@ -46,8 +46,7 @@ def test_random_problem_long(device, seed):
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
     """GPUs' plans on any driver, within its own limit of loop iterations: wide workgroups, which load weights in blocks."""
     usual = profiles.profile(device.info)
-    as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins,
-                          dispatch_spins=usual.dispatch_spins)
+    as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins)
     monkeypatch.setattr(profiles, "PROFILES", {"as on a GPU": as_on_a_gpu})
     test_random_problem(device, seed)
 

@@ -36,8 +36,8 @@ def trusted(monkeypatch):
     """Which meetings the test was asked about; it is not run, and they pass unless a test says otherwise."""
     asked = []
 
-    def meets(gpu, waits_by, cell):
-        asked.append((waits_by, cell.name))
+    def meets(gpu, meeting):
+        asked.append((meeting.cell.name, meeting.waits_by))
         return trusting["passes"]
 
     trusting = {"asked": asked, "passes": True}

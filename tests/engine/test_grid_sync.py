@@ -9,43 +9,50 @@ import pytest
 
 import vkdml
 from tests.planning.devices import GPU, GPUS
+from tests.support import CELLS
 from vkdml.engine.trust import trial
-from vkdml.engine.trust.trial import workgroups_meet
+from vkdml.engine.trust.self_test import pipelines
+from vkdml.engine.trust.trial import Meeting, plans_of_test, workgroups_meet
 from vkdml.operators.cells import GRU, LSTM
 from vkdml.planning.candidates import Planner
+from vkdml.planning.costs import Measured, described
 from vkdml.planning.options import Options
+from vkdml.planning.size_classes import Sizes
 
-pytestmark = pytest.mark.device
+RUNS = 7
 
 
 @pytest.fixture
 def small(tuned, monkeypatch):
     """What a CPU driver runs in a moment."""
-    monkeypatch.setattr(trial, "_SIZES", ((1, 64), (2, 96)))
-    monkeypatch.setattr(trial, "_LONG", (40, 32))
+    monkeypatch.setattr(trial, "_HIDDEN", (64,))
+    sizes = Sizes(9, 1), Sizes(5, 20), Sizes(30, 1)
+    monkeypatch.setattr(trial, "_TESTS", tuple(replace(test, sizes=its) for test, its in zip(trial._TESTS, sizes)))
     return tuned.gpu
 
 
 @pytest.fixture
 def without_waiting(small, monkeypatch):
     """In one workgroup: whether several meet is a matter of what else the machine does."""
-    plans = []
+    asked = []
 
-    def in_sequence(gpu, problem, waits_by):
-        plans.append(waits_by)
-        return trial._plan(gpu, problem, "sequence")
+    def in_sequence(info, problem, meeting, measured=None):
+        asked.append((problem.cell.name, problem.steps, problem.batch, meeting.waits_by, measured and measured.step_seconds > 0))
+        return trial._alone(info, problem)
 
-    monkeypatch.setattr(trial, "_most_workgroups", in_sequence)
-    return plans
+    monkeypatch.setattr(trial, "_persistent", in_sequence)
+    return asked
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
 def test_what_agrees_passes(small, without_waiting, cell):
-    assert workgroups_meet(small, "flow", cell)
-    assert without_waiting == ["flow", "flow", "flow"]
+    assert workgroups_meet(small, Meeting(cell, "flow"))
+    assert without_waiting[3:] == [(cell.name, 9, 1, "flow", None), (cell.name, 5, 20, "flow", True), (cell.name, 30, 1, "flow", True)]
 
 
-@pytest.mark.parametrize("after", [1, 9, 13, 17])  # executions
+@pytest.mark.device
+@pytest.mark.parametrize("after", [1, RUNS + 2, 2 * RUNS + 1])  # executions
 def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
     executions = []
 
@@ -54,58 +61,57 @@ def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
             super().execute()
             executions.append(self)
 
-    def outputs(trial):
-        results = real(trial)
-        if len(executions) >= after:
+    def outputs(of_trial):
+        results = real(of_trial)
+        if len(executions) - 1 - (len(executions) > RUNS + 1) - (len(executions) > 2 * RUNS + 2) >= after:  # but for those alone
             results["OutputSequenceTensor"][len(executions)] ^= 1
         return results
 
     real = trial.Trial.outputs
     monkeypatch.setattr(trial, "Run", Wrong)
     monkeypatch.setattr(trial.Trial, "outputs", outputs)
-    assert not workgroups_meet(small, "barrier", GRU)
+    assert not workgroups_meet(small, Meeting(GRU, "barrier"))
 
 
+@pytest.mark.device
 def test_giving_up_fails(small, without_waiting, monkeypatch):
     monkeypatch.setattr(trial.Run, "timed_out", True)
-    assert not workgroups_meet(small, "barrier", GRU)
+    assert not workgroups_meet(small, Meeting(GRU, "barrier"))
 
 
+@pytest.mark.device
 def test_a_driver_that_fails_fails(small, without_waiting, monkeypatch):
     def fail(*_):
         raise vkdml.DriverError("lost")
 
     monkeypatch.setattr(trial.Run, "execute", fail)
-    assert not workgroups_meet(small, "barrier", GRU)
+    assert not workgroups_meet(small, Meeting(GRU, "barrier"))
 
 
-def test_as_many_workgroups_as_may_be_chosen():
-    gpu, problem = SimpleNamespace(info=GPU), trial._problem(GRU, 24, 12, 128)
-    planner = Planner(problem, GPU, Options(schedule="persistent"))
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_what_is_run_has_all_that_may_go_wrong(gpu, cell):
+    """As many workgroups as may be chosen, several tiles in each, and a long run; and few pipelines, which take long to make."""
+    few, _, tiles, _, long, _ = plans_of_test(GPUS[gpu], Meeting(cell, "flow"))
+    planner = Planner(tiles.tiling.problem, GPUS[gpu], Options(schedule="persistent", meeting="flow", rows=1))
     counts = {tiling.loop.workgroups for tiling in planner.tilings() if tiling.fits_side_by_side(planner.machine)}
-    planned = trial._most_workgroups(gpu, problem, "barrier")
-    assert planned.fallback
-    assert max(prod(dispatch.groups) for dispatch in planned.execute if "gru" in dispatch.kernel) == max(counts) > min(counts)
+    assert max(prod(dispatch.groups) for dispatch in tiles.execute if "flow" in dispatch.kernel) == max(counts)
+    assert tiles.tiling.loop.tiles_of_group > 1
+    assert few.tiling.loop.tiles_of_group == 1 < few.tiling.loop.parts
+    assert long.tiling.problem.steps >= long.tiling.loop.chunk_steps >= 5000
+    of_both = [pipelines(plan) for meeting in ("barrier", "flow") for plan in plans_of_test(GPUS[gpu], Meeting(cell, meeting))]
+    assert len(set().union(*of_both)) <= 13
 
 
+def test_a_long_run_has_shorter_dispatches_where_short_ones_took_long():
+    (few, *_, long, _), info = plans_of_test(GPU, Meeting(GRU, "flow")), GPU
+    slow = Measured(described(few.tiling), 1e-4)
+    assert trial._persistent(info, long.tiling.problem, Meeting(GRU, "flow"), slow).tiling.loop.chunk_steps == pytest.approx(500, rel=0.1)
+
+
+@pytest.mark.device
 def test_where_nothing_may_wait_nothing_is_tried(small, monkeypatch):
     alone = replace(small.info, max_workgroup_invocations=1)
-    monkeypatch.setattr(small, "info", alone)
-    assert trial._most_workgroups(small, trial._problem(GRU, 24, 1, 64), "no such meeting") is None
-    monkeypatch.setattr(trial, "_most_workgroups", lambda *_: None)
-    assert workgroups_meet(small, "no such meeting", GRU)
-
-
-@pytest.mark.parametrize("name", sorted(GPUS.keys() - {"UHD 630", "Adreno 740"}))  # which have no room for several tiles
-@pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
-def test_gpus_run_many_steps_and_several_tiles(monkeypatch, name, cell):
-    info, tried = GPUS[name], []
-    monkeypatch.setattr(trial, "_agree", lambda gpu, waits_by, problem, runs: tried.append(problem) or True)
-    assert workgroups_meet(SimpleNamespace(info=info), "flow", cell)
-    assert all(problem.cell is cell for problem in tried)
-    assert max(problem.steps for problem in tried) >= 5000
-    chosen = []
-    monkeypatch.setattr(trial, "plan_of", lambda planner, tiling: chosen.append(tiling.loop))
-    for problem, meeting in product(tried, ("flow", "barrier")):
-        trial._most_workgroups(SimpleNamespace(info=info), problem, meeting)
-    assert any(loop.tiles_of_group > 1 for loop in chosen)
+    monkeypatch.setattr(trial, "Run", None)
+    assert not workgroups_meet(SimpleNamespace(info=alone), Meeting(GRU, "flow"))
+    assert all(plans_of_test(alone, Meeting(cell, meeting)) == [] for cell, meeting in product(CELLS, ("barrier", "flow")))

@@ -44,7 +44,7 @@ def test_this_device_passes(device, kind, element):
 @pytest.mark.parametrize("element", [element_types.FLOAT32, element_types.FLOAT64], ids=lambda element: element.name)
 def test_every_kernel_is_run_once_at_least(device, element):
     problem = self_test._recurrent("LSTM", element)
-    run = [kernel for plan in self_test._plans(device.gpu, problem) for kernel in self_test._kernels(plan)]
+    run = [kernel for plan in self_test.plans_of(device.info, problem) for kernel in self_test._kernels(plan)]
     planner = Planner(problem, device.info, without=frozenset(MEETINGS))
     assert set(run) == {kernel for tiling in planner.tilings() for kernel in self_test._kernels(plan_of(planner, tiling))}
 
@@ -67,10 +67,10 @@ MISTAKES = [
 def test_a_mistake_is_seen(device, mistaken, monkeypatch, kind, name, file, old, new):
     problem = self_test._activation(element_types.FLOAT32) if kind == self_test.ACTIVATION else self_test._recurrent(
         kind, element_types.FLOAT32)
-    plan = next(self_test._plans(device.gpu, problem))
+    plan = next(self_test.plans_of(device.info, problem))
     kernel = next(kernel for kernel in self_test._kernels(plan) if name in kernel)
     mistaken(kernel, file, old, new)
-    monkeypatch.setattr(self_test, "_plans", lambda *_: [plan])
+    monkeypatch.setattr(self_test, "plans_of", lambda *_: [plan])
     with pytest.raises(vkdml.VerificationError) as raised:
         self_test.expect_right(device.gpu, self_test.outcomes_of(device.gpu, kind, element_types.FLOAT32))
     for said in (device.info.name, device.info.driver, kernel, "elements are wrong, the worst at"):

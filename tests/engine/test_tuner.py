@@ -143,6 +143,14 @@ def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
 
 
 @pytest.mark.device
+def test_each_cell_has_its_own_test_of_meetings(tuned, trusted, timed):
+    one = Tuner(tuned.gpu)
+    for cell in CELLS:
+        one.plan(make_problem(12, 1, 16, 64, cell=cell), NOTHING, "on")
+    assert {cell for cell, _ in trusted["asked"]} == {cell.name for cell in CELLS}
+
+
+@pytest.mark.device
 def test_operators_of_a_class_learn_that_one_gave_up(tuned):
     one, longer = Tuner(tuned.gpu), make_problem(13, 1, 16, 64)
     attempts = one.attempts(PROBLEM, NOTHING, "on")
@@ -156,15 +164,16 @@ def test_operators_of_a_class_learn_that_one_gave_up(tuned):
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(("found_by", "read_by", "is_kept"), [
-    ("on", "on", True), ("on", "read", True), ("on", "off", False), ("read", "on", False), ("off", "on", False)])
-def test_later_processes_learn_that_a_class_gave_up(tuned, found_by, read_by, is_kept):
-    Tuner(tuned.gpu).attempts(PROBLEM, NOTHING, found_by).gave_up()
+@pytest.mark.parametrize(("gave_up_in", "mode", "is_worthwhile"), [
+    ("on", "on", False), ("on", "read", False), ("on", "off", True), ("read", "on", True), ("off", "on", True)])
+def test_later_processes_learn_that_one_gave_up(tuned, gave_up_in, mode, is_worthwhile):
+    Tuner(tuned.gpu).attempts(PROBLEM, NOTHING, gave_up_in).gave_up()
+    assert choices.count() == (gave_up_in == "on")
     later = Tuner(tuned.gpu)
-    assert later.attempts(make_problem(13, 1, 16, 64), NOTHING, read_by).is_worthwhile == (not is_kept)
-    assert later.attempts(PROBLEM, vkdml.Options(schedule="persistent"), read_by).is_worthwhile
-    assert later.attempts(make_problem(12, 1, 16, 65), NOTHING, read_by).is_worthwhile
-    assert choices.count() == (found_by == "on")
+    assert later.attempts(make_problem(99, 1, 16, 64), NOTHING, mode).is_worthwhile == is_worthwhile
+    for problem, options in ((make_problem(12, 1, 16, 65), NOTHING), (PROBLEM, vkdml.Options(workspace_bytes=10_000)),
+                             (PROBLEM, vkdml.Options(schedule="persistent"))):
+        assert later.attempts(problem, options, mode).is_worthwhile
 
 
 # Times that are measured

@@ -286,28 +286,6 @@ def test_in_flow_chunks_bound_the_buffer():
         assert loop.chunk_steps < 20_000
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_dispatches_of_four_times_the_models_time_are_waited_for(name):
-    """A look takes at least as long as a load, so a part that waits all the time of a dispatch has so many in vain at most."""
-    info, chunks = GPUS[name], set()
-    latency = gpu_rates(info).latency
-    for cell, (batch, hidden) in product(CELLS, ((1, 64), (1, 512), (16, 256))):
-        planner = Planner(make_problem(200_000, batch, 64, hidden, cell=cell), info)
-        for tiling in (tiling for tiling in planner.tilings() if tiling.loop.meeting):
-            constants, step_seconds = tiling.loop.constants, planner.costs.step_seconds(tiling)
-            assert 4 * tiling.loop.chunk_steps * step_seconds <= constants["DISPATCH_SPINS"] * latency
-            assert 4 * step_seconds <= constants["SPINS"] * latency
-            chunks.add(tiling.loop.chunk_steps)
-    assert max(chunks) > 500
-
-
-def test_flow_is_coherent_where_volatile_loads_pass_the_cache_of_what_is_stored():
-    problem = make_problem(20, 1, 64, 128)
-    kernels = {name: Planner(problem, info, Options(meeting="flow")).best().loop.meeting_kernel for name, info in GPUS.items()}
-    assert {name for name, kernel in kernels.items() if kernel == "gpu/gru_flow_coherent"} == {"A770", "Iris Xe", "UHD 630"}
-    assert set(kernels.values()) == {"gpu/gru_flow", "gpu/gru_flow_coherent"}
-
-
 def test_states_have_room_for_the_slots_of_the_longest_chunk():
     for cell, meeting in product(CELLS, ("barrier", "flow", None)):
         options = Options(meeting=meeting, chunk_steps=5) if meeting else Options(schedule="stepped")

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, DEVICES, GPU, GPUS
+from tests.planning.devices import CPU, DEVICES, GPU, GPUS, make_problem
 from vkdml.planning import profiles
+from vkdml.planning.options import Options
+from vkdml.planning.plan import plan
 from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates, profile
 
 
@@ -61,12 +63,23 @@ def test_gpus(gpu, name, units):
     ("H200", "Tesla T4", "NVIDIA before Ampere"),
     ("H200", "Tesla V100-SXM2-16GB", "NVIDIA before Ampere"),
     ("H200", "NVIDIA GeForce GTX 1080", "NVIDIA before Ampere"),
+    ("A770", "Intel(R) Arc(TM) Pro A40 Graphics", "Intel before Xe2, discrete"),
+    ("A770", "Intel(R) Data Center GPU Flex 170 (ATS-M)", "Intel before Xe2, discrete"),
+    ("A770", "Intel(R) Graphics (DG1)", "Intel before Xe2, discrete"),
+    ("A770", "Intel(R) Graphics (BMG G21)", "Intel, discrete"),
     ("Iris Xe", "Intel(R) HD Graphics 530 (SKL GT2)", "Intel before Xe"),
     ("Iris Xe", "Intel(R) UHD Graphics 770 (ADL-S GT1)", "Intel, integrated"),
     ("Iris Xe", "Intel(R) Graphics (LNL)", "Intel, integrated"),
 ])
 def test_names_tell_generations(gpu, name, row):
     assert profile(replace(GPUS[gpu], name=name)) is PROFILES[row]
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_flow_has_coherent_loads_where_volatile_ones_pass_a_cache(gpu):
+    planned = plan(make_problem(50, 1, 64, 256), GPUS[gpu], Options(schedule="persistent", meeting="flow")).execute
+    name = "gpu/gru_flow_coherent" if gpu in ("A770", "Iris Xe", "UHD 630") else "gpu/gru_flow"
+    assert [dispatch.kernel for dispatch in planned if "flow" in dispatch.kernel] == [name]
 
 
 @pytest.mark.parametrize(("gpu", "name", "units"), [

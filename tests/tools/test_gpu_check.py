@@ -180,9 +180,9 @@ def test_what_a_first_call_compiles():
             return made.setdefault(key, Pipeline(dispatch.kernel, 1000.0))
 
     found = measure.first_call(Compiling(), DEVICES["RX 7900 XTX"], ONE_ROW)
-    assert list(found) == ["its plan", "tuning", "meetings"]
+    assert list(found) == ["its plan", "self-test", "meetings", "tuning", "all"]
     assert min(found.values()) > 0
-    assert sum(found.values()) == len(made)
+    assert found["all"] == len(made) < 30
 
 
 def test_cases_of_bench_are_checked():

@@ -17,12 +17,13 @@ from tools.gpu_report import running as gpu_report
 from tools.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found
 from tools.gpu_report.parts import PARTS, SCHEDULES, TURNS, Part, Turn
 from tools.gpu_report.problems import CANDIDATES, FIVE, OTHERS, QUICK, WAYS
-from tools.gpu_report.steps import LOG, RESULTS, Job, Log, Step, add, lines, run
+from tools.gpu_report.steps import LOG, RESULTS, Job, Log, Step, lines, run
 from vkdml import InvalidArgumentError, cli
 from vkdml.cli.processes import Ended
 from vkdml.engine.trust.trial import Run
 from vkdml.engine.vulkan.gpu import KP_VERSION
 from vkdml.errors import DriverError
+from vkdml.laboratory import append
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
 from vkdml.planning.profiles import gpu_rates
@@ -138,8 +139,8 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
         ran.append(name)
         yield {"problem": name}
 
-    add(tmp_path / LOG, [{"begun": "a1", "like": "a"}, {"ended": "a1", "like": "a", "seconds": 1000.0}, {"begun": "c1", "like": "c"}])
-    add(tmp_path / RESULTS, [{"problem": "a1"}])
+    append(tmp_path / LOG, {"begun": "a1", "like": "a"}, {"ended": "a1", "like": "a", "seconds": 1000.0}, {"begun": "c1", "like": "c"})
+    append(tmp_path / RESULTS, {"problem": "a1"})
     run(Module, Job(tmp_path, until=time.time() + 100))
     assert ran == ["b1", "c1"]
     assert (Log(tmp_path).total, set(Log(tmp_path).ended), Log(tmp_path).running) == (4, {"a1", "b1", "c1"}, None)
@@ -175,7 +176,7 @@ def test_what_matters_most_comes_first():
 
 @pytest.mark.device
 def test_nothing_private_is_sent(made_up, tmp_path, monkeypatch):
-    """No absolute path, user name or host name, wherever a part wrote it; keys of JSON stay."""
+    """No absolute path, user name or host name, wherever a part wrote it; keys of JSON stay, lines cut short do not."""
     monkeypatch.setattr(sending, "user", lambda: "problem")
     monkeypatch.setattr(sending.platform, "node", lambda: "workstation7.example.org")
     folder = tmp_path / "report"
@@ -190,7 +191,7 @@ def test_nothing_private_is_sent(made_up, tmp_path, monkeypatch):
         for private in (str(tmp_path), str(gpu_report.ROOT), "workstation7", "/home", "/opt", "by problem"):
             assert private not in text, f"{private} is in {name}"
     assert texts["report/good/notes.txt"] == "on (private), by (private): .../b.py:7 and https://example.org/a/b"
-    assert texts["report/good/odd.jsonl"] == '{"problem": ".../y.so of (private)"}\ncut sho'
+    assert texts["report/good/odd.jsonl"] == '{"problem": ".../y.so of (private)"}'
 
 
 def test_no_such_device(monkeypatch, tmp_path, capsys):

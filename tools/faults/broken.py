@@ -78,20 +78,11 @@ FAULTS: Mapping[str, Callable[[], None]] = {fault.__name__: fault for fault in (
 
 def _mistake(file: str, old: str, new: str, name: str) -> None:
     """Compile the kernels of a name from shaders with another text in one file."""
-    right, wrong = kernels.load, {}
+    right = kernels.load
     with tempfile.TemporaryDirectory() as folder:
-        for path in compile_shaders.SHADERS.rglob("*.*"):
-            text = path.read_text()
-            if path == compile_shaders.SHADERS / file:
-                assert old in text, f"{file} has no {old!r}"
-                text = text.replace(old, new)
-            target = Path(folder, path.relative_to(compile_shaders.SHADERS))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-        for kernel, (source, of_cell) in compile_shaders.sources(Path(folder)).items():
-            if name in kernel.rpartition("/")[2].split("_"):
-                compile_shaders.compile_source(source, Path(folder, "wrong.spv"), of_cell)
-                wrong[kernel] = of_spirv(kernel, Path(folder, "wrong.spv").read_bytes())
+        found = compile_shaders.mistaken(Path(folder), file, old, new,
+                                         lambda kernel: name in kernel.rpartition("/")[2].split("_"))
+    wrong = {kernel: of_spirv(kernel, code) for kernel, code in found.items()}
     patch.object(kernels, "load", lambda kernel: wrong.get(kernel) or right(kernel)).start()
 
 

@@ -89,7 +89,7 @@ def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, fl
         pipelines = {id(one): one for plan in plans for one in map(compiler.compile, plan.initialize + plan.execute)}
         found[what] = sum(one.ms for key, one in pipelines.items() if key not in made) / 1e3
         made |= pipelines.keys()
-    return found
+    return found | {"all": sum(found.values())}
 
 
 def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tools.gpu_report.steps import Row
 
@@ -12,6 +13,7 @@ WAYS = {"host": "from numpy to numpy", "device": "on the device alone"}
 ASKED = {"onnxruntime on this machine's CPU": "onnxruntime-cpu", "onnxruntime's WebGPU provider": "onnxruntime-webgpu",
          "PyTorch on this GPU": "torch-gpu"}
 CACHED_GB_S = 1.0  # memory that is not cached is read at some 0.2, over the bus at 0.05
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of an element
 LARGE = 2**20  # bytes; reading fewer says how long a call takes
 
 Sizes = tuple[int, int, int]  # T, B, H
@@ -85,14 +87,28 @@ def brief(number: float) -> str:
     return f"{number:.2g}" if number < 100 else f"{number:,.0f}"
 
 
+@dataclass(frozen=True)
+class Readback:
+    """How fast the largest results came back to the host: their row, their bytes, GB/s."""
+
+    row: Row
+    size: int
+    rate: float
+
+
+def readback(rows: Sequence[Row]) -> Readback | None:
+    """None: it was not measured."""
+    found = [Readback(row, size, size / row["seconds"] / 1e9) for row in rows
+             if row.get("library") == OURS and row.get("way") == "readback" and row.get("seconds")
+             for size in [BYTES[row["type"]] * row["T"] * row["B"] * row["H"]]]
+    return max(found, key=lambda one: one.size, default=None)
+
+
 def reading(rows: Sequence[Row]) -> list[str]:
-    """How fast results come back to the host, by the largest of them."""
-    read = [row for row in rows if row.get("library") == OURS and row.get("way") == "readback" and row.get("seconds")]
-    if not read:
+    found = readback(rows)
+    if found is None:
         return ["**Reading results back**: not checked."]
-    largest = max(read, key=lambda row: row["T"] * row["B"] * row["H"])
-    size = 4 * largest["T"] * largest["B"] * largest["H"]
-    rate = size / largest["seconds"] / 1e9
+    largest, size, rate = found.row, found.size, found.rate
     run = next((row["seconds"] for row in rows if row.get("library") == OURS and row.get("way") == "device"
                 and row["problem"] == largest["problem"] and row.get("seconds")), None)
     beside = f", beside {brief(run * 1e3)} ms for computing them" if run else ""

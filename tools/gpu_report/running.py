@@ -21,9 +21,9 @@ from bench.processes import environment as without_layers
 from tools.gpu_report import first_page, sending
 from tools.gpu_report.found import FAILED, Found
 from tools.gpu_report.parts import TURNS, Turn
-from tools.gpu_report.steps import LOG, RESULTS, STOPPED, Log, add, lines, write_tables
+from tools.gpu_report.steps import LOG, RESULTS, STOPPED, Log, lines, write_tables
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import select_device, supervise, write
+from vkdml.laboratory import append, select_device, supervise, write
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT, ABOUT = "report.md", "about.jsonl"
@@ -58,7 +58,7 @@ def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> None:
                                    f"another folder, or one of {about}")
     folder.mkdir(parents=True, exist_ok=True)
     if not known:
-        add(folder / ABOUT, [about])
+        append(folder / ABOUT, about)
 
 
 def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
@@ -99,7 +99,7 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
             if step is None:
                 write(own, {STOPPED: {"failed": said}})
                 break
-            add(own / RESULTS, [{"part": turn.part.name, "step": step, "right": False, "failed": said}])
+            append(own / RESULTS, {"part": turn.part.name, "step": step, "right": False, "failed": said})
             Log(own).end(step)
     if lines(own / RESULTS):
         write_tables(importlib.import_module(turn.part.module), own)

@@ -20,9 +20,11 @@ from vkdml import DriverError, InvalidArgumentError, Options, reference
 from vkdml.laboratory import (
     GRU,
     LSTM,
+    RNN,
     Cell,
     Commands,
     Gpu,
+    Meeting,
     Plan,
     Planner,
     Run,
@@ -63,12 +65,12 @@ def summary(found: list[Row]) -> str:
 def meetings(gpu: Gpu) -> list[Step]:
     """The tests by which persistent plans are chosen or not."""
     def test(meeting: str, cell: Cell) -> Iterator[Row]:
-        found = {"meet": workgroups_meet(gpu, meeting, cell)} if not gpu.info.is_cpu else {
+        found = {"meet": workgroups_meet(gpu, Meeting(cell, meeting))} if not gpu.info.is_cpu else {
             "not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": f"persistent, {meeting}", **found}
 
     return [Step(f"{MEETINGS}: {way}, {cell.name}", partial(test, way, cell), like=MEETINGS, first=True)
-            for cell in (GRU, LSTM) for way in ("barrier", "flow")]
+            for cell in (GRU, LSTM, RNN) for way in ("barrier", "flow")]
 
 
 def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:

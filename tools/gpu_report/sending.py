@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vkdml.laboratory import parsed
+
 TEXTS = {".md", ".txt", ".json", ".jsonl"}
 A_PATH = re.compile(r"(?<![\w.:/~<-])(?:/[\w.+@~-]+)+/([\w.+@~-]+)")
 NOBODY = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "localhost"}  # says nothing of anybody
@@ -46,15 +48,7 @@ def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
     if suffix == ".json":
         found = json.loads(said)
         return said if value(found) == found else json.dumps(value(found), indent=1) + "\n"
-    return "\n".join(json.dumps(value(json.loads(line))) if is_json(line) else text(line) for line in said.splitlines())
-
-
-def is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
+    return "\n".join(json.dumps(value(found)) for found in parsed(said))
 
 
 def user() -> str:

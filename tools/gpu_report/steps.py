@@ -6,7 +6,6 @@ steps.jsonl: when a step begins, when it ends, how long it took.
 
 from __future__ import annotations
 
-import json
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from bench.runner import UnavailableError
-from vkdml.laboratory import document, table, write
+from vkdml.laboratory import append, document, parsed, table, write
 
 RESULTS, LOG, STOPPED = "results.jsonl", "steps.jsonl", "stopped.json"
 INSTALL = "pip install 'vkdml[conformance]'"
@@ -56,20 +55,8 @@ class Step:
 
 
 def lines(path: Path) -> list[Row]:
-    """A file's lines of JSON. The last one may have been cut short, as its writer was killed."""
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
-
-
-def add(path: Path, rows: Iterable[Row]) -> None:
-    """Append lines. Each begins a line, as the one before may have been cut short."""
-    with path.open("a") as file:
-        file.writelines(f"\n{json.dumps(row)}" for row in rows)
+    """A file's lines of JSON; none where there is no file."""
+    return list(parsed(path.read_text())) if path.exists() else []
 
 
 class Log:
@@ -93,16 +80,16 @@ class Log:
         return float(self._seconds.get(step.like or step.name, step.seconds))
 
     def announce(self, steps: Sequence[Step]) -> None:
-        add(self._path, [{"steps": len(steps)}])
+        append(self._path, {"steps": len(steps)})
 
     def begin(self, step: Step) -> None:
         self._begun[step.name] = step.like or step.name
-        add(self._path, [{"begun": step.name, "like": step.like or step.name}])
+        append(self._path, {"begun": step.name, "like": step.like or step.name})
 
     def end(self, name: str, seconds: float | None = None) -> None:
         """seconds: None where the process ended during it, so that it says nothing about others."""
         row = {"ended": name, "like": self._begun.get(name), "seconds": seconds}
-        add(self._path, [row])
+        append(self._path, row)
         self.ended[name] = row
         self._seconds |= {row["like"]: seconds} if seconds is not None else {}
 
@@ -119,7 +106,7 @@ def run(module: ModuleType, job: Job) -> None:
         log.begin(step)
         began = time.monotonic()
         rows = list(rows_of(step))  # kept once all are there: a step that is cut off is run again
-        add(job.folder / RESULTS, [{"part": part, "step": step.name, **row} for row in rows])
+        append(job.folder / RESULTS, *({"part": part, "step": step.name, **row} for row in rows))
         log.end(step.name, time.monotonic() - began)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ def write(folder: Path, files: Mapping[str, object]) -> None:
         new = folder / f"{name}.new"
         new.write_text(content if isinstance(content, str) else as_json(content))
         new.replace(folder / name)
+
+
+def append(path: Path, *lines: Row) -> None:
+    """Append lines of JSON. Each begins a line, as what was there may have been cut short, and ends it, for other writers."""
+    with path.open("a") as file:
+        file.writelines(f"\n{json.dumps(line)}\n" for line in lines)
+
+
+def parsed(text: str) -> Iterator[Any]:
+    """What lines of JSON say, without those that were cut short as their writer was killed."""
+    for line in text.splitlines():
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 def as_json(content: object) -> str:

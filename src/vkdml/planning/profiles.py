@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from .device_info import DeviceInfo
 from .gpus import GPUS, GpuRates, named_units
 
+MOST_ITERATIONS = 2**31  # where a driver ends no loops
 PRIVATE_ARRAYS = 16  # in the resident kernels, each indexed by constants alone
 
 
@@ -75,9 +76,8 @@ class DeviceProfile:
     most_workgroup: int = 128      # invocations in the time loop, of the float64 kernels and of parts in the gpu kernels
     most_unrolled: int | None = None  # rows times units of a tile, where blocks of loads are unrolled; None: they are loops
     most_resident_products: int = 2048  # of an invocation of the resident kernels, all unrolled: compiling takes long with more
-    most_iterations: int = 2**31   # of an invocation's loops in a dispatch, all together
+    most_iterations: int = MOST_ITERATIONS  # of an invocation's loops in a dispatch, all together
     spins: int = 100_000           # looks in vain of a persistent part in one wait, after which it gives up: tens of ms
-    dispatch_spins: int = 100_000  # and in all waits of a dispatch
     submission_seconds: float = 0.5  # most work in one, by the model or as measured: drivers kill what runs for seconds
     # Seconds
     rates: Rates
@@ -106,7 +106,6 @@ _LLVMPIPE = DeviceProfile(
     prefers_shuffles=True,
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
     spins=12_000,
-    dispatch_spins=12_000,
     rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
                 second_worker=60e-6, resident=ResidentRates(product=0.3e-9)),
     compiling=CompileShares(resident_product=0.3e-6),
@@ -120,7 +119,6 @@ _GPU = DeviceProfile(
     most_parts=16,
     most_workgroup=512,
     spins=50_000,  # a look takes as long as a load from memory, 0.2 to 1 us: at most 50 ms
-    dispatch_spins=1_000_000,  # a fifth of a second at least: waits may take all of a submission of four times what it should
     submission_seconds=0.05,  # the guess may be far off, some drivers lose patience after 0.5 s, and a desktop stands still
     rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=35e-6, dispatch=5e-6),
 )
@@ -154,8 +152,7 @@ PROFILES = {
                     second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
     ),
-    "other CPU drivers": replace(_LLVMPIPE, driver=None, is_known=False, most_iterations=2**31, spins=100_000,
-                                 dispatch_spins=100_000),
+    "other CPU drivers": replace(_LLVMPIPE, driver=None, is_known=False, most_iterations=MOST_ITERATIONS, spins=100_000),
     "AMD GCN and CDNA": replace(_GPU, vendor=_AMD, least_subgroup=64, gpu=GPUS["RX Vega 64"], integrated_units=8),
     "AMD RDNA 3 and 4, large": replace(
         _GPU, vendor=_AMD,

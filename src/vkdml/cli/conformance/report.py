@@ -12,7 +12,6 @@ import numpy as np
 
 from .. import reports
 from . import failures
-from .failures import first_line
 from .results import Record
 from .suite import Run
 
@@ -74,14 +73,15 @@ def _section(run: Run) -> str:
         f"```\n{run.output}\n```" if run.output else "",
         *_failures(run),
         *compared,
-        reports.bullets("Skipped:", [f"{count}: {why}" for why, count in Counter(map(first_line, run.skipped)).most_common()]),
+        reports.bullets("Skipped:", [f"{count}: {why}" for why, count in
+                                     Counter(map(failures.first_line, run.skipped)).most_common()]),
         f"{left_out} tests of the suite were not chosen." if left_out else "")
 
 
 def _failures(run: Run) -> list[str]:
     """What failed: first what all have in common."""
     failed = [failures.described(test, failures.repeat(test, run.about)) for test in run.failed[:_DESCRIBED]]
-    rest = [f"`{test['test']}`: {first_line(test)}" for test in run.failed[_DESCRIBED:]]
+    rest = [f"`{test['test']}`: {failures.first_line(test)}" for test in run.failed[_DESCRIBED:]]
     return [f"### {len(run.failed)} failed", failures.in_common(run.tests), *failed,
             reports.bullets("The others, which `vkdml reproduce` describes:", rest)] if run.failed else []
 

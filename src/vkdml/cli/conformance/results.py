@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from ...errors import InvalidArgumentError
+from .. import reports
 
 UNFINISHED, CRASHED = "unfinished", "crashed"
 DEVICE_LOST = 86  # exit code of a process whose device cannot be used any more
@@ -42,11 +42,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
     """What is said of the whole run, and the last line of each test."""
     head: dict[str, Any] = {}
     tests: dict[str, Test] = {}
-    for line in path.read_text().splitlines():
-        try:
-            found = json.loads(line)
-        except ValueError:  # cut short, as its writer was killed
-            continue
+    for found in reports.parsed(path.read_text()):
         if "test" in found:
             tests[found["test"]] = found
         else:
@@ -59,14 +55,8 @@ def add_crash(path: Path, how: str, output: str) -> bool:
     running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
     for test in running:
         doing = (test.get("running") or {}).get("doing") or "running it"
-        add(path, {**test, "outcome": CRASHED, "failure": f"the process {how} while {doing}\n{output}"})
+        reports.append(path, {**test, "outcome": CRASHED, "failure": f"the process {how} while {doing}\n{output}"})
     return bool(running)
-
-
-def add(path: Path, line: Mapping[str, Any]) -> None:
-    """Adds a line. What was being written may have been cut short."""
-    with path.open("a") as file:
-        file.write("\n" + json.dumps(line) + "\n")
 
 
 class Progress:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
 from ...planning.device_info import DeviceInfo
-from .. import processes
+from .. import processes, reports
 from . import failures, results
 from .results import About, Progress, Test
 
@@ -174,7 +174,7 @@ def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> 
     # A hang takes as long again
     runs = Counter(_alone(index, test, tests, chosen) for _ in range(1 if "hung" in test["failure"] else _MORE_RUNS))
     ways = {way: _alone(index, test, [*tests, f"--way={way}"], chosen) for way in head["ways"]}
-    results.add(path, {**test, "running": {**(test.get("running") or {}), "again": {"runs": runs, "ways": ways}}})
+    reports.append(path, {**test, "running": {**(test.get("running") or {}), "again": {"runs": runs, "ways": ways}}})
 
 
 def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:

@@ -2,7 +2,7 @@
 checks it.
 
 They run when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
-kernels are left to `workgroups_meet` (trial.py), which compares them with stepped ones.
+kernels are left to `workgroups_meet` (trial.py), which compares them with those in sequence.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from ...operators.header.plain_descs import (
 from ...operators.plain_problem import ArithmeticProblem, ElementwiseProblem, GemmProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
+from ...planning.device_info import DeviceInfo
 from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
 from ...planning.plan import Plan, plan_of
@@ -106,14 +107,18 @@ def types_of(kind: str) -> tuple[ElementType, ...]:
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     """The outcomes of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
-    problem = _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
+    problem = problem_of(kind, element)
     memory = _random_memory(problem)
-    for plan in _plans(gpu, problem):
+    for plan in plans_of(gpu.info, problem):
         start = time.perf_counter()
         wrong = _wrong(gpu, problem, plan, memory)
         outcome = Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
         _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
         yield outcome
+
+
+def problem_of(kind: str, element: ElementType) -> Problem | PlainProblem:
+    return _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
 
 
 def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
@@ -126,28 +131,29 @@ def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[s
         return str(error)
 
 
-def _plans(gpu: Gpu, problem: Problem | PlainProblem) -> Iterator[Plan]:
+def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan]:
     """Plans, as few as have all kernels, of those that the device has enough bindings for; of these the ones with the fewest
     pipelines, as compiling takes nearly all of the time. A loop that multiplies the input itself takes longer than two kernels.
     """
     if isinstance(problem, PlainProblem):
-        yield plan_plain(problem, gpu.info)
+        yield plan_plain(problem, info)
         return
-    planner = Planner(problem, gpu.info, without=frozenset(MEETINGS))
+    planner = Planner(problem, info, without=frozenset(MEETINGS))
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
             for tiling in reversed(planner.tilings())}
     plans = [plan_of(planner, tiling) for tiling in best.values()]
-    plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= gpu.info.max_storage_buffers]
+    plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= info.max_storage_buffers]
     left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
     while left:
-        plan = max(plans, key=lambda plan: (len(left.intersection(_kernels(plan))), -len(_pipelines(plan) - made),
+        plan = max(plans, key=lambda plan: (len(left.intersection(_kernels(plan))), -len(pipelines(plan) - made),
                                             len(_kernels(plan))))
         left.difference_update(_kernels(plan))
-        made |= _pipelines(plan)
+        made |= pipelines(plan)
         yield plan
 
 
-def _pipelines(plan: Plan) -> set[Hashable]:
+def pipelines(plan: Plan) -> set[Hashable]:
+    """All that a driver compiles for a plan, but for its fallback."""
     return {(dispatch.kernel, spirv.load(dispatch.kernel).values(dispatch.constants))
             for dispatch in plan.initialize + plan.execute}
 
@@ -170,7 +176,7 @@ def check_driver(gpu: Gpu, problem: Problem | PlainProblem) -> None:
     """Raises VerificationError where the kernels for operators like this one compute wrongly. Tested once."""
     mode = mode_of_environment()
     if mode == ON or (mode is None and not profile(gpu.info).is_known):
-        _check_kind(gpu, _kind(problem), problem.element)
+        _check_kind(gpu, kind_of(problem), problem.element)
 
 
 @OnceForEachGpu
@@ -219,7 +225,8 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
 
 # Problems
 
-def _kind(problem: Problem | PlainProblem) -> str:
+def kind_of(problem: Problem | PlainProblem) -> str:
+    """The one of KINDS that is tested for operators like this one."""
     if isinstance(problem, PlainProblem):
         return next(kind for kind, cls in _PLAIN.items() if isinstance(problem, cls))
     return next(kind for kind, (cell, flags) in _CELLS.items()

@@ -1,18 +1,21 @@
 """Problems that are run on buffers of their own: to time plans, to test them, and to see whether workgroups meet.
 
-Vulkan does not promise that workgroups which run at once see what the others of them store, so that is tried out.
+Vulkan does not promise that workgroups which wait for each other run at once, nor that each sees what the others store. So the
+kernels of each cell are tried before their first use, in each way to meet.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...errors import DriverError, InvalidArgumentError
-from ...operators import activations as activation_table
+from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
 from ...operators.element_types import FLOAT32
@@ -20,8 +23,11 @@ from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
-from ...planning.options import PERSISTENT, STEPPED, Options
+from ...planning.costs import Measured, described
+from ...planning.device_info import DeviceInfo
+from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Plan, plan_of
+from ...planning.size_classes import Sizes
 from ..commands import Commands
 from ..vulkan import spirv
 from ..vulkan.buffers import Bound
@@ -54,14 +60,13 @@ def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound
 
 @dataclass
 class Attempts:
-    """Attempts at one kind of work.
-
-    timeouts: how many gave up. goes_on: whether it is tried again after that. keep: tells later processes that one gave up.
+    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that. keep: called
+    when one gives up.
     """
 
     goes_on: bool = True
     timeouts: int = 0
-    keep: Callable[[], None] | None = None
+    keep: Callable[[], None] = lambda: None
 
     @property
     def is_worthwhile(self) -> bool:
@@ -69,10 +74,8 @@ class Attempts:
         return self.goes_on or not self.timeouts
 
     def gave_up(self) -> None:
-        """Count one that did."""
         self.timeouts += 1
-        if self.keep:
-            self.keep()
+        self.keep()
 
 
 class Fallback:
@@ -184,77 +187,119 @@ class Run:
         return self.timeouts > 0
 
 
-# B and H of what is run again and again, from few workgroups that share a row to as many as the device has room for, with
-# several tiles each; and T and H of what is run once, for as long as a dispatch may take
-_SIZES = ((1, 256), (128, 256), (64, 1024))
-_LONG = (5_000, 256)
-_STEPS, _INPUTS = 24, 16
-_RUNS = 7  # of each
+# Whether workgroups meet
+
+# H of what is run: the first for which the device has room. Compiling takes most of the time, so all of it has the same kernels
+_HIDDEN, _INPUTS = (256, 128, 64), 16
+_FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor",
+           "OutputCellSingleTensor")
 
 
-def problems_of_meetings(cell: Cell) -> list[tuple[Problem, int]]:
-    """What is run to see whether a cell's workgroups meet, and how often."""
-    return [*((_problem(cell, _STEPS, batch, hidden), _RUNS) for batch, hidden in _SIZES),
-            (_problem(cell, _LONG[0], 1, _LONG[1]), 1)]
+@dataclass(frozen=True)
+class Meeting:
+    """Persistent workgroups of a cell's kernels, and how they wait for each other. subgroup_size: as in LoopTiling."""
+
+    cell: Cell
+    waits_by: str
+    subgroup_size: int = 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What its test is kept by."""
+        return {"meeting": self.waits_by, "cell": self.cell.name, "subgroup size": self.subgroup_size}
 
 
-def workgroups_meet(gpu: Gpu, waits_by: str, cell: Cell) -> bool:
-    """Whether persistent workgroups of a cell that meet in this way never give up, and compute what stepped ones do, bit for
-    bit.
-    """
+@dataclass(frozen=True)
+class _Test:
+    """T and B, and how often they are run."""
+
+    sizes: Sizes
+    runs: int
+
+
+# Few steps, again and again; on as many workgroups as the device has room for, which have several tiles each; and very many
+# steps, as what goes wrong may be rare. Those go by what the first have taken
+_TESTS = (_Test(Sizes(240, 1), 7), _Test(Sizes(24, 128), 7), _Test(Sizes(5000, 1), 1))
+
+
+def workgroups_meet(gpu: Gpu, meeting: Meeting) -> bool:
+    """Whether they never give up, and give the bits of single ones."""
+    measured: Measured | None = None
+    problems = _problems(gpu.info, meeting)
     try:
-        return all(_agree(gpu, waits_by, problem, runs) for problem, runs in problems_of_meetings(cell))
+        for problem, test in zip(problems, _TESTS):
+            found = _tried(gpu, problem, meeting, test.runs, measured)
+            if found is None:
+                return False
+            measured = measured or found
     except DriverError:
         return False
+    return bool(problems)
 
 
-def _agree(gpu: Gpu, waits_by: str, problem: Problem, runs: int) -> bool:
-    persistent = _most_workgroups(gpu, problem, waits_by)
-    if persistent is None:
-        return True
-    trial = Trial(gpu, problem, _random_arrays(problem))
-    Run(trial, _plan(gpu, problem, STEPPED)).execute()
-    expected = _bytes(trial)
-    run = Run(trial, persistent)
+def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
+    """Plans of all that the test runs, by the model alone."""
+    problems = _problems(info, meeting)
+    found = [plan for problem in problems for plan in (_persistent(info, problem, meeting), _alone(info, problem))]
+    return [plan for plan in found if plan]
+
+
+def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
+    """What is run; nothing where nothing may wait."""
+    for hidden in _HIDDEN:
+        problems = [_problem(meeting.cell, test.sizes, hidden) for test in _TESTS]
+        if all(_persistent(info, problem, meeting) for problem in problems):
+            return problems
+    return []
+
+
+def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None) -> Measured | None:
+    """What a step takes at least; None: one gave up, or has another result. measured: of this size class or another, which
+    says nothing of it then.
+    """
+    persistent = _persistent(gpu.info, problem, meeting, measured)
+    assert persistent
+    assert persistent.tiling
+    alone, together = (Trial(gpu, problem, _random_arrays(problem)) for _ in range(2))
+    Run(alone, _alone(gpu.info, problem)).execute()
+    expected = _bytes(alone)
+    run, least = Run(together, persistent), float("inf")
     for _ in range(runs):
+        start = time.perf_counter()
         run.execute()
-        if run.timed_out or _bytes(trial) != expected:
-            return False
-    return True
+        least = min(least, time.perf_counter() - start)
+        if run.timed_out or _bytes(together) != expected:
+            return None
+    return Measured(described(persistent.tiling), least / problem.steps)
 
 
 def _bytes(trial: Trial) -> list[bytes]:
     return [array.tobytes() for array in trial.outputs().values()]
 
 
-def _plan(gpu: Gpu, problem: Problem, schedule: str) -> Plan:
-    planner = Planner(problem, gpu.info, Options(schedule=schedule))
+def _alone(info: DeviceInfo, problem: Problem) -> Plan:
+    planner = Planner(problem, info, Options(schedule=SEQUENCE, rows=1))
     return plan_of(planner, planner.best())
 
 
-def _most_workgroups(gpu: Gpu, problem: Problem, waits_by: str) -> Plan | None:
-    """The persistent plan that fills the device most, with several tiles a workgroup if any has, of those that may be chosen;
-    None: none may.
-    """
-    planner = Planner(problem, gpu.info, Options(schedule=PERSISTENT))
+def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: Measured | None = None) -> Plan | None:
+    """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
+    planner = Planner(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1), measured)
     try:
-        tilings = planner.tilings()
+        found = [tiling for tiling in planner.tilings()
+                 if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(planner.machine)]
     except InvalidArgumentError:
         return None
-    found = [tiling for tiling in tilings if tiling.loop.meeting == waits_by and tiling.fits_side_by_side(planner.machine)]
-    if not found:
-        return None
-    return plan_of(planner, max(found, key=lambda tiling: (
-        tiling.loop.rows * tiling.loop.workgroups < problem.batch * tiling.loop.parts, tiling.loop.workgroups)))
+    return plan_of(planner, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
 
 
-def _problem(cell: Cell, steps: int, batch: int, hidden: int) -> Problem:
-    """A GRU has two meetings a step, as its reset gate is applied before the product."""
-    sizes = {"T": steps, "B": batch, "I": _INPUTS, "H": hidden, "D": 1}
-    fields = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor")
-    activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
-    return from_desc(cell.desc(**tensor_descs(cell, FLOAT32, sizes, fields), ActivationDescs=tuple(activations),
-                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD))
+def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
+    """A problem; a GRU has two meetings a step, as its reset gate is applied before the product."""
+    letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
+    activations = tuple(BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations)
+    return from_desc(cell.desc(
+        **tensor_descs(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors]),
+        **dict.fromkeys(cell.flags, False), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, ActivationDescs=activations))
 
 
 def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:

@@ -10,11 +10,9 @@ import math
 import os
 import time
 from collections.abc import Hashable
-from functools import partial
 from typing import Any
 
 from ...errors import DriverError, InvalidArgumentError
-from ...operators.cells import GRU, LSTM, Cell
 from ...operators.problem import Problem
 from ...planning import words
 from ...planning.candidates import Planner, best_of_each_way, class_facts
@@ -25,7 +23,7 @@ from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Attempts, Run, Trial, storage_buffers, workgroups_meet
+from .trial import Attempts, Meeting, Run, Trial, storage_buffers, workgroups_meet
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ class Tuner:
         self._gpu = gpu
         self._choices = Choices(gpu.info)
         self._measured: dict[Hashable, Measured | None] = {}
-        self._meets: dict[tuple[str, str], bool] = {}
+        self._meets: dict[Hashable, bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
@@ -72,7 +70,7 @@ class Tuner:
                 planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
                 tiling = planner.best()
                 waits_by = tiling.loop.meeting
-                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(waits_by, problem, mode):
+                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
                     return planner, tiling
                 failed |= {waits_by}
 
@@ -81,17 +79,20 @@ class Tuner:
         return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
 
     def attempts(self, problem: Problem, options: Options, mode: str) -> Attempts:
-        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again, nor in
+        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again, nor by
         later processes.
         """
         if options.schedule == PERSISTENT:
             return Attempts()
         key = _class_key(problem, options, mode)
         if key not in self._attempts:
-            facts = {"of": "attempts", **class_facts(problem), "options": forced(options)}
-            kept = self._choices.get(facts) if mode != OFF else None
-            keep = partial(self._choices.put, facts, {"gave up": True}) if mode == ON else None
-            self._attempts[key] = Attempts(goes_on=False, timeouts=int(kept == {"gave up": True}), keep=keep)
+            facts = {"gave up": True, **class_facts(problem), "options": forced(options)}
+            attempts = self._attempts[key] = Attempts(goes_on=False)
+            if mode != OFF and self._choices.get(facts) is not None:
+                _log.info("%s: workgroups did not meet in time before: the fallback runs", words.of_problem(problem))
+                attempts.timeouts = 1
+            elif mode == ON:
+                attempts.keep = lambda: self._choices.put(facts, {"gave up": True})
         return self._attempts[key]
 
     # Measuring
@@ -114,7 +115,7 @@ class Tuner:
         """None: nothing could be timed."""
         planner = Planner(problem, self._gpu.info, options)
         try:
-            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling.loop.meeting, problem, mode)]
+            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling, mode)]
             plans = [plan_of(planner, tiling) for tiling in tilings]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
@@ -154,30 +155,30 @@ class Tuner:
 
     # Waiting
 
-    def _is_trusted(self, waits_by: str | None, problem: Problem, mode: str) -> bool:
-        """Whether the device has shown that workgroups meet in this way, if in any. The first to ask has it tried: by an LSTM
-        for LSTMs, by a GRU for all others.
+    def _is_trusted(self, tiling: Tiling, mode: str) -> bool:
+        """Whether the device has shown that workgroups of the cell's kernels meet in this way, if in any. The first to ask has
+        it tried.
         """
-        if waits_by is None:
+        if tiling.loop.meeting is None:
             return True
-        cell = cell_of_meetings(problem.cell)
-        if (waits_by, cell.name) not in self._meets:
+        meeting = Meeting(tiling.problem.cell, tiling.loop.meeting, tiling.loop.subgroup_size)
+        key = tuple(meeting.facts.values())
+        if key not in self._meets:
             try:
-                self._meets[waits_by, cell.name] = self._tested(waits_by, cell, mode)
+                self._meets[key] = self._tested(meeting, mode)
             except InvalidArgumentError:  # no memory is left for it now
                 return False
-        return self._meets[waits_by, cell.name]
+        return self._meets[key]
 
-    def _tested(self, waits_by: str, cell: Cell, mode: str) -> bool:
-        key = {"meeting": waits_by, "by": cell.name}
-        kept = self._choices.get(key) if mode != OFF else None
+    def _tested(self, meeting: Meeting, mode: str) -> bool:
+        kept = self._choices.get(meeting.facts) if mode != OFF else None
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
-        passed = workgroups_meet(self._gpu, waits_by, cell)
-        _log.info("persistent workgroups of a %s that meet by %s: the test of them has %s", cell.name, waits_by,
-                  "passed" if passed else "failed")
+        passed = workgroups_meet(self._gpu, meeting)
+        _log.info("persistent workgroups of %s that meet by %s: the test of them has %s", meeting.cell.name,
+                  meeting.waits_by, "passed" if passed else "failed")
         if mode == ON:
-            self._choices.put(key, {"passed": passed})
+            self._choices.put(meeting.facts, {"passed": passed})
         return passed
 
 
@@ -189,11 +190,6 @@ def tuner(gpu: Gpu) -> Tuner:
 
 def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
     return (mode, options, *class_facts(problem).values())
-
-
-def cell_of_meetings(cell: Cell) -> Cell:
-    """The cell by which it is tested whether a cell's workgroups meet: an LSTM shares more words a step than the others."""
-    return LSTM if cell is LSTM else GRU
 
 
 def likely(planner: Planner) -> list[Tiling]:

@@ -15,6 +15,7 @@ from ...operators.whole_numbers import ceil_div, round_up
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
+from ..profiles import MOST_ITERATIONS
 from ..tiling import MEETING, STATE, Layout, LoopTiling, Machine, Target, even_rows
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
@@ -27,6 +28,7 @@ _UNDER_WAY = 8  # loads of streamed weights that are worth waiting for together
 _UNUSED_SHARED_BYTES = 48
 _NARROW = 32  # a size of subgroups that may be faster than a wider one that a compiler takes: an instruction takes half as long
 _REGISTERS_MARGIN = 1.15  # compilers take more where a workgroup has room for them
+_NARROW_MARGIN = 1.25     # and in narrow subgroups
 _MOST_FLOW_BYTES = 64 * 2**20  # of the words of one chunk
 
 
@@ -37,7 +39,8 @@ class GpuLoop(LoopTiling):
     column_groups: invocations that share a unit's columns. register_loads, shared_loads: of the loads of weights of an
     invocation and gate, those that stay in registers and in shared memory for a whole dispatch. stream_loads: of the others,
     those that it loads at once. most_groups: groups of rows, at most. in_place: sums take the place of what was multiplied, in
-    shared memory. spins, dispatch_spins, coherent_flow: of persistent parts, as their profile says.
+    shared memory. spins, coherent_flow: of persistent parts, as their profile says. counted_together: whether spins are of all
+    waits of a dispatch, where a driver bounds its loops.
     """
 
     column_groups: int
@@ -47,7 +50,7 @@ class GpuLoop(LoopTiling):
     most_groups: int = 1
     in_place: bool = False
     spins: int = 0
-    dispatch_spins: int = 0
+    counted_together: bool = False
     coherent_flow: bool = False
 
     @property
@@ -157,7 +160,7 @@ class GpuLoop(LoopTiling):
         return {
             "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
             "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "IN_FLOW": int(self.meeting == FLOW),
-            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "DISPATCH_SPINS": self.dispatch_spins,
+            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "COUNTED_TOGETHER": int(self.counted_together),
             "TILE_VECS": tile_vecs, "FIRST_SUM": 0 if self.in_place else tile_vecs,
         }
 
@@ -203,7 +206,8 @@ def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
         return machine.info.cores
     rates = machine.gpu
     held = _held(loop, rates)
-    likely = min(int(_REGISTERS_MARGIN * registers(loop, rates)), rates.invocation_registers, rates.registers // held)
+    margin = _NARROW_MARGIN if loop.subgroup_size else _REGISTERS_MARGIN
+    likely = min(int(margin * registers(loop, rates)), rates.invocation_registers, rates.registers // held)
     of_unit = min(rates.registers // (likely * held), rates.most_invocations // loop.workgroup,
                   rates.unit_shared_bytes // loop.shared_bytes)
     return rates.units * of_unit
@@ -288,7 +292,7 @@ class GpuLoops:
         return self._on_device(bare)
 
     def _waiting(self, meeting: str) -> dict[str, Any]:
-        return {"spins": self.profile.spins, "dispatch_spins": self.profile.dispatch_spins,
+        return {"spins": self.profile.spins, "counted_together": self.profile.most_iterations < MOST_ITERATIONS,
                 "coherent_flow": meeting == FLOW and self.profile.coherent_flow}
 
     def _on_device(self, bare: GpuLoop) -> GpuLoop | None:

@@ -68,7 +68,7 @@ class GpuTiling(Tiling):
     def fallbacks(self, options: Options, machine: Machine) -> list[Tiling]:
         target = Target(self.problem, machine, Options(schedule=SEQUENCE, rows=options.rows))
         alone = [loop for loop in GpuLoops(target).loops(SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
-        stepped = replace(self.loop, schedule=STEPPED, meeting=None, spins=0, dispatch_spins=0, coherent_flow=False)
+        stepped = replace(self.loop, schedule=STEPPED, meeting=None, spins=0, counted_together=False, coherent_flow=False)
         return [replace(self, loop=loop) for loop in (*alone, stepped)]
 
     def fits_side_by_side(self, machine: Machine) -> bool:
@@ -92,7 +92,7 @@ class GpuTiling(Tiling):
         loop = self.loop
         group_rows = loop.tiles_of_group * loop.rows
         of_rows = loops(group_rows) + loops(ceil_div(group_rows, loop.column_groups), loops(0))
-        return loops(loop.shared_loads) + of_rows + Loops(loop.dispatch_spins)
+        return loops(loop.shared_loads) + of_rows + Loops(loop.spins)
 
     def loops_of_step(self) -> Loops:
         """A tile's rows are unrolled. Where parts exchange h and lengths end early, an iteration clears a step's outputs."""
