@@ -28,7 +28,7 @@ from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
 from .engine.vulkan.facts import device_facts, memory_types, queue_families
-from .engine.vulkan.gpu import Gpu, Kernel, Submission, open_device, select_device
+from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
 from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
 
