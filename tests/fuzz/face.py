@@ -33,7 +33,8 @@ class Face:
     """arguments: by name; what a call is made of. run: takes their values, broken or not.
 
     has_layout: whether ONNX's layout 1 can be asked for. begins_with_work: whether something right, which is executed, comes
-    before what may be broken. is_slow: whether a call takes a second, so that it is drawn for few of them.
+    before what may be broken. keeps_wrong: whether something is compiled and kept for each way in which a call is broken, so
+    that none is drawn.
     """
 
     takes: Callable[[Operator], bool]
@@ -41,7 +42,7 @@ class Face:
     run: Callable[[Call, dict[str, Any]], list[Part]]
     has_layout: bool = False
     begins_with_work: bool = False
-    is_slow: bool = False
+    keeps_wrong: bool = False
 
 
 @cache

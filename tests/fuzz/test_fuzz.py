@@ -37,14 +37,7 @@ def assert_none_fails(operators, count, seed, most_blind, **drawn):
 
 def test_random_calls(device):
     counts = assert_none_fails([SIMPLE], 120, 0, 0.2, **FEW)
-    assert {face for face, _ in counts} >= {name for name, face in FACES.items() if not face.is_slow}
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif("compiled module" not in FACES, reason="needs torch")
-def test_random_calls_of_what_is_compiled(device, monkeypatch):
-    only(monkeypatch, {"compiled module": FACES["compiled module"]})
-    assert_none_fails(palette(3, 3), 40, 0, 1 / 3)
+    assert {face for face, _ in counts} == set(FACES)
 
 
 @pytest.mark.thorough

@@ -28,12 +28,20 @@ def graphs_have_one_size(monkeypatch):
         twin, input, () if torch.compiler.is_compiling() else states, *sizes))
 
 
+@pytest.fixture
+def compiled_anew():
+    """What PyTorch keeps knows nothing of mistakes, and nothing is kept that has one."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize(("way", "mistake", "message"), [
     ("copied module", copies_share_parameters, "numbers wrong"),
     ("transformed module", forward_mode_gives_zeros, "was not refused"),
     pytest.param("compiled module", graphs_have_one_size, "numbers wrong", marks=pytest.mark.thorough),
 ])
-def test_a_mistake_is_found(device, monkeypatch, way, mistake, message):
+def test_a_mistake_is_found(device, compiled_anew, monkeypatch, way, mistake, message):
     only(monkeypatch, {way: torch_face.FACES[way]})
     mistake(monkeypatch)
     found = search([SIMPLE], 20, 0, Counter(), is_broken=False)

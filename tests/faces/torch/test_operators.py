@@ -1,7 +1,9 @@
 """The operators that stand in graphs of twins: what is traced, exported and compiled, and autocast."""
 
+import gc
 import io
 import itertools
+import weakref
 
 import pytest
 
@@ -94,6 +96,16 @@ def test_a_loaded_graph_packs_its_weights_once(monkeypatch):
     loaded(torch.randn(T, B, I))
     monkeypatch.setattr(stacks.Layer, "arrays", lambda self: pytest.fail("packed again"))
     loaded(torch.randn(T, B, I))
+
+
+def test_weights_that_nobody_has_are_let_go_of():
+    """With all that an operator has made of them."""
+    module = nn.GRU(I, H, 2).eval()
+    torch.ops.vkdml.gru(torch.randn(T, B, I), [], list(module.parameters()), None, "GRU", I, H, 2, False, 0)
+    watched = [weakref.ref(parameter) for parameter in module.parameters()]
+    del module
+    gc.collect()
+    assert not any(reference() is not None for reference in watched)
 
 
 def test_fx_graphs():

@@ -92,12 +92,16 @@ class Layer:
         """parameters: for each direction, by name. inputs: how many it takes; None: those that another layer makes."""
         self.kind = kind
         self.directions = form.directions
-        self.named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
+        self._names = [name for by_kind in zip(*parameters) for name in by_kind]
         self.parameters = [list(of_directions) for of_directions in zip(*(direction.values() for direction in parameters))]
         self.has_bias = len(self.parameters) > 3
         self.projected = self.parameters[-1][0].shape[0] if len(self.parameters) % 2 else 0
         self._form = form
         self._inputs = inputs or self.directions * (self.projected or form.hidden_size)
+
+    @property
+    def named(self) -> list[tuple[str, Tensor]]:
+        return list(zip(self._names, chain.from_iterable(self.parameters)))
 
     @property
     def key(self) -> tuple[Any, ...]:
