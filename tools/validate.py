@@ -86,7 +86,7 @@ PROJECTION = ["tests/conformance/test_gpu_projection.py", "-m", "not thorough"]
 
 @dataclass(frozen=True)
 class Looked:
-    """What the layer looks for in shaders as they run. message: a part of all that it says of them. mistake: of a kernel that has
+    """What the layer looks for in shaders as they run. message: a part of what it says then. mistake: of a kernel that has
     some, as MISTAKE takes it.
     """
 
