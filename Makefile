@@ -13,6 +13,7 @@
 # make gpu-check            what real GPUs' compilers make of the kernels, on a machine without a GPU, and all schedules on such
 #                           GPUs under validation; fetches drivers into .gpu-drivers/, writes gpu-check-report/
 # make gpu-report           on a machine with a GPU: what is right on it, how fast it is and what was expected, all in gpu-report/
+# make hostile              an hour of all kernels but cpu/ on an interpreted device that does whatever Vulkan allows; no driver needed
 # make soak                 an hour of random calls, broken ones and with a driver that fails among them; writes soak-report/
 VENV_PYTHON = .venv/bin/python
 export WORDS =
@@ -22,7 +23,7 @@ PYTEST = $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
 .PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
-        soak wheels clean
+        hostile soak wheels clean
 
 setup:
 	@tools/setup
@@ -73,6 +74,9 @@ gpu-check: setup-conformance vulkan-extras
 
 gpu-report: setup-conformance setup-bench
 	@$(VENV_PYTHON) -m vkdml gpu-report
+
+hostile: setup-soak
+	@$(VENV_PYTHON) -m tools.hostile
 
 soak: setup-soak setup-bench
 	@$(VENV_PYTHON) -m tools.soak

@@ -50,11 +50,11 @@ from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import SCHEDULES
+from .planning.options import FLOW, SCHEDULES
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
-from .planning.tiling import Tiling
+from .planning.tiling import MEETING, STATE, Tiling
 
 
 def as_in_a_new_process() -> None:

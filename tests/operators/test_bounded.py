@@ -53,6 +53,17 @@ def test_activations_of_what_may_be_off(row):
     assert np.median(bounded.error) < 0.03
 
 
+@pytest.mark.parametrize(("row", "parameters"), [
+    (descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, {"Alpha": -1.5}),
+    (descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC, {"Bias": 2.0, "Threshold": 0.5})], ids=["ThresholdedRelu", "Shrink"])
+def test_a_jump_away_from_where_the_error_ends(row, parameters):
+    """Both fall at the jump and rise behind it."""
+    function = fused(activations.BY_DESC[row], **parameters)
+    jump, error = parameters.get("Threshold", parameters.get("Alpha")), 0.25
+    bounded = Bounded(np.array([jump - 0.125]), np.array([error]), FLOAT32).through(function)
+    assert_within(function(np.array([jump + 1e-6])), bounded)
+
+
 def test_a_clip_narrows_it():
     bounded = np.clip(Bounded(np.array([0.0, 2.0]), np.array([0.1, 0.1]), FLOAT32), -1, 1)
     np.testing.assert_allclose(bounded.value, [0, 1])

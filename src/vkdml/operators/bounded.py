@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from .activations import FusedActivation
+from .header.descs import DML_OPERATOR_TYPE
 
 _FUNCTION_UNITS = 16  # error of an activation, in units of the arithmetic. Vulkan allows exp(x) 3 + 2 |x|
+# Those that jump and rise by 1 beside that: right behind the jump they may be further off than where the argument's error ends
+_JUMPING = {DML_OPERATOR_TYPE.ACTIVATION_SHRINK, DML_OPERATOR_TYPE.ACTIVATION_THRESHOLDED_RELU}
 _MOST_ARGUMENT = 16.0  # past it every activation is 0, constant or near its argument
 
 
@@ -93,7 +96,8 @@ class Bounded:
         divisor = 1 / a if function.activation.divisors else 0.0
         scale = max(1.0, a, b, a * b, divisor) + np.minimum(np.abs(self.value), _MOST_ARGUMENT)
         unit = _FUNCTION_UNITS * self._arithmetic.unit
-        return self._through(function, self.error + unit * np.abs(self.value), unit * scale)
+        error = self.error + unit * np.abs(self.value)
+        return self._through(function, error, unit * scale + (error if function.activation.operator_type in _JUMPING else 0.0))
 
     def _through(self, function: Callable[[np.ndarray], np.ndarray], error: np.ndarray, own_error: Any) -> Bounded:
         """Apply a function, which may have jumps."""

@@ -1,0 +1,94 @@
+"""What runs on the hostile device: random problems with plans of made-up GPUs, each with what tells whether it is right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tests.planning.devices import GPUS, SMALLEST
+from tests.support import DTYPES, Case, random_case
+from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, _random_memory, types_of
+from vkdml.errors import InvalidArgumentError
+from vkdml.operators.correctness import differences, with_sequence
+from vkdml.operators.plain_problem import PlainProblem
+from vkdml.operators.problem import Problem
+from vkdml.planning.candidates import Planner
+from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
+from vkdml.planning.plain import plan as plan_plain
+from vkdml.planning.plan import Plan, plan_of
+
+DEVICES = {**GPUS, "the smallest": SMALLEST}
+NAN = {"float32": bytes.fromhex("0000c07f"), "float16": bytes.fromhex("007e"), "bfloat16": bytes.fromhex("c07f")}
+WAYS = ((SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem, a plan of it, and the bytes of its inputs."""
+
+    name: str
+    problem: Problem | PlainProblem
+    plan: Plan
+    memory: Mapping[str, np.ndarray]
+
+    def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
+        """What is wrong with its results, beyond a bound of what rounding can have done."""
+        results = {field: outputs[field][:self.problem.tensor(field).size_in_bytes] for field in outputs}
+        return "; ".join(map(str, differences(self.problem, {**self.memory, **results})))
+
+    def with_bytes(self, field: str, at: int, data: bytes) -> Task:
+        """The same with other bytes in an input."""
+        changed = self.memory[field].copy()
+        changed[at:at + len(data)] = list(data)
+        return replace(self, memory={**self.memory, field: changed})
+
+    def first(self, outputs: Mapping[str, np.ndarray], field: str) -> float:
+        """A result's first element."""
+        return float(outputs[field][:self.problem.element.itemsize].view(DTYPES[self.problem.element.name])[0])
+
+    def bits(self, outputs: Mapping[str, np.ndarray]) -> dict[str, bytes]:
+        """The elements of its results, without what is between them."""
+        found = {}
+        for field, result in outputs.items():
+            tensor = self.problem.tensor(field)
+            size = self.problem.element.itemsize
+            found[field] = tensor.view(result[:tensor.size_of_elements * size].view(f"V{size}")).tobytes()
+        return found
+
+
+def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Task:
+    """A random problem of all that descriptors can say, some way to run it, and one of its tilings on some device."""
+    draw = random.Random(f"task {seed}")
+    case = random_case(seed)
+    problem = with_sequence(case.problem)  # by which each step is checked by itself
+    name = draw.choice(list(DEVICES))
+    info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
+    for schedule, meeting in (draw.choice(ways), *draw.sample(WAYS, len(WAYS))):
+        forced = Options(schedule=schedule, meeting=meeting, chunk_steps=draw.choice((None, 2)))
+        try:
+            planner = Planner(problem, info, forced)
+            found = planner.tilings()
+            shared = [tiling for tiling in found if tiling.loop.parts > 1]
+            plan = plan_of(planner, draw.choice(shared or found))
+        except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
+            continue
+        described = f"{problem.cell.name} in {problem.element.name}, {meeting or schedule} on {name}"
+        return Task(described, problem, plan, _memory(case))
+    raise AssertionError(f"no plan for problem {seed}")
+
+
+def _memory(case: Case) -> dict[str, np.ndarray]:
+    return {field: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for field, array in case.arrays.items()}
+
+
+def plain(seed: int) -> Task:
+    """One of the self-test's problems without a time loop."""
+    draw = random.Random(seed)
+    kind = draw.choice(list(PLAIN_PROBLEMS))
+    element = draw.choice(types_of(kind))
+    info = replace(draw.choice(list(DEVICES.values())), storage_16bit=draw.random() < 0.5)
+    problem = PLAIN_PROBLEMS[kind](element)
+    return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), _random_memory(problem))

@@ -1,0 +1,123 @@
+"""Arithmetic: as CPU drivers do it, and at the worst that Vulkan's "Precision and Operation of SPIR-V Instructions" allows."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_LEAST, _LEAST_HALF = np.float32(2.0**-126), np.float32(2.0**-14)  # normal numbers
+NEAREST, ZERO, EITHER = "nearest", "toward zero", "either neighbour"
+NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
+
+
+@dataclass
+class Arithmetic:
+    """errors: of functions and quotients, in shares of what is allowed: the whole of it upward, downward or either way, any
+    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: no NaN is told, as no kernel asks
+    that NaN be kept. fuses: whether fma() is one operation. contracting: how likely a place is where another product and sum
+    are one.
+    """
+
+    seed: int = 0
+    rounding: str = NEAREST
+    errors: str = NONE
+    flushes: bool = False
+    folds: bool = False
+    fuses: bool = False
+    contracting: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        self._contracted: dict[int, bool] = {}
+        for name in ("eq", "ne", "lt", "gt", "le", "ge"):
+            setattr(self, name, self._compares(getattr(operator, name)))
+        if self.rounding == NEAREST and not self.flushes:
+            for name in ("add", "sub", "mul"):
+                setattr(self, name, getattr(operator, name))
+
+    def contracts(self, place: int) -> bool:
+        return self.contracting > 0 and self._contracted.setdefault(place, bool(self.random.random() < self.contracting))
+
+    def flush(self, x: Any, least: Any = _LEAST) -> Any:
+        if not self.flushes:
+            return x
+        tiny = np.abs(x) < least
+        return np.where(tiny, np.copysign(np.float32(0), x), x)[()] if tiny.any() else x
+
+    def _compares(self, compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        return (lambda a, b: compare(self.flush(a), self.flush(b))) if self.flushes else compare
+
+    def _wide(self, x: Any) -> Any:
+        return self.flush(x).astype(np.float64)
+
+    def rounded(self, exact: Any) -> Any:
+        """A float64 as a float32."""
+        near = exact.astype(np.float32)
+        wide = near.astype(np.float64)
+        inexact = (wide != exact) & np.isfinite(exact)  # what is too large becomes infinity, or the largest number
+        if self.rounding == ZERO:
+            near = np.where(inexact & (np.abs(wide) > np.abs(exact)), np.nextafter(near, np.float32(0)), near)
+        elif self.rounding == EITHER:
+            other = np.nextafter(near, np.where(exact > wide, np.inf, -np.inf).astype(np.float32))
+            near = np.where(inexact & (self.random.random(np.shape(exact)) < 0.5), other, near)
+        return self.flush(near[()])
+
+    def _sum(self, a: Any, b: Any) -> Any:
+        """A sum of two float64, rounded once: before that with an odd last bit where it is not exact."""
+        total = a + b
+        part = total - a
+        error = (a - (total - part)) + (b - part)
+        odd = np.asarray(total).view(np.int64) & 1 != 0
+        away = (error != 0) & ~odd & np.isfinite(total) & np.isfinite(error)
+        return self.rounded(np.where(away, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)[()])
+
+    def add(self, a: Any, b: Any) -> Any:
+        return self._sum(self._wide(a), self._wide(b))
+
+    def sub(self, a: Any, b: Any) -> Any:
+        return self.add(a, -b)
+
+    def mul(self, a: Any, b: Any) -> Any:
+        return self.rounded(self._wide(a) * self._wide(b))
+
+    def fused(self, a: Any, b: Any, c: Any) -> Any:
+        return self._sum(self._wide(a) * self._wide(b), self._wide(c))
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        return self.fused(a, b, c) if self.fuses else self.add(self.mul(a, b), c)
+
+    def _inexact(self, exact: Any, ulps: Any, absolute: Any = None) -> Any:
+        """A function's result with an error of at most so many units in the last place; of `absolute` where it is no NaN."""
+        if self.errors == NONE:
+            return self.flush(exact.astype(np.float32))
+        shape = np.shape(exact)
+        share: Any = {HIGH: 1.0, LOW: -1.0}.get(self.errors)
+        if share is None:
+            share = self.random.choice([-1.0, 1.0], shape) if self.errors == EXTREME else self.random.uniform(-1, 1, shape)
+        allowed = ulps * np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+        error = share * self.scale * (allowed if absolute is None else np.where(np.isnan(absolute), allowed, absolute))
+        return self.flush((exact + np.where(np.isfinite(error), error, 0)).astype(np.float32)[()])
+
+    def div(self, a: Any, b: Any) -> Any:
+        return self._inexact(self._wide(a) / self._wide(b), 2.5)
+
+    def exp(self, x: Any) -> Any:
+        wide = self._wide(x)
+        return np.maximum(self._inexact(np.exp(wide), 3 + 2 * np.abs(wide)), np.float32(0))
+
+    def log(self, x: Any) -> Any:
+        wide = self._wide(x)
+        return self._inexact(np.log(wide), 3, np.where((wide >= 0.5) & (wide <= 2), 2.0**-21, np.nan))
+
+    def isnan(self, x: Any) -> Any:
+        return np.zeros(np.shape(x), np.bool_)[()] if self.folds else np.isnan(x)
+
+    def unpack_half(self, word: Any) -> tuple[Any, ...]:
+        """Two float16, whose denormals may be flushed too."""
+        halves = (((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for shift in (0, 16))
+        return tuple(self.flush(half.astype(np.float32), _LEAST_HALF) for half in halves)
