@@ -70,9 +70,9 @@ class Settings:
 
     def problem(self, name: str, arrays: Arrays, element: ElementType) -> tuple[Problem, dict[str, tuple[int, ...]]]:
         """The problem of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in
-        errors.
+        errors. Outputs among the arrays tell their strides; others are packed.
         """
-        given = {field: arrays.get(field) for field in self.cell.inputs}
+        given = {field: arrays.get(field) for field in self.cell.tensors}
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 

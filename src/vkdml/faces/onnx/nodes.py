@@ -122,11 +122,15 @@ class RecurrentNode:
 
     def _example(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> tuple[Arrays, ElementType]:
         """Checked inputs of these sizes, by field, and their type."""
+        return self.convert(self.examples(weights, t, b))
+
+    def examples(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> dict[str, np.ndarray]:
+        """Inputs of these sizes, by name, the weights among them."""
         fields = self.fields
         given = {field: weights[name] for field, name in fields.items() if field in WEIGHTS}
         others = [field for field in self._cell.inputs if field in fields and field not in given]
         given |= self.settings.zeros(given, t, b, others)
-        return self.convert({fields[field]: array for field, array in given.items()})
+        return {fields[field]: array for field, array in given.items()}
 
     def convert(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Arrays, ElementType]:
         """The checked inputs by field, and their type."""
