@@ -62,6 +62,7 @@ def test_examples(document, section, tmp_path, monkeypatch):
 def test_each_kind_of_user_has_an_example():
     kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {
+        ("docs/correctness.md", "Other libraries"): ["python"],
         ("README.md", "Where a GPU pays"): ["python"], ("README.md", "Is my GPU used?"): ["sh"], ("README.md", "ONNX"): ["python"],
         ("README.md", "PyTorch"): ["python"],
         ("docs/correctness.md", "Checking calls"): ["python"],
