@@ -190,14 +190,14 @@ class _Sequence(Twin, nn.RNNBase):
     def _forward_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
         """The rows of a packed sequence are sorted by length; `order` is the permutation to that order, `back` its inverse."""
         data, batch_sizes, order, back = input
-        if order is not None and not torch.compiler.is_compiling():
+        if order is not None and data.is_cpu and not torch.compiler.is_compiling():
             self._check_order(order, back)
         self._check_shapes(data, states, batch_sizes)
         y, last = self._run(data, _permuted(states, order), batch_sizes)
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
 
     def _check_order(self, order: Any, back: Any) -> None:
-        rows: list[list[Any]] = [one.tolist() if isinstance(one, Tensor) else [] for one in (order, back)]
+        rows: list[list[Any]] = [one.tolist() if isinstance(one, Tensor) and one.is_cpu else [] for one in (order, back)]
         places = list(range(len(rows[0])))
         if not places or sorted(rows[0]) != places or sorted(rows[1]) != places or [rows[0][row] for row in rows[1]] != places:
             raise InvalidArgumentError(self._module, "sorted_indices", rows[0], "an order of the rows, and unsorted_indices "

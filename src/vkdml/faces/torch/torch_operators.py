@@ -139,7 +139,7 @@ def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tenso
 
 def _rows_of_packed(module: str, batch_sizes: Tensor, count: int) -> int:
     """How many rows a PackedSequence of so many items has. Refuses what is none."""
-    sizes = batch_sizes.tolist() if batch_sizes.dtype is torch.int64 and batch_sizes.dim() == 1 else []
+    sizes = batch_sizes.tolist() if batch_sizes.is_cpu and batch_sizes.dtype is torch.int64 and batch_sizes.dim() == 1 else []
     if not sizes or sizes[-1] < 1 or sum(sizes) != count or any(size < after for size, after in pairwise(sizes)):
         raise InvalidArgumentError(module, "batch_sizes", sizes or batch_sizes,
                                    f"whole numbers from 1 that never grow, {count} together")
