@@ -117,6 +117,8 @@ def test_calls_that_fail_are_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(running, "run", run)
     monkeypatch.setattr(worker, "beats", lambda operators: {})
+    monkeypatch.setattr(worker, "warm_up", lambda operators, **drawn: None)
+    monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
     monkeypatch.setattr(worker, "drawn", lambda seed: {"steps": [1, 2, 3], "rows": [1, 2, 3, 4]})
     Life(tmp_path / "1.jsonl", 1, 0).run()
     told = report.read(tmp_path / "1.jsonl", 1, False, "")
