@@ -26,6 +26,8 @@ TARGETS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     "torch": ("bench.adapters.torch_nn", lambda device: {"device": device}, "cpu"),
     "openvino": ("bench.adapters.openvino_any", lambda device: {"device": device.upper()}, "CPU"),
     "iree": ("bench.adapters.iree_vulkan", lambda device: {"device": device.removeprefix("vulkan")}, "vulkan"),
+    "tract": ("bench.adapters.tract_cpu", lambda _: {}, ""),
+    "onnx": ("bench.adapters.onnx_reference", lambda _: {}, ""),
     "vkdml": ("bench.adapters.ours", lambda device: {"device": int(device) if device else None}, ""),
     "python": ("bench.adapters.function", lambda name: {"name": name, "folder": os.getcwd()}, ""),
 }

@@ -14,7 +14,7 @@ from bench.nodes import Node
 from bench.processes import ROOT
 from bench.targets import target
 from tests.conformance.test_mutations import EQUATIONS, mutated
-from tools.targets import corpora, exporting, judging, running, shrinking
+from tools.targets import corpora, exporting, judging, page, running, shrinking
 from tools.targets.judging import CRASHED, HUNG, OPEN, REFUSED, RIGHT, UNSUPPORTED, WRONG
 from vkdml import cli
 from vkdml.operators import reference
@@ -218,3 +218,15 @@ def test_all_numbers_of_the_corpora_are_of_the_seed():
     one, same = (list(corpora.of_random(3)) for _ in range(2))
     assert all(np.array_equal(first[1].inputs["X"], second[1].inputs["X"]) for first, second in zip(one, same))
 
+
+
+def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
+    """And what a second library computes as expected: by its hand-written verdict alone a finding is dropped."""
+    target_ = "python:tests.tools.strange_functions.without_lengths"
+    cli.main(["conformance", "--target", target_, "--only", "GRU-lengths-linear-0", "--output", str(tmp_path)])
+    report = json.loads((tmp_path / "conformance.json").read_text())
+    (cause,) = (finding["cause"] for finding in report["findings"])
+    assert "No finding stands" in page.page([report], {})
+    assert f"**{cause}** (1 nodes). By hand." in page.page([report], {target_: {cause: {"text": "By hand."}}})
+    monkeypatch.setattr(page, "SECONDS", (target_,))  # itself
+    assert "No finding stands" in page.page([report], {target_: {cause: {"text": "By hand."}}})

@@ -64,7 +64,9 @@ def content(run: Run) -> dict[str, Any]:
 
 def as_json(node: Node) -> dict[str, Any]:
     return {"op": node.op, "attributes": dict(node.attributes), "element": node.element,
-            "shapes": {name: list(array.shape) for name, array in node.inputs.items()}}
+            "shapes": {name: list(array.shape) for name, array in node.inputs.items()},
+            "inputs": {name: array.astype(np.float64).tolist() for name, array in node.inputs.items()
+                       if array.size <= _LONG_LITERAL}}
 
 
 def markdown(run: Run) -> str:

@@ -36,7 +36,9 @@ def candidates(node: Node) -> Iterator[Node]:
     """Nodes that are simpler by one thing each, the largest steps first."""
     if node.get("layout"):
         plain = in_layout_1(replace(node, attributes={**node.attributes, "layout": 0}))  # the same swap brings it back
-        yield replace(plain, attributes={name: value for name, value in node.attributes.items() if name != "layout"})
+        plain = replace(plain, attributes={name: value for name, value in node.attributes.items() if name != "layout"})
+        yield plain
+        yield from map(in_layout_1, candidates(plain))
         return
     for size in dict.fromkeys((1, 2, node.steps // 2, node.steps - 1)):
         if 0 < size < node.steps:
