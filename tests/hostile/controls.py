@@ -16,7 +16,7 @@ from tools import compile_shaders
 from tools.hostile.arithmetic import Arithmetic
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
 
-_TRIES = 24  # tasks that have the kernel
+_TRIES = 32  # tasks that have the kernel
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,14 @@ class Control:
     new: str
     seen: tuple[str, ...]
     way: tuple[str, str | None] | None = None
+    is_large: bool = False  # whether it needs a task of many units
 
     def result(self) -> str:
         """What the mode says, or nothing if it does not see the mistake."""
         matches = _named(self.kernel)
         wrong = _mistaken(self.file, self.old, self.new, self.kernel)
-        for seed in islice((seed for seed in count() if matches & _kernels(self.task(seed))), _TRIES):
+        seeds = count(3, 4) if self.is_large else count()
+        for seed in islice((seed for seed in seeds if matches & _kernels(self.task(seed))), _TRIES):
             found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)
             told = [text for text in (*found.wrong, found.note) if text.startswith(self.seen)]
             if told:
@@ -101,6 +103,10 @@ CONTROLS = [
             "buffer[place >> 1] = buffer[place >> 1] & ~(0xFFFFu << shift);", ("race, ",), _SEQUENCE),
     Control("a barrier in a branch", "watched", "gpu/CELL", "gpu/CELL.comp", "        if (r < ROWS && unit < HIDDEN",
             "        if (r > 0) barrier();\n        if (r < ROWS && unit < HIDDEN", ("a barrier in divergent",), _SEQUENCE),
+    Control("no barrier between two rounds of sums", "watched", "gpu/CELL", "gpu/products.glsl", "        }\n        barrier();\n    }\n}",
+            "        }\n    }\n}", ("race, ",), _SEQUENCE, is_large=True),
+    Control("no bound on a tile's rows", "watched", "gpu/CELL", "gpu/CELL.comp", "if (r < ROWS && unit", "if (unit",
+            ("race, ", "out of bounds: ", *_WRONG), _SEQUENCE, is_large=True),
     Control("no bound on the units that are stored", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
             "finished_row < dispatch.batch && unit < HIDDEN)", "finished_row < dispatch.batch)",
             ("out of bounds: ", *_WRONG), _STEPPED),

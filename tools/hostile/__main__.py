@@ -67,9 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(bool(ran.wrong))
     first = int(time.time()) % 1_000_000 * 1000 if given.seed is None else given.seed
     print(f"hostile: {given.minutes:g} minutes, --seed {first}", file=sys.stderr)
-    end = time.monotonic() + given.minutes * 60
     ran.seen = {key: control() for key, control in controls.ALL.items()}
     ran.wrong += [f"{mode} does not see: {name}" for (name, mode), said in ran.seen.items() if not said]
+    end = time.monotonic() + given.minutes * 60
     for seed in count(first):
         if time.monotonic() > end:
             break

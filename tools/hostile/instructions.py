@@ -33,7 +33,7 @@ _FORMS = {**{op: (f"arithmetic.{name}({{0}}, {{1}})", "") for op, name in _FLOAT
 _EXTENDED = {2: "np.rint({})", 4: "np.abs({})", 38: "np.minimum({}, {})", 41: "np.maximum({}, {})",
              44: "np.minimum(np.maximum({}, {}), {})", 27: "arithmetic.exp({})", 28: "arithmetic.log({})",
              50: "arithmetic.fma({}, {}, {})"}
-_UNPACK_HALF = 62
+_UNPACK_HALF, _POINTER = 62, Type("pointer", 0)
 _ATOMICS = {Op.AtomicLoad: "load", Op.AtomicIAdd: "add", Op.AtomicAnd: "and", Op.AtomicOr: "or"}
 
 
@@ -64,7 +64,8 @@ class InstructionWriter:
         self.writer, self.module, self.name, self.depth = writer, writer.module, name, 0
         self.types: dict[int, Type] = {}
         self.pointers: dict[int, Pointer] = {}
-        self.products: dict[int, Instruction] = {}  # that may be contracted
+        # Products that may be contracted, by what has their value; variables have theirs until the block's end
+        self.products: dict[int, Instruction | None] = {}
 
     def line(self, text: str) -> None:
         self.writer.lines.append(" " * self.depth + text)
@@ -102,6 +103,7 @@ class InstructionWriter:
             self.pointers[result] = self._chain(self.pointer(operands[0]), operands[1:])
         elif op == Op.Store:
             self._store(self.pointer(operands[0]), operands[1])
+            self.products[operands[0]] = self.products.get(operands[1])
         elif op == Op.ControlBarrier:
             scopes = ", ".join(str(self.module.number(operand)) for operand in operands)
             self.line(f"yield ({self.place('barrier')}, m, {scopes})")
@@ -112,6 +114,8 @@ class InstructionWriter:
             self.line(f"x{result} = {self._computed(instruction)}")
             if op == Op.FMul and Decoration.NoContraction not in self.module.decorations.get(result, ()):
                 self.products[result] = instruction
+            elif op == Op.Load:
+                self.products[result] = self.products.get(operands[0])
 
     def _computed(self, instruction: Instruction) -> str:
         op, operands, type_ = instruction.op, instruction.operands, instruction.type
@@ -124,7 +128,9 @@ class InstructionWriter:
         if op in _ATOMICS:
             return self._atomic(_ATOMICS[op], self.pointer(operands[0]), *operands[2:])
         if op == Op.FunctionCall:
-            call = f"f{operands[0]}(wave, m{''.join(f', {self._argument(operand)}' for operand in operands[1:])})"
+            is_value = [x in self.module.constants or self.types.get(x, _POINTER).kind != "pointer" for x in operands[1:]]
+            given = [value(x) if known else self.pointer(x).base for x, known in zip(operands[1:], is_value)]
+            call = f"f{operands[0]}({', '.join(['wave', 'm', *given])})"
             return f"yield from {call}" if operands[0] in self.writer.waiting else call
         if op in (Op.FAdd, Op.FSub) and Decoration.NoContraction not in self.module.decorations.get(instruction.result, ()):
             return self.each(type_, lambda at: self._sum(instruction, at))
@@ -159,7 +165,7 @@ class InstructionWriter:
         """A sum or difference, which may be one operation with a product in it, if the device chooses so at this place."""
         a, b = instruction.operands
         plain = _FORMS[instruction.op][0].format(self.component(a, at), self.component(b, at))
-        product, other = (self.products.get(a), b) if a in self.products else (self.products.get(b), a)
+        product, other = (self.products[a], b) if self.products.get(a) else (self.products.get(b), a)
         if product is None:
             return plain
         (x, y), added = (self.component(operand, at) for operand in product.operands), self.component(other, at)
@@ -178,10 +184,6 @@ class InstructionWriter:
         base = {Storage.Private: f"wave.privates[{id_}]", Storage.PushConstant: "wave.push", Storage.Function: f"x{id_}",
                 Storage.Input: f"wave.inputs[{self.module.decorations.get(id_, {}).get(Decoration.BuiltIn)}]"}.get(storage)
         return Pointer(base or f"wave.memories[{id_}]", type_.element, base is None, label=self.module.names.get(id_, ""))
-
-    def _argument(self, id_: int) -> str:
-        pointed = id_ in self.module.variables or (id_ in self.types and self.types[id_].kind == "pointer")
-        return self.pointer(id_).base if pointed else self.value(id_)
 
     def _chain(self, pointer: Pointer, indices: list[int]) -> Pointer:
         for index in indices:

@@ -1,6 +1,4 @@
-"""Memory: buffers of exactly their sizes and shared memory. They tell what is read unwritten, outside or in a race, and give
-noise for all of it.
-"""
+"""Buffers and shared memory: they tell what is read unwritten, outside or in a race, and give noise for all of it."""
 
 from __future__ import annotations
 

@@ -120,6 +120,7 @@ class FunctionWriter(InstructionWriter):
                 self.line(f"{'if' if guarded else 'while'} a{block} is not False:")
                 self.depth += 1
                 self.line(f"m = a{block}; a{block} = False")
+            self.products.clear()
             for instruction in blocks[block][:-1]:
                 # Later turns of a loop would have changed its value for lanes that have left
                 behind = any(home.get(used, set()) - self.around[block] for used in instruction.operands)

@@ -1,6 +1,5 @@
 """Weak memory: stores that others see late and in any order, loads that find what was there before until one acquires.
-
-One of the machines that Vulkan's memory model allows, with a store buffer for each invocation before one memory.
+One of the machines that Vulkan allows, with a store buffer for each invocation before one memory.
 """
 
 from __future__ import annotations
