@@ -105,6 +105,8 @@ CONTROLS = [
             "        if (r > 0) barrier();\n        if (r < ROWS && unit < HIDDEN", ("a barrier in divergent",), _SEQUENCE),
     Control("no barrier between two rounds of sums", "watched", "gpu/CELL", "gpu/products.glsl", "        }\n        barrier();\n    }\n}",
             "        }\n    }\n}", ("race, ",), _SEQUENCE, is_large=True),
+    Control("no barrier before sums take the place of a tile", "watched", "gpu/CELL_stepped", "gpu/exchange.glsl",
+            "    if (FIRST_SUM < TILE_VECS) barrier();", "", ("race, ",), _STEPPED, is_large=True),
     Control("no bound on a tile's rows", "watched", "gpu/CELL", "gpu/CELL.comp", "if (r < ROWS && unit", "if (unit",
             ("race, ", "out of bounds: ", *_WRONG), _SEQUENCE, is_large=True),
     Control("no bound on the units that are stored", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
