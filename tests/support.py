@@ -46,7 +46,7 @@ SCHEDULES = {
     "stepped, fused": Options(schedule="stepped", fused=True, parts=3),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
-    "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
+    "lanes, two subgroups": Options(lanes=True, workgroup=1),  # 1: made two subgroups by `options`
     "resident": Options(resident=True, schedule="sequence"),
     "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
     "resident, in a buffer": Options(resident=True, schedule="sequence", rows=1, shared_state=False, chunk_steps=2),
@@ -88,7 +88,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
         return replace(chosen, fused=None, shared_state=None, parts=None, rows=min(chosen.rows or 0, 8) or None)
     if profile.rates.resident is None:
         chosen = replace(chosen, resident=None)
-    return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
+    return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 1 else chosen
 
 
 def _of_plain(chosen: Options) -> Options:

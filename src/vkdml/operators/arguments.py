@@ -172,13 +172,16 @@ def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) ->
 
 
 def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
-    x, r = arrays["InputTensor"], arrays["RecurrenceTensor"]
+    x, w, r = arrays["InputTensor"], arrays["WeightTensor"], arrays["RecurrenceTensor"]
     assert x is not None
+    assert w is not None
     assert r is not None
-    for field, array in (("InputTensor", x), ("RecurrenceTensor", r)):
+    for field, array in (("InputTensor", x), ("WeightTensor", w), ("RecurrenceTensor", r)):
         if array.ndim != 3 or 0 in array.shape:
             dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
-            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}", f"[{dims}], none of them 0")
+            hint = " (PyTorch's weights are 2-D, and have gates in another order: vkdml.torch takes them)"
+            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}",
+                                       f"[{dims}], none of them 0{hint if array.ndim == 2 and array is not x else ''}")
     return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
 
 
