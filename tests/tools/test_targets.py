@@ -227,6 +227,6 @@ def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
     report = json.loads((tmp_path / "conformance.json").read_text())
     (cause,) = (finding["cause"] for finding in report["findings"])
     assert "No finding stands" in page.page([report], {})
-    assert f"**{cause}** (1 nodes). By hand." in page.page([report], {target_: {cause: {"text": "By hand."}}})
+    assert f"**{cause}** (1 node). By hand." in page.page([report], {target_: {cause: {"text": "By hand."}}})
     monkeypatch.setattr(page, "SECONDS", (target_,))  # itself
     assert "No finding stands" in page.page([report], {target_: {cause: {"text": "By hand."}}})

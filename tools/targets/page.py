@@ -64,17 +64,23 @@ def section(report: Mapping[str, Any], checked: Mapping[str, Mapping[str, Mappin
         else:
             why = by_hand.get("dropped", "not confirmed by a second library, or not yet by hand")
             dropped.append(f"{finding['cause']}: {why}")
-    lacks = Counter(" ".join(row["said"].split())[:90] for row in report["rows"] if row["outcome"] in (REFUSED, UNSUPPORTED))
+    tried: dict[str, dict[str, set[str]]] = {}
+    for row in report["rows"]:
+        for feature in row["features"]:
+            tried.setdefault(feature, {}).setdefault(row["op"], set()).add(row["outcome"])
+    never = {feature: [op for op, outcomes in ops.items() if outcomes <= {REFUSED, UNSUPPORTED}]
+             for feature, ops in tried.items()}
+    lacks = [feature if len(ops) == len(tried[feature]) else f"{feature} ({', '.join(ops)})"
+             for feature, ops in sorted(never.items()) if ops]
     ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
-    often = [f"{said} ({count})" for said, count in lacks.most_common(3)]
     return document(f"## {about['target']}", ran, *standing, "" if standing else "No finding stands.",
                     bullets(f"Candidates that were dropped: {len(dropped)}.", dropped),
-                    bullets("Refused or unsupported, most often:", often))
+                    f"Always refused or unsupported: {', '.join(lacks)}." if lacks else "")
 
 
 def told(finding: Mapping[str, Any], text: str, also: str) -> str:
     cause, count = finding["cause"], len(finding["cases"])
-    what = f"**{cause}** ({count} nodes). {text} Here {finding['said']}; {also} is right:"
+    what = f"**{cause}** ({count} node{'s' * (count > 1)}). {text} Here {finding['said']}; {also} is right:"
     return document(what, f"```\n{finding['code']}```")
 
 
