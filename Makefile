@@ -6,7 +6,7 @@
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
 # make docs                 the documents, and a reference of the Python interface, as a site in docs/api/
-# make wheels               wheels of kp and of vkdml for this Python in dist/: for environments without a compiler
+# make wheels               a wheel for each Python that is found, in dist/: for environments without a compiler
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
@@ -82,4 +82,4 @@ soak: setup-soak setup-bench
 	@$(VENV_PYTHON) -m tools.soak
 
 clean:
-	rm -rf .venv build dist src/vkdml/spirv src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

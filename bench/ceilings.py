@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -22,7 +21,7 @@ import numpy as np
 
 from bench.runner import UnavailableError
 from vkdml import Buffer, Device
-from vkdml.laboratory import Commands, Dispatch, Kernel, compute_units, of_spirv, open_device, profile
+from vkdml.laboratory import KP_VERSION, Commands, Dispatch, Kernel, compute_units, of_spirv, open_device, profile
 
 SHADERS = Path(__file__).parent / "shaders"
 COMPILER = "glslangValidator"
@@ -63,7 +62,7 @@ class Library:
         self._sizes = sizes
         self._buffers = sizes.buffers if info.is_cpu else sizes.buffers + sizes.gpu_buffers
         self._workgroups = sorted({info.subgroup_size, min(128, info.max_workgroup_invocations)})
-        self.description = {"version": f"kp {version('kp')}", "device": info.name}
+        self.description = {"version": f"kp {KP_VERSION}", "device": info.name}
 
     def measure(self) -> dict[str, Any]:
         return {

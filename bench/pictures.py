@@ -29,6 +29,7 @@ SIZES = {"T": "steps", "B": "batch", "H": "hidden"}
 THROUGHPUT = ("gru-100x1x256x256", "gru-50x32x256x256", "gru-50x64x512x512", "lstm-50x32x256x256")
 COLORS = {OURS: "#0b5fa5", VULKAN: "#6aaed6", CPU: "#9a9a9a", GPU: "#5a9e3d"}
 COLUMNS = {VULKAN: "With Vulkan", CPU: "Beside libraries for the CPU", GPU: "Beside others on the GPU"}
+SUFFIXES = {VULKAN: "", CPU: "-cpu", GPU: "-gpu"}  # of its picture
 CELLS = {"gru": "#0b5fa5", "lstm": "#c4561b"}
 DPI = 120
 
@@ -40,32 +41,29 @@ def draw(report: Report, folder: Path) -> None:
     cases = {case.name: case for case in [*CASES, *(case for growing in GROWTH.values() for case in growing)]}
     shown = [name for name in THROUGHPUT if any(row["case"] == name and "ms" in row for row in report.results)]
     if shown:
-        draw_throughput(report, [cases[name] for name in shown], folder / "throughput.png")
+        draw_throughput(report, [cases[name] for name in shown], folder)
     for dimension, rows in report.growth.items():
         draw_growth(report, dimension, rows, cases, folder / f"growth-{dimension}.png")
     if "gflops" in report.ceilings:
         draw_roofline(report, cases, folder / "roofline.png")
 
 
-def draw_throughput(report: Report, cases: Sequence[Case], path: Path) -> None:
-    """Bars of GFLOP/s from numpy to numpy: a row a case, and a column for each platform, with a scale of its own."""
+def draw_throughput(report: Report, cases: Sequence[Case], folder: Path) -> None:
+    """Bars of GFLOP/s from numpy to numpy, in a picture for each platform."""
     workers, names = ordered(report.workers), shown_names(report.workers)
-    columns = {platform: [worker for worker in workers if worker["platform"] == platform or worker["name"] == OURS]
-               for platform in dict.fromkeys(worker["platform"] for worker in workers)}
     rates = {(row["case"], row["worker"]): row["gflops"] for row in report.results if row["way"] == "host" and "ms" in row}
-    most = max(map(len, columns.values()))
-    figure, grid = plt.subplots(len(cases), len(columns), squeeze=False, sharex="col", layout="constrained",
-                                figsize=(5 * len(columns), 1.1 + len(cases) * (0.35 + 0.26 * most)))
-    for row, case in zip(grid, cases):
-        for axes, (platform, shown) in zip(row, columns.items()):
+    for platform in dict.fromkeys(worker["platform"] for worker in workers):
+        shown = [worker for worker in workers if worker["platform"] == platform or worker["name"] == OURS]
+        figure, grid = plt.subplots(len(cases), 1, squeeze=False, sharex="col", layout="constrained",
+                                    figsize=(7, 1.1 + len(cases) * (0.35 + 0.26 * len(shown))))
+        for axes, case in zip(grid[:, 0], cases):
             draw_bars(axes, [names[worker["name"]] for worker in shown],
                       [rates.get((case.name, worker["name"])) for worker in shown],
                       [COLORS[OURS] if is_ours(worker["name"]) else COLORS[platform] for worker in shown])
             axes.set_title(f"{case.cell.upper()}, {sizes(case)}", fontsize=9, loc="left")
-    for axes, platform in zip(grid[0], columns):
-        axes.annotate(COLUMNS[platform], (0, 1), (0, 20), "axes fraction", "offset points", fontsize=11, fontweight="bold")
-    figure.suptitle(f"GFLOP/s, {TYPE}, from numpy to numpy: longer is better. {OURS} on\n{device(report)}", fontsize=10)
-    save(figure, path)
+        figure.suptitle(f"{COLUMNS[platform]}: GFLOP/s, {TYPE}, from numpy to numpy: longer is better. {OURS} on\n"
+                        f"{device(report)}", fontsize=9)
+        save(figure, folder / f"throughput{SUFFIXES[platform]}.png")
 
 
 def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], colors: Sequence[str]) -> None:

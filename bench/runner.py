@@ -1,4 +1,4 @@
-"""What adapters return to the worker: a Runner for each way to call a layer, or an UnavailableError."""
+"""What adapters give the worker: a Runner for each way to call a layer, or an error that says what is missing."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ Key = TypeVar("Key")
 
 class UnavailableError(Exception):
     """A library is installed but cannot run on this machine. The text says why."""
+
+
+class UnsupportedError(Exception):
+    """An adapter cannot say a node in its library's terms. The text says what of it."""
 
 
 class Runner:

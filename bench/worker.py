@@ -14,8 +14,11 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
+
 from bench.cases import Case
-from bench.runner import Runner, UnavailableError, settle
+from bench.nodes import Node
+from bench.runner import Runner, UnavailableError, UnsupportedError, settle
 
 PR_SET_PDEATHSIG = 1
 SAMPLE_SECONDS = 0.02  # a sample has as many calls as take this long
@@ -36,6 +39,19 @@ class Worker:
         self._case = case
         self._runners: dict[str, Runner] = self._library.prepare(case)
         return list(self._runners)
+
+    def compute(self, node: Node) -> dict[str, np.ndarray] | str:
+        """A node's outputs, or what of the node the library has no way to say."""
+        try:
+            outputs: dict[str, np.ndarray] = self._library.compute(node)
+        except UnsupportedError as error:
+            return str(error)
+        return outputs
+
+    def code(self, node: Node) -> str:
+        """A program in the library's own terms that prints its outputs of a node."""
+        code: str = self._library.code(node)
+        return code
 
     def warm_up(self, way: str) -> dict[str, Any]:
         """Seconds of the first call and of a later one, and the outputs of the last of the checked calls."""

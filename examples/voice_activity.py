@@ -1,5 +1,5 @@
 """Finds where somebody speaks with Silero VAD: a network with an LSTM in If nodes. It runs on one chunk of sound after the
-other and carries its state from call to call.
+other and carries its state from call to call. One stream: a CPU is as fast. A GPU pays for many of them, as rows of a batch.
 
     python examples/voice_activity.py [speech.wav]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vkdml
-from tests import dumping, recording, support
+from tests import dumping, guards, recording, support
 from vkdml.engine.vulkan import spirv
 
 MARKERS = [
@@ -28,6 +28,7 @@ def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help=f"of each function some tests, those that begin within {QUICK_SECONDS} s")
     parser.addoption("--way", choices=support.OTHER_SCHEDULES, help="force this schedule on all problems that run in one")
     parser.addoption("--dump", type=Path, metavar="FOLDER", help="write what the driver gets, of the last results that were compared")
+    parser.addoption("--unguarded", action="store_true", help="buffers of exactly their sizes, for who looks at bounds")
     parser.addoption("--seed", type=int, default=0, help="of random problems (0)")
 
 
@@ -38,6 +39,7 @@ def pytest_configure(config):
     os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
     support.base_seed = config.getoption("--seed")
     support.way = config.getoption("--way")
+    guards.are_wanted = not config.getoption("--unguarded")
     if config.getoption("--dump"):
         recording.RUNNING.dump = dumping.Dump(config.getoption("--dump"))
     path = config.getoption("--report")

@@ -28,8 +28,8 @@ _README = """# What a test of vkdml gives to a Vulkan driver
 Device: {device}, {driver}.
 
 `python replay.py [INDEX OF A DEVICE]` runs it with numpy and Kompute's Python package kp alone, and says whether the results are
-right, and the first wrong element. With kp as it is on PyPI each dispatch is a submission of its own; with vkdml's patches of it
-(barriers, parts of buffers) they are those of the test.
+right, and the first wrong element. With kp as it is on PyPI each dispatch is a submission of its own; with vkdml's, which has
+patches (barriers, parts of buffers) and is taken where vkdml is installed, they are those of the test.
 
 - replay.json: the submissions in order. A dispatch has its kernel, workgroups, push constants (32-bit words, in the order of
   the shader's block) and, for each binding of descriptor set 0 from 0 on, a buffer with the offset and size of the part bound.

@@ -13,6 +13,8 @@ POISON = 2**32 - 1  # a NaN in each type
 _KINDS_OF_POISON = 100  # so that a NaN that was read behind one buffer and written behind another is seen
 _LEAST_BYTES, _MOST_BYTES = 4096, 2**20
 
+are_wanted = True  # not where something else looks at bounds, which would take them for a part of the buffer
+
 
 class Guards:
     """Of all buffers that were made meanwhile."""
@@ -39,6 +41,9 @@ def _guard_bytes(size: int) -> int:
 def guarded() -> Iterator[Guards]:
     """The driver's bounds checks hide nothing: it knows of larger buffers. What only kernels use is full of poison too."""
     make, guards = Buffer.__init__, Guards()
+    if not are_wanted:
+        yield guards
+        return
 
     def make_larger(self: Buffer, gpu: Gpu, size_in_bytes: int, has_copy: bool = True) -> None:
         make(self, gpu, size_in_bytes + _guard_bytes(size_in_bytes))

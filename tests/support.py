@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import count
@@ -46,7 +46,7 @@ SCHEDULES = {
     "stepped, fused": Options(schedule="stepped", fused=True, parts=3),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
-    "lanes, two subgroups": Options(lanes=True, workgroup=0),  # 0: made two subgroups by `options`
+    "lanes, two subgroups": Options(lanes=True, workgroup=1),  # 1: made two subgroups by `options`
     "resident": Options(resident=True, schedule="sequence"),
     "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
     "resident, in a buffer": Options(resident=True, schedule="sequence", rows=1, shared_state=False, chunk_steps=2),
@@ -88,7 +88,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
         return replace(chosen, fused=None, shared_state=None, parts=None, rows=min(chosen.rows or 0, 8) or None)
     if profile.rates.resident is None:
         chosen = replace(chosen, resident=None)
-    return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 0 else chosen
+    return replace(chosen, workgroup=2 * info.subgroup_size) if chosen.workgroup == 1 else chosen
 
 
 def _of_plain(chosen: Options) -> Options:
@@ -174,7 +174,8 @@ def owned(desc: Any) -> Any:
                             if getattr(desc, field, None) is not None})
 
 
-def wild_case(cell: Cell, rng: np.random.Generator) -> Case:
+def wild_case(cell: Cell, rng: np.random.Generator,
+              activation: Callable[[np.random.Generator, ElementType], Any] = random_activation) -> Case:
     element = element_types.ALL[rng.choice(len(element_types.ALL), p=[0.5, 0.2, 0.15, 0.15])]
     t, b = int(rng.integers(1, 13)), int(rng.integers(1, 10))
     i, h = (int(size) for size in rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 33, 40], 2))
@@ -184,7 +185,7 @@ def wild_case(cell: Cell, rng: np.random.Generator) -> Case:
     if set(cell.outputs) <= set(changes):
         del changes["OutputSingleTensor"]
     if rng.random() < 0.7:
-        changes["ActivationDescs"] = [random_activation(rng, element) for _ in range(cell.activations * d)]
+        changes["ActivationDescs"] = [activation(rng, element) for _ in range(cell.activations * d)]
     changes |= {flag: bool(rng.integers(2)) for flag in cell.flags}
     changes["Direction"] = descs.DML_RECURRENT_NETWORK_DIRECTION(direction)
     desc = make_desc(cell, t, b, i, h, d, data_type=element.data_type, **changes)

@@ -62,8 +62,8 @@ def test_examples(document, section, tmp_path, monkeypatch):
 def test_each_kind_of_user_has_an_example():
     kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {
-        ("README.md", "Is my GPU used, and is it right?"): ["sh"],
-        ("README.md", "Numpy arrays in ten lines"): ["python"], ("README.md", "Sound that comes in pieces"): ["python"], ("README.md", "ONNX"): ["python"],
+        ("docs/correctness.md", "Other libraries"): ["python"],
+        ("README.md", "Where a GPU pays"): ["python"], ("README.md", "Is my GPU used?"): ["sh"], ("README.md", "ONNX"): ["python"],
         ("README.md", "PyTorch"): ["python"],
         ("docs/correctness.md", "Checking calls"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],

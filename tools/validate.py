@@ -1,9 +1,9 @@
-"""Run the schedules under Vulkan's synchronization validation, and each kernel of the self-test under GPU-assisted validation,
-which sees accesses out of bounds; report what the layer says.
+"""Run the schedules under Vulkan's synchronization validation; the self-test and all kernels for GPUs under GPU-assisted
+validation, which sees accesses out of bounds and, in a run of its own, races in shared memory; report what the layer says.
 
     python -m tools.validate            needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
 
-First a control of each: two dependent dispatches in one submission, and a kernel that writes behind a buffer. The layer must
+First a control of each: two dependent dispatches in one submission, and a kernel without a bound or a barrier. The layer must
 report them, or its silence means nothing.
 """
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,20 +34,29 @@ with without_barriers():
     run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
 """
 
-OUT_OF_BOUNDS = """
-import pathlib, shutil, tempfile
-import vkdml
-from tools.compile_shaders import SHADERS, compile_source
-from vkdml.laboratory import ACTIVATION, FLOAT32, open_device, outcomes_of, with_kernel
+# A GRU by a kernel with another text in one of the shaders' files
+MISTAKE = """
+import pathlib, shutil, sys, tempfile
+from tests import guards
+from tests.conformance.test_gpu_kernels import CASES, WAYS
+from tests.support import run_on_device
+from tools.compile_shaders import SHADERS, compile_source, sources
+from vkdml import Device
+from vkdml.laboratory import with_kernel
+kernel, file, old, new, way, case = sys.argv[1:]
 with tempfile.TemporaryDirectory() as directory:
     shaders = pathlib.Path(directory) / "shaders"
     shutil.copytree(SHADERS, shaders)
-    source = shaders / "common" / "elementwise.glsl"
-    source.write_text(source.read_text().replace("element < tensors.elements", "element <= tensors.elements"))
-    compile_source(shaders / "elementwise.comp", shaders / "wrong.spv", {"STORAGE": "words"})
+    text = (shaders / file).read_text()
+    assert text.count(old) == 1
+    (shaders / file).write_text(text.replace(old, new))
+    source, holes = sources(shaders)[kernel]
+    compile_source(source, shaders / "wrong.spv", holes)
     wrong = (shaders / "wrong.spv").read_bytes()
-with with_kernel("elementwise", wrong):
-    list(outcomes_of(open_device(vkdml.Device().info), ACTIVATION, FLOAT32))
+guards.are_wanted = False
+with with_kernel(kernel, wrong):
+    device = Device()
+    run_on_device(device, CASES[case], WAYS[way].options(CASES[case].problem, device.info))
 """
 
 _SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
@@ -58,11 +68,40 @@ khronos_validation.validate_sync = true
 khronos_validation.syncval_shader_accesses_heuristic = true
 """
 # Without warnings: they say which of the device's features the layer turns on for itself
-GPU_ASSISTED = _SETTINGS + """khronos_validation.report_flags = error
+_GPU_ASSISTED = _SETTINGS + """khronos_validation.report_flags = error
 khronos_validation.validate_core = false
 khronos_validation.gpuav_enable = true
-khronos_validation.gpuav_shared_memory_data_race = true
 """
+_RACES = _GPU_ASSISTED + """khronos_validation.gpuav_shared_memory_data_race = true
+khronos_validation.gpuav_descriptor_checks = false
+"""
+# Each kernel for GPUs, for elements of 32 and of 16 bits
+GPU_WAYS = ["sequence, turns", "stepped, all kept", "barrier, shared", "flow, in chunks"]
+GPU_CASES = ["GRU of one", "GRU in float16", "LSTM", "LSTM in float16", "RNN", "RNN in bfloat16"]
+_SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_flow_by_coherent_loads_gives_the_same_bits"
+GPU_KERNELS = [f"tests/conformance/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
+               for test, way in [*((_SAME, way) for way in GPU_WAYS), (_COHERENT, GPU_WAYS[-1])]]
+PROJECTION = ["tests/conformance/test_gpu_projection.py", "-m", "not thorough"]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the layer looks for in shaders as they run. message: a part of what it says then. mistake: of a kernel that has
+    some, as MISTAKE takes it.
+    """
+
+    name: str
+    message: str
+    settings: str
+    mistake: tuple[str, ...]
+
+
+# Not in one run: where the layer has races to report, it leaves out accesses out of bounds
+LOOKED = (
+    Looked("accesses out of bounds", "access out of bounds", _GPU_ASSISTED,
+           ("gpu/gru_stepped", "gpu/exchange.glsl", "min(unit, HIDDEN - 1)", "unit", "stepped, all kept", "GRU of one")),
+    Looked("races in shared memory", "SharedMemoryDataRace", _RACES,
+           ("gpu/gru", "gpu/CELL.comp", "phase_barrier() { barrier(); }", "phase_barrier() {}", "sequence, turns", "GRU")))
 
 
 def layers() -> Path:
@@ -76,10 +115,6 @@ def layers() -> Path:
 
 def hazards(log: str) -> int:
     return log.count("SYNC-HAZARD")
-
-
-def out_of_bounds(log: str) -> int:
-    return log.count("access out of bounds")
 
 
 def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ, settings: str = SYNCHRONIZATION
@@ -110,22 +145,27 @@ def synchronization(tests: Sequence[str]) -> int:
     return int(bool(log.strip()) or code != 0)
 
 
-def gpu_assisted() -> int:
-    """Run the self-test, whose buffers have no guards behind them as those of the tests do."""
-    _, control = messages(layers(), [sys.executable, "-c", OUT_OF_BOUNDS], settings=GPU_ASSISTED)
-    if not out_of_bounds(control):
-        print("validate: the layer does not see an access out of bounds that is there, so it has not looked for any: it is too "
-              "old, or this driver has not what it needs for that")
+def gpu_assisted(looked: Looked) -> int:
+    """Run the self-test, and the kernels for GPUs on buffers of exactly their sizes."""
+    _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *looked.mistake], settings=looked.settings)
+    if looked.message not in control:
+        print(f"validate: the layer does not see {looked.name} that are there, so it has not looked for any: it is too old, or "
+              "this driver has not what it needs for that")
         return 0
-    print(f"control: the layer reports {out_of_bounds(control)} accesses out of bounds of a kernel that has some", flush=True)
-    code, log = messages(layers(), [sys.executable, "-m", "vkdml", "selftest"], settings=GPU_ASSISTED)
-    print(log[:4000], end="")
-    print(f"validate: {out_of_bounds(log)} accesses out of bounds; the self-test {'passed' if code == 0 else 'failed'}")
-    return int(bool(log.strip()) or code != 0)
+    print(f"control: the layer reports {control.count(looked.message)} {looked.name} of a kernel that has some", flush=True)
+    failed = 0
+    pytest = ["pytest", "-p", "no:cacheprovider", "-q", "--unguarded"]
+    for command in (["vkdml", "selftest"], [*pytest, *GPU_KERNELS], [*pytest, *PROJECTION]):
+        code, log = messages(layers(), [sys.executable, "-m", *command], settings=looked.settings)
+        print(log[:4000], end="")
+        print(f"validate: {log.count(looked.message)} {looked.name}; {command[0]} has {'passed' if code == 0 else 'failed'}",
+              flush=True)
+        failed |= bool(log.strip()) or code != 0
+    return int(failed)
 
 
 def main(tests: Sequence[str] = TESTS) -> int:
-    return synchronization(tests) or gpu_assisted()
+    return synchronization(tests) or max(gpu_assisted(looked) for looked in LOOKED)
 
 
 if __name__ == "__main__":

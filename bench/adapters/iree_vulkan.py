@@ -13,31 +13,44 @@ from iree import compiler, runtime
 from iree.compiler.tools.import_onnx.__main__ import main as import_onnx
 from iree.compiler.tools.import_onnx.__main__ import parse_arguments
 
-from bench.cases import Case
-from bench.models import feeds, make_model
-from bench.runner import Runner, UnavailableError, zero_arrays
+from bench.adapters.library import Call, OnnxLibrary
+from bench.nodes import Node
+from bench.runner import UnavailableError
+
+_LINES = """import subprocess
+from iree import runtime
+open("case.onnx", "wb").write(model)
+subprocess.run(["iree-import-onnx", "case.onnx", "-o", "case.mlir"], check=True)
+subprocess.run(["iree-compile", "case.mlir", "--iree-hal-target-backends=vulkan-spirv", "-o", "case.vmfb"], check=True)
+run = runtime.load_vm_flatbuffer_file("case.vmfb", driver="vulkan")
+print([output.to_host() for output in run["case"](*arrays.values())])
+"""
 
 
-class Library:
-    def __init__(self, device: str) -> None:
+class Library(OnnxLibrary):
+    lines = _LINES
+
+    def __init__(self, device: str = "") -> None:
         driver = runtime.get_driver("vulkan")
         listed = [info for info in driver.query_available_devices() if info["name"].startswith(device)]
         if not listed:
             raise UnavailableError(f"IREE does not list the Vulkan device {device}")
         self._config = runtime.Config(device=driver.create_device(listed[0]["device_id"]))
-        self.description = {"version": version("iree-base-runtime"), "device": f"Vulkan, {device}"}
+        self.description = {"version": version("iree-base-runtime"), "device": f"Vulkan, {listed[0]['name']}"}
 
-    def prepare(self, case: Case) -> dict[str, Runner]:
+    def load(self, node: Node) -> Call:
         context = runtime.SystemContext(config=self._config)
-        module = runtime.VmModule.copy_buffer(context.instance, _compile(case))
+        module = runtime.VmModule.copy_buffer(context.instance, _compile(node))
         context.add_vm_module(module)
-        function = context.modules[module.name][case.cell]  # the graph's name
-        given = list(feeds(case).values())  # in the graph's order; the states are between X and the lengths
+        function = context.modules[module.name][node.op.lower()]  # the graph's name
+        return lambda feeds: _listed(function(*(feeds[name] for name in node.feeds)))
 
-        def call(*states: np.ndarray) -> Sequence[Any]:
-            return [_to_host(self._config.device, output) for output in function(given[0], *states, *given[1:])]
+    def to_numpy(self, outputs: Sequence[Any]) -> list[np.ndarray]:
+        return [_to_host(self._config.device, output) for output in outputs]
 
-        return {"host": Runner(case, call, lambda: zero_arrays(case), list)}
+
+def _listed(outputs: Any) -> Sequence[Any]:
+    return outputs if isinstance(outputs, tuple | list) else [outputs]
 
 
 def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarray:
@@ -56,10 +69,10 @@ def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarra
     return np.asarray(staging.map().asarray(array.shape, array.dtype))
 
 
-def _compile(case: Case) -> bytes:
+def _compile(node: Node) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         model, mlir = Path(folder) / "model.onnx", Path(folder) / "model.mlir"
-        model.write_bytes(make_model(case))
+        model.write_bytes(node.model())
         if import_onnx(parse_arguments([str(model), "-o", str(mlir)])):
             raise RuntimeError("IREE could not import the ONNX model")
         return bytes(compiler.compile_file(str(mlir), target_backends=["vulkan-spirv"], input_type="onnx"))

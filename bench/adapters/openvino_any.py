@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import openvino
 
-from bench.cases import Case
-from bench.models import OUTPUTS, STATE_INPUTS, feeds, make_model
-from bench.runner import Runner, UnavailableError, most_alike, zero_arrays
+from bench.adapters.library import Call, OnnxLibrary
+from bench.nodes import Node
+from bench.runner import UnavailableError, UnsupportedError, most_alike
+
+# By default it may compute in bfloat16 or float16 where the device has them
+OPTIONS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
 
 
-class Library:
+class Library(OnnxLibrary):
     """OpenVINO on the device, CPU or GPU, that is named most like `name`."""
 
     def __init__(self, device: str = "CPU", name: str = "") -> None:
@@ -24,16 +26,17 @@ class Library:
             raise UnavailableError(f"OpenVINO lists no {device}: it has {', '.join(self._core.available_devices)}")
         self._device = most_alike(names, name)
         self.description = {"version": openvino.__version__.split("-")[0], "device": names[self._device]}
+        self.lines = ("import openvino\n"
+                      f'compiled = openvino.compile_model(openvino.Core().read_model(model), "{self._device}", {OPTIONS})\n'
+                      "print([*compiled(arrays).values()])\n")
 
-    def prepare(self, case: Case) -> dict[str, Runner]:
-        # By default it may compute in bfloat16 or float16 where the device has them.
-        options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-        model = self._core.read_model(make_model(case))
-        request = self._core.compile_model(model, self._device, options).create_infer_request()
-        given = feeds(case)
+    def load(self, node: Node) -> Call:
+        if node.element == "bfloat16":
+            raise UnsupportedError("bfloat16: OpenVINO's Python has no array of it")
+        request = self._core.compile_model(self._core.read_model(node.model()), self._device, OPTIONS).create_infer_request()
 
-        def call(*states: np.ndarray) -> Sequence[Any]:
-            results = request.infer({**given, **dict(zip(STATE_INPUTS, states))})
-            return [results[name] for name in OUTPUTS[:len(results)]]
+        def call(feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+            results = request.infer(dict(feeds))
+            return [results[name] for name in node.outputs]
 
-        return {"host": Runner(case, call, lambda: zero_arrays(case), list)}
+        return call

@@ -1,55 +1,69 @@
-"""ONNX Runtime: its own providers, and its WebGPU plugin, which runs on Vulkan through Dawn."""
+"""ONNX Runtime: its own providers, and plugins, such as the one for WebGPU, which runs on Vulkan through Dawn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 import onnxruntime
 
-from bench.cases import Case
-from bench.models import STATE_INPUTS, feeds, make_model
-from bench.runner import Runner, UnavailableError, zero_arrays
+from bench.adapters.library import Call, OnnxLibrary
+from bench.nodes import Node
+from bench.runner import UnavailableError
 
 PROVIDER = "ExecutionProvider"
 WEBGPU = "WebGpu" + PROVIDER
 
 
-class Library:
-    """One provider. vendor: of the GPU that the plugin is to take, where it is offered several."""
+class Library(OnnxLibrary):
+    """One provider. vendor: of the GPU that a plugin is to take, where it is offered several. plugin: its library's path."""
 
-    def __init__(self, provider: str = "CPUExecutionProvider", vendor: int = 0) -> None:
+    def __init__(self, provider: str = "CPUExecutionProvider", vendor: int = 0, plugin: str = "") -> None:
         self._provider = provider
-        self._devices = _webgpu_devices(vendor) if provider == WEBGPU else []
-        if not self._devices and provider not in onnxruntime.get_available_providers():
+        self._devices: list[Any] = []
+        device = provider.removesuffix(PROVIDER)
+        if provider == WEBGPU or plugin:
+            name, path = (provider, plugin) if plugin else _webgpu()
+            onnxruntime.register_execution_provider_library(name, path)
+            self._devices = _devices(name, vendor)
+            device = f"plugin {plugin}" if plugin else f"WebGPU plugin {version('onnxruntime-ep-webgpu')}"
+        elif provider not in onnxruntime.get_available_providers():
             raise UnavailableError(f"this build of onnxruntime has no {provider}")
-        device = f"WebGPU plugin {version('onnxruntime-ep-webgpu')}" if self._devices else provider.removesuffix(PROVIDER)
         self.description = {"version": onnxruntime.__version__, "device": device}
+        self.lines = _LINES_OF_PLUGIN if self._devices else _LINES.format(provider=provider)
 
-    def prepare(self, case: Case) -> dict[str, Runner]:
+    def load(self, node: Node) -> Call:
         options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what it refuses it raises too
         if self._devices:
             options.add_provider_for_devices(self._devices, {})
+        if self._provider != "CPUExecutionProvider":
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")  # what it does not support must fail
-        session = onnxruntime.InferenceSession(make_model(case), options,
+        session = onnxruntime.InferenceSession(node.model(), options,
                                                providers=None if self._devices else [self._provider])
-        given = feeds(case)
-
-        def call(*states: np.ndarray) -> Sequence[Any]:
-            return session.run(None, {**given, **dict(zip(STATE_INPUTS, states))})
-
-        return {"host": Runner(case, call, lambda: zero_arrays(case), list)}
+        return lambda feeds: session.run(None, feeds)
 
 
-def _webgpu_devices(vendor: int) -> list[Any]:
-    """The first GPU that the plugin is offered, of this vendor if there is one."""
-    import onnxruntime_ep_webgpu as plugin
+def _webgpu() -> tuple[str, str]:
+    plugin = import_module("onnxruntime_ep_webgpu")
+    return plugin.get_ep_name(), plugin.get_library_path()
 
-    name = plugin.get_ep_name()
-    onnxruntime.register_execution_provider_library(name, plugin.get_library_path())
+
+def _devices(name: str, vendor: int) -> list[Any]:
+    """The first device that a plugin is offered, of this vendor if there is one."""
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
     if not devices:
         raise UnavailableError("no device listed: the plugin is offered only GPUs that the system lists in /sys/class/drm")
     return sorted(devices, key=lambda device: device.device.vendor_id != vendor)[:1]
+
+
+_LINES = """import onnxruntime
+print(onnxruntime.InferenceSession(model, providers=["{provider}"]).run(None, arrays))
+"""
+_LINES_OF_PLUGIN = """import onnxruntime, onnxruntime_ep_webgpu as plugin
+onnxruntime.register_execution_provider_library(plugin.get_ep_name(), plugin.get_library_path())
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices([d for d in onnxruntime.get_ep_devices() if d.ep_name == plugin.get_ep_name()][:1], {})
+print(onnxruntime.InferenceSession(model, options).run(None, arrays))
+"""

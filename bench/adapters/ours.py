@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 import vkdml
+from bench.adapters.library import Computes
 from bench.cases import STATES, Case
+from bench.nodes import Node, numbers
 from bench.runner import Runner, zero_arrays
+from vkdml.onnx import run_node
 
 DESCS = {"gru": vkdml.DML_GRU_OPERATOR_DESC, "lstm": vkdml.DML_LSTM_OPERATOR_DESC}
 ACTIVATIONS = {"gru": ("SIGMOID", "TANH"), "lstm": ("SIGMOID", "TANH", "TANH")}
@@ -17,12 +20,21 @@ OUTPUTS = ("OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor
 TYPES = {"float32": vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, "float16": vkdml.DML_TENSOR_DATA_TYPE.FLOAT16}
 
 
-class Library:
+class Library(Computes):
     def __init__(self, device: int | None = None, dtype: str = "float32") -> None:
         self._device = vkdml.Device(device)
         self._dtype = dtype
         info = self._device.info
         self.description = {"version": vkdml.__version__, "device": f"{info.name}, {info.driver} {info.driver_version}"}
+
+    def compute(self, node: Node) -> dict[str, np.ndarray]:
+        outputs = run_node(node.proto, node.inputs, self._device, opset_version=node.opset)
+        return dict(zip(node.outputs, outputs))
+
+    def code(self, node: Node) -> str:
+        attributes = "".join(f", {name}={value!r}" for name, value in node.attributes.items())
+        return (f"import vkdml\n{numbers(node)}arrays = {{name.lower(): array for name, array in arrays.items()}}\n"
+                f"print(vkdml.{node.op.lower()}(**arrays{attributes}))\n")
 
     def prepare(self, case: Case) -> dict[str, Runner]:
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}

@@ -33,15 +33,16 @@ float complementary_error(float x)
 float activation(uint id, float a, float b, float x)
 {
     bool is_tanh = id == TANH || id == SCALED_TANH, is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;
+    bool is_sigmoid = id == SIGMOID || id == SWISH, is_hard = id == HARD_SIGMOID || id == HARD_SWISH;
     float y = x;  // the exponential's argument, before its sign and factor
     if (id == CELU) y = x / a;
-    if (id == SOFTPLUS) y = a * x;
+    if (id == SOFTPLUS || id == SWISH) y = a * x;
     if (id == SCALED_TANH || id == PARAMETRIC_SOFTPLUS) y = b * x;
     float e, e_minus_1;
-    exponentials(mix(mix(y, -abs(y), is_softplus || id == SIGMOID), -2.0 * abs(y), is_tanh), e, e_minus_1);
+    exponentials(mix(mix(y, -abs(y), is_softplus || is_sigmoid), -2.0 * abs(y), is_tanh), e, e_minus_1);
 
     float result = x;  // IDENTITY's
-    if (id == SIGMOID) result = mix(1.0, e, y < 0.0) / (1.0 + e);
+    if (is_sigmoid) result = mix(1.0, e, y < 0.0) / (1.0 + e);
     if (is_tanh) result = mix(-e_minus_1, e_minus_1, y < 0.0) / (2.0 + e_minus_1);
     if (id == SCALED_TANH) result = a * result;
     if (id == SOFTSIGN) result = x / (1.0 + abs(x));
@@ -50,8 +51,9 @@ float activation(uint id, float a, float b, float x)
     if (id == PARAMETRIC_SOFTPLUS) result = a * result;
     if (id == ELU || id == CELU || id == SCALED_ELU) result = mix(x, a * e_minus_1, x < 0.0);
     if (id == SCALED_ELU) result = b * result;
-    if (id == LINEAR || id == HARD_SIGMOID) result = a * x + b;
-    if (id == HARD_SIGMOID) result = mix(mix(result, 1.0, result > 1.0), 0.0, result < 0.0);
+    if (id == LINEAR || is_hard) result = a * x + b;
+    if (is_hard) result = mix(mix(result, 1.0, result > 1.0), 0.0, result < 0.0);
+    if (id == SWISH || id == HARD_SWISH) result = x * result;
     if (id == LEAKY_RELU) result = mix(x, a * x, x < 0.0);
     if (id == RELU) result = mix(x, 0.0, x < 0.0);
     if (id == THRESHOLDED_RELU) result = mix(x, 0.0, x <= a);

@@ -2,7 +2,7 @@
 const uint FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2;
 const uint IDENTITY = 0, ELU = 1, CELU = 2, HARD_SIGMOID = 3, LEAKY_RELU = 4, LINEAR = 5, PARAMETRIC_SOFTPLUS = 6,
            RELU = 7, SCALED_ELU = 8, SCALED_TANH = 9, SHRINK = 10, SIGMOID = 11, SOFTPLUS = 12, SOFTSIGN = 13, TANH = 14,
-           THRESHOLDED_RELU = 15, GELU = 16;
+           THRESHOLDED_RELU = 15, GELU = 16, SWISH = 17, HARD_SWISH = 18;
 // The activations at six places, f, g and h of direction 0, then of direction 1: id, and the bits of the parameters a and b
 #define DECLARE_PLACE(n, activation, a, b) layout(constant_id = activation) const uint ACTIVATION_##n = 0; \
     layout(constant_id = a) const uint PARAM_A_##n = 0; layout(constant_id = b) const uint PARAM_B_##n = 0;

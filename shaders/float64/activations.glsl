@@ -1,5 +1,5 @@
 // DirectML's activations, in pairs of floats, by their ids (numbers.glsl). a and b are the descriptor's parameters, in
-// DirectML's order. GELU is not available in float64. NaN goes through all of them, as in common/activations.glsl.
+// DirectML's order. GELU, SWISH and HARD_SWISH are not available in float64. NaN goes through all of them, as in common/activations.glsl.
 #include "functions.glsl"
 
 // Drivers put every call in line before they know which activation it is for, and would compile for minutes. So each costly

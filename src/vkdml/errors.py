@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
+_FIRST = reprlib.Repr()
+_FIRST.maxtuple = _FIRST.maxlist = _FIRST.maxdict = _FIRST.maxset = 16
+_FIRST.maxstring = _FIRST.maxother = _FIRST.maxlong = 1000
+
+
 def shown(value: object, how: Callable[[object], str] = repr) -> str:
-    """A value of the caller's in an error's message."""
+    """A value of the caller's in an error's message. Of many items the first ones."""
     try:
-        return how(value)
+        return _FIRST.repr(value) if isinstance(value, list | tuple | dict | set) else how(value)
     except Exception:  # raised by the value's own code, or for a number of thousands of digits
         return f"a {type(value).__name__}"
 

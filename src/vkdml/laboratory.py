@@ -21,14 +21,14 @@ from .cli.reports import append, as_json, bullets, cell, document, parsed, table
 from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust.choices import folder as folder_of_choices
-from .engine.trust.self_test import ACTIVATION, PLAIN_PROBLEMS, kind_of, outcomes_of, plans_of, problem_of, types_of
+from .engine.trust.self_test import PLAIN_PROBLEMS, kind_of, plans_of, problem_of, types_of
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
 from .engine.vulkan.facts import device_facts, memory_types, queue_families
-from .engine.vulkan.gpu import Gpu, Kernel, Submission, open_device, select_device
+from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
 from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
 
@@ -99,6 +99,7 @@ def without_float64_check() -> Iterator[None]:
 
 @contextmanager
 def with_kernel(name: str, spirv: bytes) -> Iterator[None]:
-    """All kernels are this one meanwhile."""
-    with patch.object(kernels, "load", lambda _: of_spirv(name, spirv)):
+    """The kernel of this name is this one meanwhile."""
+    load = kernels.load
+    with patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked)):
         yield

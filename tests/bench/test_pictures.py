@@ -33,7 +33,7 @@ def report():
 
 def test_all_are_drawn(report, tmp_path):
     pictures.draw(report, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"throughput.png", "roofline.png", *(f"growth-{name}.png" for name in "TBH")}
+    assert {path.name for path in tmp_path.iterdir()} == {"throughput.png", "throughput-cpu.png", "roofline.png", *(f"growth-{name}.png" for name in "TBH")}
 
 
 def test_without_results_of_ours_there_is_nothing_to_show(report, tmp_path):

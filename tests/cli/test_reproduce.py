@@ -4,15 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import vkdml
 from vkdml import cli
 
 pytestmark = pytest.mark.device
 
 OP_F_ADD, OP_F_MUL = 129, 133
+PACKAGES = Path(vkdml.__file__).resolve().parents[1]
 CASE = "tests/conformance/test_reference.py::test_schedule[chunked-LSTM]"
 
 
@@ -20,7 +23,7 @@ def replayed(folder, tmp_path):
     """replay.py in a process in which vkdml cannot be imported."""
     (tmp_path / "vkdml.py").write_text("raise SystemExit('vkdml was imported')")
     done = subprocess.run([sys.executable, folder / "replay.py"], capture_output=True, text=True, cwd=tmp_path,
-                          env={**os.environ, "PYTHONPATH": str(tmp_path)})
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGES)])})
     assert not done.stderr
     return done.returncode, done.stdout.splitlines()
 

@@ -255,6 +255,8 @@ def test_the_check_of_calls_sees_wrong_equations(cell, function, changes):
 FUNCTIONS = [
     ("CELU", "alpha not in the exponent", lambda x, a, b: np.where(x < 0, a * np.expm1(x), x)),
     ("GELU", "the tanh approximation", lambda x, a, b: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+    ("SWISH", "the scale forgotten", lambda x, a, b: x / (1 + np.exp(-x))),
+    ("HARD_SWISH", "not bounded from above", lambda x, a, b: x * np.maximum(a * x + b, 0)),
     ("HARD_SIGMOID", "not bounded from above", lambda x, a, b: np.maximum(a * x + b, 0)),
     ("HARD_SIGMOID", "not bounded from below", lambda x, a, b: np.minimum(a * x + b, 1)),
     ("LEAKY_RELU", "alpha above 0 too", lambda x, a, b: a * x),

@@ -5,6 +5,7 @@ import pytest
 
 from tests.support import Case, gru_desc, random_arrays
 from vkdml.engine.trust import tuner
+from vkdml.engine.trust.trial import Verdict
 from vkdml.planning import candidates, profiles
 from vkdml.planning.costs import Costs
 from vkdml.planning.gpus import GPUS
@@ -38,7 +39,7 @@ def trusted(monkeypatch):
 
     def meets(gpu, meeting):
         asked.append((meeting.cell.name, meeting.waits_by))
-        return trusting["passes"]
+        return Verdict(trusting["passes"], "made up")
 
     trusting = {"asked": asked, "passes": True}
     monkeypatch.setattr(tuner, "workgroups_meet", meets)

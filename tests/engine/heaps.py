@@ -6,21 +6,24 @@ actions, each a name and some small numbers, which mean something after any othe
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 import vkdml as v
 from tests.engine.host_and_device import HOST, Memory
-from tests.support import gru_desc, owned, tensor
+from tests.support import CELLS, make_desc, owned, random_numbers, tensor
+from vkdml.operators import cells
 
 HEAPS, RECORDERS, SLOT, SLOTS = 2, 3, 256, 8
 TENSORS = SLOT * SLOTS  # bytes; what is behind them is for resources
-HEAP_BYTES = TENSORS + 14080
+HEAP_BYTES = TENSORS + SLOT + 17408  # a graph of two LSTMs has the largest resource, which is at one of two places
 GAPS = 512  # at most so many bytes of a resource mean nothing
 
-GRU = gru_desc(2, 1, 2, 2, SequenceLengthsTensor=None, OutputSingleTensor=None, HiddenInitTensor=None)
-TWELVE = tensor(12)  # as many as weights are
+LEFT_OUT = ("SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "OutputSingleTensor",
+            "OutputCellSingleTensor")
+TWELVE = tensor(12)  # as many as a GRU's weights are
 
 
 # How often each action is drawn, and for each of its numbers what it is below; what is exposed is packed each time, so it is rare
@@ -59,27 +62,49 @@ def shortened(actions, fails):
     return actions
 
 
-def two_layers(device):
+def recurrent(cell, *sizes, **changes):
+    """A descriptor of input, weights, biases and all steps' outputs, as large as a slot at most. sizes: T, B and I, which is H."""
+    return make_desc(cell, *sizes, sizes[-1], **{name: None for name in LEFT_OUT if name in cell.tensors}, **changes)
+
+
+def drawn(rng):
+    """Any cell, of one direction."""
+    cell = CELLS[rng.integers(len(CELLS))]
+    direction = v.DML_RECURRENT_NETWORK_DIRECTION(int(rng.integers(2)))
+    return recurrent(cell, *(int(size) for size in rng.integers(1, 4, 3)), Direction=direction)
+
+
+def two_layers(desc):
     """A graph of two nodes, which are one operator with weights of their own."""
-    operator = device.create_operator(GRU)
-    edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]
-    edges += [v.DML_INPUT_GRAPH_EDGE_DESC(1 + 3 * node + place, node, 1 + place) for node in range(2) for place in range(3)]
-    return device.compile_graph(v.DML_GRAPH_DESC(
-        InputCount=7, OutputCount=1, Nodes=[v.DML_OPERATOR_GRAPH_NODE_DESC(operator)] * 2, NodeCount=2, InputEdges=edges,
-        IntermediateEdges=[v.DML_INTERMEDIATE_GRAPH_EDGE_DESC(0, 0, 1, 0)], OutputEdges=[v.DML_OUTPUT_GRAPH_EDGE_DESC(1, 0, 0)]))
+    def made(device):
+        operator = device.create_operator(desc)
+        edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]
+        edges += [v.DML_INPUT_GRAPH_EDGE_DESC(1 + 3 * node + place, node, 1 + place) for node in range(2) for place in range(3)]
+        return device.compile_graph(v.DML_GRAPH_DESC(
+            InputCount=7, OutputCount=1, Nodes=[v.DML_OPERATOR_GRAPH_NODE_DESC(operator)] * 2, NodeCount=2, InputEdges=edges,
+            IntermediateEdges=[v.DML_INTERMEDIATE_GRAPH_EDGE_DESC(0, 0, 1, 0)],
+            OutputEdges=[v.DML_OUTPUT_GRAPH_EDGE_DESC(1, 0, 0)]))
+
+    return made
 
 
 def compiled(desc):
     return lambda device: device.compile_operator(device.create_operator(desc))
 
 
-KINDS = {
-    "gru": compiled(GRU), "gru again": compiled(GRU), "owned": compiled(owned(GRU)), "graph": two_layers,
-    "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
-    "add": compiled(v.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=TWELVE, BTensor=TWELVE, OutputTensor=TWELVE)),
-}
+def kinds(desc):
+    """What is dispatched. desc: the recurrent operator among them."""
+    return {
+        "one": compiled(desc), "one again": compiled(desc), "owned": compiled(owned(desc)), "graph": two_layers(desc),
+        "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
+        "add": compiled(v.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=TWELVE, BTensor=TWELVE, OutputTensor=TWELVE)),
+    }
+
+
+GRU = recurrent(cells.GRU, 2, 1, 2)
+KINDS = tuple(kinds(GRU))
 # Those with weights twice as often
-DISPATCHED = ["gru", "owned", *KINDS]
+DISPATCHED = ["one", "owned", *KINDS]
 
 
 @dataclass(frozen=True)
@@ -124,7 +149,7 @@ class Run:
     def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
         self.rng = np.random.default_rng(seed)
-        self.operators = {name: make(device) for name, make in KINDS.items()}
+        self.operators = {name: make(device) for name, make in reference.kinds.items()}
         self.tables = {name: device.create_binding_table(operator) for name, operator in self.operators.items()}
         self.buffers = [device.create_buffer(HEAP_BYTES) for _ in range(HEAPS)]
         self.arrays = {}
@@ -382,16 +407,16 @@ class Run:
 class Reference:
     """What operators compute: each time by another one, compiled for it, with buffers of its own."""
 
-    def __init__(self, device):
-        self.device = device
+    def __init__(self, device, desc=GRU):
+        self.device, self.kinds = device, kinds(desc)
         self.known = {}
 
     def __call__(self, whose, inputs):
         """inputs: bytes in binding order, those that an initializer packs last. Returns the bytes of the outputs."""
-        name = "gru" if whose in ("gru again", "owned") else whose
+        name = "one" if whose in ("one again", "owned") else whose
         key = (name, *inputs)
         if key not in self.known:
-            self.known[key] = self.computed(KINDS[name](self.device), inputs)
+            self.known[key] = self.computed(self.kinds[name](self.device), inputs)
         return self.known[key]
 
     def computed(self, operator, inputs):
@@ -407,3 +432,25 @@ class Reference:
         recorder.record_dispatch(operator, table)
         recorder.execute()
         return [buffer.download((size,), np.uint8).tobytes() for buffer, size in zip(buffers, sizes)]
+
+
+def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):
+    """Run so many programs. Returns how often was compared what. Raises at the first that fails, made short. desc: the recurrent
+    operator. before: called before each.
+    """
+    counts, reference = Counter(), Reference(device, desc)
+
+    def error_of(actions):
+        before(actions)
+        try:
+            Run(device, reference, counts).run(actions)
+        except Exception as error:
+            return error
+        return None
+
+    for draw in range(draws):
+        actions = program(random_numbers(seed, draw))
+        if error_of(actions):
+            short = shortened(actions, error_of)
+            raise AssertionError(f"draw {draw} of seed {seed}: {short}") from error_of(short)
+    return counts

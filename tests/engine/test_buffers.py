@@ -83,6 +83,11 @@ def test_offsets_of_the_hosts_reads_and_writes(device):
             wrong()
 
 
+def test_a_view_of_a_terabyte_is_refused_without_a_copy(device):
+    with pytest.raises(vkdml.InvalidArgumentError, match="Buffer.write: array: found 1099511627776 bytes of float32; expected"):
+        device.create_buffer(64).write(np.broadcast_to(np.float32(1), (2**19, 2**19)))
+
+
 def test_stamps_of_parts(device):
     """A change of a part is one of all that has a byte of it, and of nothing else."""
     buffer = Buffer(device.gpu, 1024)

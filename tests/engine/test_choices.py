@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,12 +80,14 @@ def test_where_nothing_can_be_written_nothing_is_kept(cache, monkeypatch):
     assert choices.count() == 0
 
 
-def test_a_write_that_fails_leaves_nothing_behind(cache, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_write_that_fails_leaves_nothing_behind(cache, monkeypatch, error):
     def fail(*_):
-        raise OSError("full")
+        raise error
 
     monkeypatch.setattr(os, "replace", fail)
-    Choices(GPU).put(KEY, VALUE)
+    with suppress(KeyboardInterrupt):
+        Choices(GPU).put(KEY, VALUE)
     assert files(cache) == []
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import vkdml
 from tests.engine.test_kp import ADD
 from tools.compile_shaders import compile_source
 
@@ -194,3 +195,18 @@ print(compute() == expected, layer(x)[0].tolist() == expected)
 gc.collect()
 print(lost() is None, threads() == before)
 """) == ["True", "True True", "True True"]
+
+
+def test_what_is_not_the_drivers_failure(device):
+    """The caller's recursion, and its memory."""
+    def recurse():
+        recurse()
+
+    def allocate():
+        raise MemoryError("Unable to allocate 1.00 TiB")
+
+    with pytest.raises(RecursionError):
+        device.gpu.driver.call("recording a submission", recurse)
+    with pytest.raises(vkdml.OutOfMemoryError, match="^this process has no more memory while recording a submission: Unable to allocate 1.00 TiB. Call with fewer"):
+        device.gpu.driver.call("recording a submission", allocate)
+    assert device.gpu.driver.lost is None

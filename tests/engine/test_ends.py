@@ -160,17 +160,42 @@ code = 6
 """, with_code=6) == ["True", "True"]
 
 
+# What the main thread is in when a signal comes: in a call that lets it run its handlers
+STATES = {
+    "running": "recorder.execute()",
+    "waiting": "recorder.execute_async().wait()",
+    "queued": "[recorder.execute_async() for _ in range(100)], time.sleep(100)",
+    "joining": "thread = threading.Thread(target=recorder.execute, daemon=True)\nthread.start()\nthread.join()",
+}
+
+
+@pytest.mark.family("the end is the same for all")
 @pytest.mark.parametrize("handled", [True, False])
-def test_a_signal_ends_it(handled):
-    """The default, or an exit that a handler of Python's raises within a call."""
+@pytest.mark.parametrize("state", STATES)
+def test_a_signal_ends_it(state, handled):
+    """The default, or an exit that a handler of Python's raises."""
     assert end(f"""
 recorder = recorder_of(1)
 if {handled}:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGTERM]).start()
 print(f"ends at {{time.time()}}")
-recorder.execute()
+{STATES[state]}
 """, with_code=7 if handled else -signal.SIGTERM) == []
+
+
+def test_signals_while_it_ends():
+    """What runs is waited for as long as without them, and what their handlers raise is not told."""
+    assert end("""
+recorder = recorder_of(4)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+in_daemon(recorder.execute)
+def begin():  # right before vkdml's own handler
+    for seconds in (0.3, 0.6, 0.9):
+        os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"sleep {seconds}; kill {os.getpid()}")
+atexit.register(begin)
+code = 14
+""", with_code=14) == []
 
 
 def test_os_exit():

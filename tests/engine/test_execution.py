@@ -203,3 +203,25 @@ def test_recent_drops_what_was_not_asked_for_the_longest():
     recent.drop("b")
     recent.drop("no such key")
     assert len(recent) == 1
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_carried_state_outlives_preparing_that_fails(device, monkeypatch, fails_at):
+    """Each of the two recordings may run out of memory."""
+    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(InputTensor=tensor(1, 1, 1, 4), OutputTensor=tensor(1, 1, 1, 4))
+    node = Node(device.create_operator(desc).problem, {"InputTensor": "h", "OutputTensor": "h'"})
+    chain = Execution(device.gpu, device.share, [node], [], carried={"h'": "h"})
+    state = np.arange(4, dtype=np.float32)
+    chain.write("h", state)
+    calls, prepared = [], Execution._prepared
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == fails_at:
+            raise vkdml.OutOfMemoryError
+        return prepared(*arguments)
+
+    monkeypatch.setattr(Execution, "_prepared", failing)
+    with pytest.raises(vkdml.OutOfMemoryError):
+        chain.prepare({})
+    np.testing.assert_array_equal(chain.read("h", (4,), np.float32), state)

@@ -1,7 +1,7 @@
 """The test of meetings sees what would go wrong if workgroups that wait for each other did not meet."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 from math import prod
 from types import SimpleNamespace
 
@@ -12,7 +12,16 @@ from tests.planning.devices import GPU, GPUS
 from tests.support import CELLS
 from vkdml.engine.trust import trial
 from vkdml.engine.trust.self_test import pipelines
-from vkdml.engine.trust.trial import Meeting, plans_of_test, workgroups_meet
+from vkdml.engine.trust.trial import (
+    CHANGING_BITS,
+    GAVE_UP,
+    NONE_MAY_WAIT,
+    OTHER_BITS,
+    SAME_BITS,
+    Meeting,
+    plans_of_test,
+    workgroups_meet,
+)
 from vkdml.operators.cells import GRU, LSTM
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import Measured, described
@@ -47,36 +56,73 @@ def without_waiting(small, monkeypatch):
 @pytest.mark.device
 @pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
 def test_what_agrees_passes(small, without_waiting, cell):
-    assert workgroups_meet(small, Meeting(cell, "flow"))
+    assert workgroups_meet(small, Meeting(cell, "flow")) == SAME_BITS
     assert without_waiting[3:] == [(cell.name, 9, 1, "flow", None), (cell.name, 5, 20, "flow", True), (cell.name, 30, 1, "flow", True)]
 
 
+@pytest.fixture
+def with_results(monkeypatch):
+    """with_results(change): change(bytes of h, number of the run) is done to all that is compared with single workgroups'."""
+    def make(change):
+        made, numbers = [], count()
+
+        class Changed(trial.Trial):
+            def __init__(self, *arguments):
+                super().__init__(*arguments)
+                self.is_alone = len(made) % 2 == 0
+                made.append(self)
+
+            def outputs(self):
+                results = super().outputs()
+                if not self.is_alone:
+                    change(results["OutputSequenceTensor"], next(numbers))
+                return results
+
+        monkeypatch.setattr(trial, "Trial", Changed)
+    return make
+
+
+LOWEST, EXPONENT = 0, 3  # bytes of the first number
+
+
 @pytest.mark.device
-@pytest.mark.parametrize("after", [1, RUNS + 2, 2 * RUNS + 1])  # executions
-def test_another_result_is_seen(small, without_waiting, monkeypatch, after):
-    executions = []
+@pytest.mark.parametrize("first", [0, 1, RUNS, 2 * RUNS])
+def test_wrong_numbers_are_seen(small, without_waiting, with_results, first):
+    def change(result, number):
+        if number >= first:
+            result[EXPONENT] ^= 1
 
-    class Wrong(trial.Run):
-        def execute(self):
-            super().execute()
-            executions.append(self)
+    with_results(change)
+    verdict = workgroups_meet(small, Meeting(GRU, "barrier"))
+    assert not verdict.passed
+    assert verdict.found.startswith("wrong numbers: OutputSequenceTensor: ")
 
-    def outputs(of_trial):
-        results = real(of_trial)
-        if len(executions) - 1 - (len(executions) > RUNS + 1) - (len(executions) > 2 * RUNS + 2) >= after:  # but for those alone
-            results["OutputSequenceTensor"][len(executions)] ^= 1
-        return results
 
-    real = trial.Trial.outputs
-    monkeypatch.setattr(trial, "Run", Wrong)
-    monkeypatch.setattr(trial.Trial, "outputs", outputs)
-    assert not workgroups_meet(small, Meeting(GRU, "barrier"))
+@pytest.mark.device
+@pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
+def test_another_rounding_in_all_runs_passes(small, without_waiting, with_results, cell):
+    def change(result, number):
+        result[LOWEST] ^= 1
+
+    with_results(change)
+    assert workgroups_meet(small, Meeting(cell, "barrier")) == OTHER_BITS
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("others", [range(1), range(1, 2), range(RUNS, 3 * RUNS), range(2 * RUNS, 3 * RUNS), range(2 * RUNS)],
+                         ids=str)
+def test_another_rounding_in_some_runs_is_seen(small, without_waiting, with_results, others):
+    def change(result, number):
+        result[LOWEST] ^= number in others
+
+    with_results(change)
+    assert workgroups_meet(small, Meeting(GRU, "barrier")) == CHANGING_BITS
 
 
 @pytest.mark.device
 def test_giving_up_fails(small, without_waiting, monkeypatch):
     monkeypatch.setattr(trial.Run, "timed_out", True)
-    assert not workgroups_meet(small, Meeting(GRU, "barrier"))
+    assert workgroups_meet(small, Meeting(GRU, "barrier")) == GAVE_UP
 
 
 @pytest.mark.device
@@ -85,7 +131,7 @@ def test_a_driver_that_fails_fails(small, without_waiting, monkeypatch):
         raise vkdml.DriverError("lost")
 
     monkeypatch.setattr(trial.Run, "execute", fail)
-    assert not workgroups_meet(small, Meeting(GRU, "barrier"))
+    assert not workgroups_meet(small, Meeting(GRU, "barrier")).passed
 
 
 @pytest.mark.parametrize("gpu", GPUS)
@@ -113,5 +159,5 @@ def test_a_long_run_has_shorter_dispatches_where_short_ones_took_long():
 def test_where_nothing_may_wait_nothing_is_tried(small, monkeypatch):
     alone = replace(small.info, max_workgroup_invocations=1)
     monkeypatch.setattr(trial, "Run", None)
-    assert not workgroups_meet(SimpleNamespace(info=alone), Meeting(GRU, "flow"))
+    assert workgroups_meet(SimpleNamespace(info=alone), Meeting(GRU, "flow")) == NONE_MAY_WAIT
     assert all(plans_of_test(alone, Meeting(cell, meeting)) == [] for cell, meeting in product(CELLS, ("barrier", "flow")))

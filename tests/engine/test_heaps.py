@@ -1,39 +1,19 @@
 """Random recordings over shared heaps leave on host and device, byte by byte, what the model in heaps.py says."""
 
-from collections import Counter
-
 import pytest
 
-from tests import support
 from tests.engine import heaps
+from tests.support import random_numbers
 from vkdml.engine import commands
 from vkdml.engine.vulkan import buffers
 from vkdml.engine.weights import Weights
 
 
-def search(device, draws, seed=0):
-    """Run so many programs. Returns how often was compared what. Raises at the first that fails, made short."""
-    counts, reference = Counter(), heaps.Reference(device)
-
-    def error_of(actions):
-        try:
-            heaps.Run(device, reference, counts).run(actions)
-        except Exception as error:
-            return error
-        return None
-
-    for draw in range(draws):
-        actions = heaps.program(support.random_numbers(seed, draw))
-        if error_of(actions):
-            short = heaps.shortened(actions, error_of)
-            raise AssertionError(f"draw {draw} of seed {seed}: {short}") from error_of(short)
-    return counts
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 9))])
 def test_random_recordings(device, memory, seed):
     """Of the comparisons most are of results that are known, of each operator some."""
-    counts = search(device, 60 if seed == 0 else 150, seed)
+    desc = heaps.GRU if seed == 0 else heaps.drawn(random_numbers(seed))
+    counts = heaps.search(device, 60 if seed == 0 else 150, seed, desc)
     assert counts["device"] >= (150 if seed == 0 else 450)
     assert all(counts[name] for name in heaps.KINDS), counts
 
@@ -81,5 +61,5 @@ def test_a_mistake_is_found(device, monkeypatch, mistake):
     monkeypatch.setattr(device.gpu, "host_memory", False)
     mistake(monkeypatch)
     with pytest.raises(AssertionError, match=r"draw \d+ of seed 0: \[") as caught:
-        search(device, 1000)
+        heaps.search(device, 1000)
     assert str(caught.value).count("('") <= 8

@@ -1,5 +1,6 @@
 """What vkdml's patches of kp (tools/kp/) promise."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -91,8 +92,19 @@ def running(function):
 
 
 def test_import_leaves_logging_alone():
-    program = "import logging, kp; print(logging.getLogger().handlers)"
+    program = "import logging, vkdml.engine.vulkan._kp; print(logging.getLogger().handlers)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_another_kp_is_left_alone(tmp_path):
+    """An application may have a kp of its own in the process: a copy is one, and knows nothing of the first one's classes."""
+    another = shutil.copy(kp.__file__, tmp_path)
+    program = ("import importlib.util, sys\nfrom vkdml.engine.vulkan.gpu import kp\nassert 'kp' not in sys.modules\n"
+               f"spec = importlib.util.spec_from_file_location('_kp', {another!r})\n"
+               "another = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(another)\n"
+               "for one in (kp, another): print(one.Manager.__module__, type(one.Manager().sequence()) is one.Sequence)")
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout == "vkdml.engine.vulkan._kp True\n_kp True\n", found.stderr
 
 
 def test_barrier_orders_dispatches(manager, add):

@@ -184,6 +184,16 @@ def test_what_the_loader_returns_is_looked_at(monkeypatch, function, result, err
             queries.enumerate_devices()
 
 
+@pytest.mark.device
+def test_a_manifest_that_is_no_json(tmp_path):
+    """The loader says that memory ran out."""
+    (tmp_path / "broken.json").write_text("{")
+    code = "import vkdml\ntry: vkdml.Device()\nexcept vkdml.DriverError as error: print(type(error).__name__, error)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                           env={**os.environ, "VK_ICD_FILENAMES": str(tmp_path / "broken.json"), "VK_DRIVER_FILES": str(tmp_path / "broken.json")})
+    assert found.stdout.startswith(f"DriverError the manifest of a Vulkan driver or layer is no JSON: {tmp_path / 'broken.json'}. Mend")
+
+
 @pytest.mark.parametrize("name", ["lvp_icd.x86_64.json", "lvp_icd.json"])
 def test_manifests_are_found_by_the_names_of_old_and_new_versions(name, tmp_path):
     (tmp_path / name).touch()

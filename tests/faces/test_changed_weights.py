@@ -193,7 +193,7 @@ def directml(weights):
 
 def dispatch(weights):
     """Of DxDispatch, whose resources are these arrays."""
-    operator = ReadyOperator(vkdml.Device(), OperatorDispatchable(from_desc(_rnn()[0]), vkdml.DML_EXECUTION_FLAGS.NONE))
+    operator = ReadyOperator(vkdml.Device(), OperatorDispatchable(from_desc(_rnn()[0]), vkdml.DML_EXECUTION_FLAGS.NONE, (), {}))
 
     def call():
         y = np.zeros((T, 1, B, H), np.float32)

@@ -9,11 +9,14 @@ from vkdml import pydirectml as dml
 
 pytestmark = pytest.mark.device
 
+LOOP: list = []
+LOOP.append(LOOP)
+TERABYTE = np.broadcast_to(np.float32(1), (2**19, 2**19))
 HUGE = 10**5000  # Python refuses to write numbers of so many digits
 VALUES: tuple = (None, True, 0, 1, -1, 3, 2**31, 2**64, HUGE, 1.5, float("nan"), float("inf"), 1e300, "", "x", "FLOAT32", b"x", [], [1, 2], [1] * 9,
           [2**40, 2**40], [-1], [HUGE], ["a"], [[1], [1, 2]], [None], (), {}, {"a": 1}, {1}, object(), type, ..., np.zeros(3), np.zeros(()),
           np.zeros((2, 0)), np.zeros(3, np.float32), np.array(["a"]), np.array([None]), np.int64(2), np.float16(1), range(3), slice(1),
-          vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UNKNOWN, dml.TensorFlags.NONE)
+          vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UNKNOWN, dml.TensorFlags.NONE, LOOP, TERABYTE)
 
 
 class Unshown:
@@ -36,7 +39,7 @@ def directml(device):
     compiled = device.compile_operator(operator)
     buffer, table, recorder = device.create_buffer(16), device.create_binding_table(compiled), device.create_command_recorder()
     yield from {
-        "create_operator": device.create_operator,
+        "create_operator": device.create_operator, "Operator": vkdml.Operator,
         "operator desc": lambda value: device.create_operator(vkdml.DML_OPERATOR_DESC(value, value)),
         "operator type": lambda value: device.create_operator(vkdml.DML_OPERATOR_DESC(value, vkdml.DML_GRU_OPERATOR_DESC(**gru))),
         "compile": device.compile_operator,
@@ -51,7 +54,7 @@ def directml(device):
         "Device": vkdml.Device, "elu": lambda value: device.create_operator(vkdml.DML_ACTIVATION_ELU_OPERATOR_DESC(
             InputTensor=tensor(3), OutputTensor=tensor(3), Alpha=value)),
     }.items()
-    for field in gru:
+    for field in (*gru, "ActivationDescCount"):
         yield field, lambda value, field=field: device.create_operator(vkdml.DML_GRU_OPERATOR_DESC(**gru | {field: value}))
     yield "activation", lambda value: device.create_operator(vkdml.DML_GRU_OPERATOR_DESC(**gru | {"ActivationDescs": (value, value)}))
     for field in ("DataType", "Sizes", "Flags", "DimensionCount", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"):

@@ -43,7 +43,7 @@ _T = DML_OPERATOR_TYPE
 # Activations that add or take a logarithm are off by an amount that does not shrink with their result: that of rounding this
 _SUMMANDS = {_T.ACTIVATION_SOFTPLUS: lambda a, b: 1 / a, _T.ACTIVATION_PARAMETRIC_SOFTPLUS: lambda a, b: a,
              _T.ACTIVATION_LINEAR: lambda a, b: b, _T.ACTIVATION_HARD_SIGMOID: lambda a, b: b,
-             _T.ACTIVATION_SHRINK: lambda a, b: a}
+             _T.ACTIVATION_HARD_SWISH: lambda a, b: b * b / a, _T.ACTIVATION_SHRINK: lambda a, b: a}
 _STEPS = {_T.ACTIVATION_THRESHOLDED_RELU: lambda a, b: (a,), _T.ACTIVATION_SHRINK: lambda a, b: (b, -b)}
 
 

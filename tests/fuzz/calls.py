@@ -205,7 +205,8 @@ def calls(draw: st.DrawFn, operators: Sequence[Operator], faces: Mapping[str, An
                 layout=draw(st.integers(0, 1)), growth=draw(st.sampled_from((1.0, 0.3, 3.0))),
                 special=draw(st.sampled_from(SPECIAL)), strided=draw(st.booleans()), seed=draw(st.sampled_from(seeds)),
                 breaks=tuple(draw(st.lists(pairs, min_size=least, max_size=most))))
-    return call if faces[face].has_layout else replace(call, layout=0)
+    call = call if faces[face].has_layout else replace(call, layout=0)
+    return replace(call, breaks=()) if faces[face].keeps_wrong else call
 
 
 def dtype_of(call: Call) -> np.dtype:

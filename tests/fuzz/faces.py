@@ -336,6 +336,6 @@ FACES: dict[str, Face] = {
     "json": Face(_clip_in_directml, _json_arguments, _run_json),
 }
 if find_spec("torch"):
-    from tests.fuzz.torch_face import MODULE
+    from tests.fuzz import torch_face
 
-    FACES["module"] = MODULE
+    FACES |= torch_face.FACES

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +12,8 @@ import numpy as np
 from tests.fuzz import bounds
 from tests.fuzz.breaking import broken
 from tests.fuzz.calls import Call
-from tests.fuzz.face import Part, device
+from tests.fuzz.face import Part, no_work
 from tests.fuzz.faces import FACES
-from vkdml.engine.vulkan.gpu import Submission
 from vkdml.errors import InvalidArgumentError, VkdmlError
 from vkdml.operators.correctness import differences
 
@@ -75,22 +74,3 @@ def _refusal(work: Callable[[], object]) -> VkdmlError | None:
     except VkdmlError as error:
         return error
     return None
-
-
-@contextmanager
-def no_work() -> Iterator[None]:
-    """Raises AssertionError when the driver was given anything to do or to compile."""
-    gpu, submitted = device().gpu, []
-    before, run = gpu.pipelines_made, Submission.run
-
-    def counted(self: Submission) -> None:
-        submitted.append(self)
-        run(self)
-
-    Submission.run = counted  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Submission.run = run  # type: ignore[method-assign]
-    assert not submitted, "a broken call was executed before it was refused"
-    assert gpu.pipelines_made == before, "a broken call was compiled before it was refused"

@@ -36,7 +36,7 @@ def assert_none_fails(operators, count, seed, most_blind, **drawn):
 
 
 def test_random_calls(device):
-    counts = assert_none_fails([SIMPLE], 80, 0, 0.2, **FEW)
+    counts = assert_none_fails([SIMPLE], 120, 0, 0.2, **FEW)
     assert {face for face, _ in counts} == set(FACES)
 
 
@@ -47,6 +47,7 @@ def test_more_random_calls(device, seed):
     assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 
+@pytest.mark.family("ways to call PyTorch's twin, behind the first", first=9)
 @pytest.mark.parametrize("face", FACES)
 def test_everything_wrong_is_refused(device, face):
     """Each kind of argument in each way that the table has."""
@@ -67,9 +68,15 @@ def test_calls_are_written_down_and_made_again():
                 assert array.tobytes() == call.arrays[field].tobytes()
 
 
-def broken_face(name, change):
-    """The table of faces with only one, which does something else."""
-    return {name: replace(FACES[name], **change)}
+def only(monkeypatch, faces):
+    """These are all that there are."""
+    monkeypatch.setattr(search_module, "FACES", faces)
+    monkeypatch.setattr(running, "FACES", faces)
+
+
+def run_instead(monkeypatch, run):
+    """There is one face, which does something else."""
+    only(monkeypatch, {"function": replace(FACES["function"], run=run)})
 
 
 def test_a_wrong_number_is_found(device, monkeypatch):
@@ -80,8 +87,7 @@ def test_a_wrong_number_is_found(device, monkeypatch):
             part.results["OutputSingleTensor"][0, 0, 1, 0] += 1e-4
         return [part]
 
-    monkeypatch.setattr(search_module, "FACES", broken_face("function", {"run": run}))
-    monkeypatch.setattr(running, "FACES", search_module.FACES)
+    run_instead(monkeypatch, run)
     found = search([SIMPLE], 200, 0, Counter(), **FEW)
     assert isinstance(found.error, AssertionError)
     assert "OutputSingleTensor" in str(found)
@@ -107,8 +113,7 @@ def test_a_wrong_error_is_found(device, monkeypatch, wrong, message):
             raise wrong
         return []
 
-    monkeypatch.setattr(search_module, "FACES", broken_face("function", {"run": run}))
-    monkeypatch.setattr(running, "FACES", search_module.FACES)
+    run_instead(monkeypatch, run)
     found = search([SIMPLE], 20, 0, Counter(), is_broken=True)
     assert message in str(found)
 
@@ -118,6 +123,5 @@ def test_work_before_a_refusal_is_found(device, monkeypatch):
         FACES["function"].run(call, {name: argument.value for name, argument in FACES["function"].arguments(call).items()})
         raise vkdml.InvalidArgumentError("gru", "X", 3, "4")
 
-    monkeypatch.setattr(search_module, "FACES", broken_face("function", {"run": run}))
-    monkeypatch.setattr(running, "FACES", search_module.FACES)
+    run_instead(monkeypatch, run)
     assert "before it was refused" in str(search([SIMPLE], 20, 0, Counter(), is_broken=True))

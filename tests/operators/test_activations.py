@@ -16,7 +16,7 @@ from vkdml.operators.header import descs
 def test_every_descriptor_has_its_row():
     structures = {value for name, value in vars(descs).items() if name.startswith("DML_ACTIVATION_")}
     assert set(BY_DESC) == structures
-    assert len(structures) == 17
+    assert len(structures) == 19
 
 
 @pytest.mark.parametrize("row", BY_TYPE.values(), ids=lambda row: row.operator_type.name)
@@ -55,6 +55,10 @@ def test_a_row_stays_itself_when_it_is_pickled(row):
     ("THRESHOLDED_RELU", (1.0,), 1.0, 0.0),
     ("THRESHOLDED_RELU", (1.0,), 1.5, 1.5),
     ("GELU", (), 1.0, 0.8413447460685429),
+    ("SWISH", (2.0,), -1.5, -1.5 / (1 + np.exp(3))),
+    ("HARD_SWISH", (0.25, 0.5), -1.0, -0.25),
+    ("HARD_SWISH", (0.25, 0.5), 3.0, 3.0),
+    ("HARD_SWISH", (0.25, 0.5), -3.0, 0.0),
 ])
 def test_value(name, params, x, expected):
     row = BY_TYPE[vkdml.DML_OPERATOR_TYPE[f"ACTIVATION_{name}"]]

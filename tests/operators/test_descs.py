@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields, is_dataclass
 import pytest
 
 import vkdml
+from vkdml.operators import table as operators
 
 STRUCTURES = {name: getattr(vkdml, name) for name in vkdml.__all__ if is_dataclass(getattr(vkdml, name)) and name.startswith("DML_")}
 
@@ -30,10 +31,13 @@ ORDER = {
     "DML_ACTIVATION_SIGMOID_OPERATOR_DESC": "InputTensor OutputTensor",
     "DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC": "InputTensor OutputTensor Steepness",
     "DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC": "InputTensor OutputTensor",
+    "DML_ACTIVATION_SWISH_OPERATOR_DESC": "InputTensor OutputTensor SigmoidInputScale",
+    "DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC": "InputTensor OutputTensor Alpha Beta",
     "DML_ACTIVATION_TANH_OPERATOR_DESC": "InputTensor OutputTensor",
     "DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC": "InputTensor OutputTensor Alpha",
     "DML_BUFFER_BINDING": "Buffer Offset SizeInBytes",
     "DML_BINDING_DESC": "Type Desc",
+    "DML_BINDING_TABLE_DESC": "Dispatchable CPUDescriptorHandle GPUDescriptorHandle SizeInDescriptors",
     "DML_GRAPH_EDGE_DESC": "Type Desc",
     "DML_GRAPH_NODE_DESC": "Type Desc",
     "DML_OPERATOR_GRAPH_NODE_DESC": "Operator Name",
@@ -62,8 +66,9 @@ def test_wrong_fields_are_told(name):
               f"{name}: {misspelled}: found the name of no field; expected {names[-1]} or else one of {', '.join(names)}"),
              (lambda: structure(*range(20)), f"{name}: fields: found 20 without a name; expected " + (
                  f"at most {len(in_order)}: {', '.join(in_order)}" if in_order else f"names for all: {', '.join(names)}"))]
-    if needed:
-        wrong.append((structure, f"{name}: {', '.join(needed)}: found nothing; expected a value for each of {', '.join(needed)}"))
+    if needed and len(names) > 1:
+        some = dict.fromkeys(needed[:-1] or [field for field in names if field not in needed][:1])
+        wrong.append((lambda: structure(**some), f"{name}: {needed[-1]}: found nothing; expected a value for each of {', '.join(needed)}"))
     if in_order:
         wrong.append((lambda: structure(*in_order, **{in_order[0]: 1}),
                       f"{name}: {in_order[0]}: found a value by place and one by name; expected one"))
@@ -74,6 +79,30 @@ def test_wrong_fields_are_told(name):
             assert str(error.value) == message
     assert str(error.value) == str(pickle.loads(pickle.dumps(error.value)))
     assert pickle.loads(pickle.dumps(structure(**given))) == structure(**given)
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_an_empty_structure_can_be_filled(name):
+    structure = STRUCTURES[name]
+    given = {field.name: [1, 2] if field.name in LISTS else 7 for field in fields(structure)}
+    empty = structure()
+    for field in fields(structure):
+        assert getattr(empty, field.name) == (None if is_needed(field) else field.default)
+    for field, value in given.items():
+        setattr(empty, field, value)
+    assert empty == structure(**given)
+    assert hash(empty) == hash(structure(**given)) or not LISTS & set(given)
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: {fields(structure)[0].name}S: found the name of no field; expected"):
+        setattr(empty, fields(structure)[0].name + "S", 1)
+
+
+LISTS = {"Sizes", "Strides", "Offsets", "ActivationDescs", "InputTensors", "InputWindowOffsets", "InputWindowSizes", "InputWindowStrides"}
+
+
+@pytest.mark.parametrize("structure", operators.CHECKS, ids=lambda structure: structure.__name__)
+def test_what_an_empty_structure_lacks_is_told(structure):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"^{structure.__name__}: [AIO][a-z]*Tensors?: found None"):
+        operators.from_desc(structure())
 
 
 def is_needed(field):

@@ -43,7 +43,7 @@ def test_the_notebook_is_a_file_beside_the_pages(site):
 def test_the_first_page_is_the_readme(site):
     pages, _ = site
     assert "<h1" in pages["index.html"]
-    assert "Status" in pages["index.html"]
+    assert "Where a GPU pays" in pages["index.html"]
     for module in ("vkdml", "vkdml/onnx", "vkdml/torch", "vkdml/pydirectml", "vkdml/dxdispatch", "vkdml/errors"):
         assert f'href="{module}.html"' in pages["index.html"]
     assert 'href="../vkdml/torch.html"' in pages["vkdml/onnx.html"]

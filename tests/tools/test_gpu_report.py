@@ -21,6 +21,7 @@ from tools.gpu_report.steps import LOG, RESULTS, Job, Log, Step, lines, run
 from vkdml import InvalidArgumentError, cli
 from vkdml.cli.processes import Ended
 from vkdml.engine.trust.trial import Run
+from vkdml.engine.vulkan.gpu import KP_VERSION
 from vkdml.errors import DriverError
 from vkdml.laboratory import append
 from vkdml.planning.candidates import Planner
@@ -345,6 +346,7 @@ def test_facts_of_the_machine(tmp_path, monkeypatch):
     assert machine.variables()["RADV_DEBUG"] == "nocache"
     assert "SECRET_OF_MINE" not in machine.variables()
     assert machine.packages()["numpy"] == np.__version__
+    assert machine.packages()["kp"] == KP_VERSION
 
 
 @pytest.mark.device

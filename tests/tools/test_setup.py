@@ -1,6 +1,7 @@
-"""tools/setup and tools/kp/, as far as they can be tested without building kp."""
+"""tools/setup, tools/kp/ and tools/build_kp.py, as far as they can be tested without building kp."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,16 +9,59 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = (ROOT / "tools" / "setup").read_text()
-PATCHES = sorted((ROOT / "tools" / "kp").glob("*.patch"))
 
 
-def test_versions_of_kp_agree():
-    """Of the last patch, the package's requirement, from which tools/setup takes it, and the check at the import."""
-    dependencies = (ROOT / "pyproject.toml").read_text(), (ROOT / "src" / "vkdml" / "engine" / "vulkan" / "gpu.py").read_text()
-    required, checked = re.search(r'"kp==([^"]+)"', dependencies[0])[1], re.search(r'^KP_VERSION = "(\S+)"', dependencies[1], re.M)[1]
-    found = subprocess.run(["bash", "-c", re.search(r"^KP_VERSION=.*$", SETUP, re.M)[0] + '\necho "$KP_VERSION"'], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert required == checked == found.stdout.strip() != ""
-    assert f"\n+    version='{required}'," in PATCHES[-1].read_text()
+@pytest.fixture
+def build_kp(monkeypatch, tmp_path):
+    """The module, with a cache of its own."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.setenv("VKDML_CACHE", str(tmp_path / "cache"))
+    return pytest.importorskip("build_kp")
+
+
+@pytest.fixture
+def build(build_kp, monkeypatch, tmp_path):
+    """A build of kp, which returns what it made: what it is given, or else what the cache has."""
+    setuptools, made = pytest.importorskip("setuptools"), tmp_path / "_kp.so"
+    monkeypatch.setattr(build_kp, "prepare", lambda ext, folder: None)
+    monkeypatch.setattr(build_kp.BuildExt, "get_ext_fullpath", lambda self, name: str(made))
+
+    def build(new):
+        made.unlink(missing_ok=True)
+        monkeypatch.setattr(build_kp.build_ext, "build_extension", lambda self, ext: made.write_text(new))
+        build_kp.BuildExt(setuptools.Distribution()).build_extension(setuptools.Extension("_kp", []))
+        return made.read_text()
+
+    return build
+
+
+def test_kp_is_built_once(build, monkeypatch):
+    assert [build("first"), build("second")] == ["first", "first"]
+    monkeypatch.setenv("CXXFLAGS", "-march=native")
+    assert build("other") == "other"
+    monkeypatch.delenv("CXXFLAGS")
+    assert build("third") == "first"
+
+
+def test_kp_is_built_again_for_other_patches(build, build_kp, monkeypatch, tmp_path):
+    patches = shutil.copytree(build_kp.KP, tmp_path / "kp")
+    monkeypatch.setattr(build_kp, "KP", patches)
+    assert build("first") == "first"
+    (patches / "0014-more.patch").write_text("More\n")
+    assert build("second") == "second"
+
+
+def test_a_cache_that_others_may_write_is_not_used(build, tmp_path, capsys):
+    build("theirs")
+    (tmp_path / "cache" / "kp").chmod(0o777)
+    assert build("ours") == "ours"
+    assert f"kp: {tmp_path / 'cache' / 'kp'} is not used, because others may have written to it" in capsys.readouterr().out
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(build, tmp_path, capsys):
+    (tmp_path / "cache").touch()
+    assert build("ours") == "ours"
+    assert "kp: not kept for the next build: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("patch", sorted((ROOT / "tools").rglob("*.patch")), ids=lambda patch: patch.stem)
@@ -29,7 +73,12 @@ def test_patches_begin_with_their_reason(patch):
     assert reason
 
 
-@pytest.mark.parametrize("name", ["kp/requirements.txt", "kp/source.txt", "models/demo.txt", "models/test.txt"])
+def test_the_page_of_patches_has_each():
+    listed = re.findall(r"^\| (\d{4}-[\w-]+) \|", (ROOT / "tools" / "kp" / "README.md").read_text(), re.M)
+    assert listed == sorted(patch.stem for patch in (ROOT / "tools" / "kp").glob("*.patch"))
+
+
+@pytest.mark.parametrize("name", ["kp/requirements.txt", "kp/source.txt", "models/demo.txt", "models/test.txt", "wheels.txt"])
 def test_downloads_are_pinned_by_hash(name):
     lines = (ROOT / "tools" / name).read_text().replace("\\\n", " ").splitlines()
     pinned = [line for line in lines if not line.startswith("#")]
@@ -39,16 +88,16 @@ def test_downloads_are_pinned_by_hash(name):
 
 
 @pytest.mark.parametrize(("mode", "trusted"), [(0o700, True), (0o755, True), (0o775, False), (0o757, False)])
-def test_what_others_may_write_is_not_trusted(tmp_path, mode, trusted):
+def test_what_others_may_write_is_not_trusted(build_kp, tmp_path, mode, trusted):
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(mode)
-    assert is_ours(folder) == trusted
+    assert build_kp.is_ours(folder) == trusted
 
 
-def test_links_are_not_trusted(tmp_path):
+def test_links_are_not_trusted(build_kp, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
-    assert not is_ours(tmp_path / "link")
+    assert not build_kp.is_ours(tmp_path / "link")
 
 
 @pytest.mark.parametrize(("manager", "said"), [
@@ -64,12 +113,7 @@ def test_packages_by_their_names_here(tmp_path, manager, said):
 
 def test_the_image_has_all_that_setup_needs():
     """So that `make wheels` in it installs nothing."""
-    needed = set(re.findall(r"\[(\S+)\]=/usr/", SETUP)) - {"espeak-ng"} | {"mesa-vulkan-drivers", "python3-venv", "python3-dev"}
+    needed = set(re.findall(r"\[(\S+)\]=/usr/", SETUP)) - {"espeak-ng"} | {"mesa-vulkan-drivers", "python3-venv", "python3-dev", "make"}
     installed = re.search(r"install -y --no-install-recommends \\\n(.*)", (ROOT / "Dockerfile").read_text())[1].split()
     by_hand = re.findall(r"^apt-get install (g\+\+ .*)", (ROOT / "docs" / "install.md").read_text(), re.M)[0].split()
     assert needed | {"python3", "ca-certificates"} == set(installed) == {*by_hand, "ca-certificates"}
-
-
-def is_ours(path):
-    function = re.search(r"^is_ours\(\) .*$", SETUP, re.M)[0]
-    return subprocess.run(["bash", "-c", f'{function}\nis_ours "$1"', "bash", path]).returncode == 0

@@ -58,8 +58,8 @@ def test_a_leak_is_seen(leak, tmp_path, monkeypatch):
     lost = []
     losses = {"memory": lambda call: lost.append(np.ones(2**15)), "files": lambda call: lost.append(os.open("/dev/null", os.O_RDONLY)),
               "objects": lambda call: lost.extend([[] for _ in range(200)]), None: lambda call: None}
-    monkeypatch.setattr(worker, "OPERATORS", 1)
-    monkeypatch.setattr(worker, "CALLS", 25)
+    for name, count in (("OPERATORS", 1), ("CALLS", 25), ("RECORDINGS", 3), ("BEATS", 1)):
+        monkeypatch.setattr(worker, name, count)
     try:
         Life(tmp_path / "1.jsonl", 1, 30, before=losses[leak]).run()
     finally:
@@ -67,6 +67,7 @@ def test_a_leak_is_seen(leak, tmp_path, monkeypatch):
             os.close(handle)
     told = report.read(tmp_path / "1.jsonl", 1, False, "")
     assert not told.failures
+    assert {found.what for found in told.growths()} == set(ALLOWED), f"{len(told.samples)} samples are too few"
     growing = {found.what for found in told.growths() if found.grows}
     expected = {"memory": {"resident memory"}, "files": {"file handles"}, "objects": {"Python's objects"}, None: set()}[leak]
     assert growing == expected, [*told.growths()]
@@ -82,10 +83,11 @@ def test_a_short_soak(tmp_path, capsys):
     assert code == 0, text
     assert "Nothing failed, and nothing grew." in text
     assert "| function " in text
+    assert "| recording " in text
     assert (tmp_path / report.PICTURE).read_bytes().startswith(b"\x89PNG")
     lives = json.loads((tmp_path / report.DATA).read_text())
     assert [(life["seed"], life["has_faults"]) for life in lives] == [(3, False), (4, True)]
-    assert sum(lives[1]["struck"].values()) == worker.STRIKES
+    assert sum(lives[1]["struck"].values()) == worker.STRIKES + worker.RECORDING_STRIKES
     assert not lives[0]["struck"]
     assert all(life["samples"][-1]["calls"] >= worker.CALLS for life in lives)
     assert str(report.MARKDOWN) in capsys.readouterr().out
@@ -116,7 +118,10 @@ def test_calls_that_fail_are_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(running, "run", run)
     monkeypatch.setattr(worker, "beats", lambda operators: {})
+    monkeypatch.setattr(worker, "warm_up", lambda operators, **drawn: None)
+    monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
     monkeypatch.setattr(worker, "drawn", lambda seed: {"steps": [1, 2, 3], "rows": [1, 2, 3, 4]})
+    monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
     Life(tmp_path / "1.jsonl", 1, 0).run()
     told = report.read(tmp_path / "1.jsonl", 1, False, "")
     (failure,) = told.failures

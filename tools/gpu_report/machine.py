@@ -7,6 +7,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from vkdml.laboratory import KP_VERSION
+
 # Those that change what a driver does, or which one there is
 VARIABLES = (
     "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT", "VK_LOADER_DRIVERS_DISABLE",
@@ -16,7 +18,7 @@ VARIABLES = (
     "__GL_SHADER_DISK_CACHE", "__GL_THREADED_OPTIMIZATIONS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "ZE_AFFINITY_MASK", "OMP_NUM_THREADS", "VKDML_DEVICE",
     "VKDML_MEMORY_BYTES", "VKDML_SELFTEST", "VKDML_TUNING", "VKDML_VERIFY")
-PACKAGES = ("vkdml", "kp", "numpy", "onnx", "onnxruntime", "onnxruntime-ep-webgpu", "torch", "openvino", "iree-base-runtime")
+PACKAGES = ("vkdml", "numpy", "onnx", "onnxruntime", "onnxruntime-ep-webgpu", "torch", "openvino", "iree-base-runtime")
 CPU_INFO, SYSTEM = Path("/proc/cpuinfo"), Path("/sys")
 NOT_TOLD = "not told"
 
@@ -28,7 +30,7 @@ def facts() -> dict[str, str]:
 
 
 def packages() -> dict[str, str]:
-    return {name: installed(name) for name in PACKAGES}
+    return {"kp": KP_VERSION} | {name: installed(name) for name in PACKAGES}
 
 
 def variables() -> dict[str, str]:

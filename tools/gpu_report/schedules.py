@@ -65,8 +65,10 @@ def summary(found: list[Row]) -> str:
 def meetings(gpu: Gpu) -> list[Step]:
     """The tests by which persistent plans are chosen or not."""
     def test(meeting: str, cell: Cell) -> Iterator[Row]:
-        found = {"meet": workgroups_meet(gpu, Meeting(cell, meeting))} if not gpu.info.is_cpu else {
-            "not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
+        found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
+        if not gpu.info.is_cpu:
+            verdict = workgroups_meet(gpu, Meeting(cell, meeting))
+            found = {"meet": verdict.passed, "found": verdict.found}
         yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": f"persistent, {meeting}", **found}
 
     return [Step(f"{MEETINGS}: {way}, {cell.name}", partial(test, way, cell), like=MEETINGS, first=True)

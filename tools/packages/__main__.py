@@ -2,7 +2,7 @@
 vkdml.onnx, and compares what they return:
 
     make wheels
-    python -m tools.packages FOLDER dist/*.whl
+    python -m tools.packages FOLDER dist/vkdml-*-cp311-*.whl
 
 FOLDER gets a virtual environment with the packages (1 GB), or has it already. Prints a table; the exit status is 1 if one of
 them differs.

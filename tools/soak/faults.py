@@ -5,12 +5,14 @@ next one is right.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tests.engine import heaps
 from tests.fuzz import running
 from tests.fuzz.calls import Call
 from tests.fuzz.face import Part, device
@@ -42,21 +44,35 @@ class Faults:
         except InvalidArgumentError:  # float64 was outside of its range: so the check says, or it fails
             running.check_right(call)
             return
+        self._struck(lambda: running.judge(call, self._run(call)), outcomes)
+        running.check_right(call)
+
+    def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
+        """Run a program of tests/engine/heaps.py likewise, then again in new heaps: what is left in the first is unknown."""
+        def run() -> None:
+            heaps.Run(device(), heaps.Reference(device(), desc), Counter()).run(actions)
+
+        self._layer.arm(NONE)
+        run()
+        self._struck(run, outcomes)
+        run()
+
+    def _struck(self, work: Callable[[], object], outcomes: Counter[str]) -> None:
+        """Do it while one of the functions fails that it has called since the layer was armed."""
         fault = self._drawn(self._layer.counts())
         self._layer.arm(fault)
         try:
-            outcome = self._outcome(call)
+            outcome = self._outcome(work)
         finally:
             is_reached = bool(self._layer.fired)
             self._layer.arm(NONE)
             device.cache_clear()  # it may be lost
         assert is_reached or outcome == RIGHT, f"{outcome}, while nothing failed"
         outcomes[outcome if is_reached else NOT_REACHED] += 1
-        running.check_right(call)
 
-    def _outcome(self, call: Call) -> str:
+    def _outcome(self, work: Callable[[], object]) -> str:
         try:
-            running.judge(call, self._run(call))
+            work()
         except DriverError as error:
             return type(error).__name__
         return RIGHT

@@ -13,20 +13,26 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.engine import heaps
 from tests.fuzz.calls import Call, Operator, palette
+from tests.fuzz.face import device
 from tests.fuzz.faces import FACES
-from tests.fuzz.search import search
+from tests.fuzz.search import JUDGED, search
+from tests.support import random_numbers
 from tools.soak.faults import Faults
 from tools.soak.growth import MIB
 
 OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # operators of a life; calls, faults and timed calls of a round
+RECORDINGS, RECORDING_STRIKES = 25, 2  # of a round: of tests/engine/heaps.py
 # The most steps and rows, and numbers of different ones and of arrays: few, so that all that is kept for them is soon there
 LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
@@ -39,16 +45,19 @@ class Life:
     seed: int
     seconds: float
     faults: Faults | None = None
-    before: Callable[[Call], object] = lambda call: None
+    before: Callable[[str], object] = lambda call: None
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     calls: int = 0
 
     def run(self) -> None:
-        started, operators, round_ = time.monotonic(), palette(self.seed, OPERATORS), 0
+        operators, round_ = palette(self.seed, OPERATORS), 0
+        warm_up(operators, **drawn(self.seed))
+        started = time.monotonic()
         with self.file.open("w", buffering=1) as lines:
             while round_ == 0 or time.monotonic() - started < self.seconds:
-                failures = self._round(operators, self.seed * 100_000 + round_)
+                seed = self.seed * 100_000 + round_
+                failures = self._round(operators, seed) + self._recordings(seed)
                 round_ += 1
                 sample = self._sample(operators, time.monotonic() - started)
                 lines.write(json.dumps({"sample": sample, "failures": failures, "struck": self.struck,
@@ -60,26 +69,48 @@ class Life:
 
         def begin(call: Call) -> None:
             made.append(call)
-            self._begin(call)
+            self._begin(call.to_json())
 
         found = search(operators, CALLS, seed, self.counts, begin, **drawn(self.seed))
         failures = [{"call": found.call.to_json(), "error": f"{type(found.error).__name__}: {found.error}"}] if found else []
         if self.faults is not None and not found:
-            failures += filter(None, [self._struck(self.faults, call) for call in made[-STRIKES:]])
+            strike = self.faults.strike
+            failures += self._struck((call.to_json(), partial(strike, call, self.struck)) for call in made[-STRIKES:])
         return failures
 
-    def _struck(self, faults: Faults, call: Call) -> dict[str, str] | None:
-        """The failure of a call with a failing driver, if it failed."""
-        self._begin(call)
-        try:
-            faults.strike(call, self.struck)
-        except Exception as error:  # the next calls are made nevertheless
-            return {"call": call.to_json(), "error": f"with a failing driver, {type(error).__name__}: {error}"}
-        return None
+    def _recordings(self, seed: int) -> list[dict[str, str]]:
+        """Make the recordings of a round, of one operator in all of a life. Returns those that failed."""
+        made: list[list[Any]] = []
+        desc = heaps.drawn(random_numbers(self.seed))
 
-    def _begin(self, call: Call) -> None:
+        def begin(actions: list[Any]) -> None:
+            made.append(actions)
+            self._begin(json.dumps(actions))
+
+        try:
+            heaps.search(device(), RECORDINGS, seed, desc, begin)
+        except AssertionError as error:
+            return [{"call": f"recordings of {desc}, {error}", "error": repr(error.__cause__)}]
+        self.counts["recording", JUDGED] += RECORDINGS
+        if self.faults is None:
+            return []
+        return self._struck((json.dumps(actions), partial(self.faults.strike_recording, actions, desc, self.struck))
+                            for actions in made[-RECORDING_STRIKES:])
+
+    def _struck(self, strikes: Iterable[tuple[str, Callable[[], object]]]) -> list[dict[str, str]]:
+        """What fails of calls with a failing driver."""
+        failures = []
+        for call, strike in strikes:
+            self._begin(call)
+            try:
+                strike()
+            except Exception as error:  # the next calls are made nevertheless
+                failures.append({"call": call, "error": f"with a failing driver, {type(error).__name__}: {error}"})
+        return failures
+
+    def _begin(self, call: str) -> None:
         self.calls += 1
-        self.file.with_suffix(".call").write_text(call.to_json())
+        self.file.with_suffix(".call").write_text(call)
         self.before(call)
 
     def _sample(self, operators: Sequence[Operator], seconds: float) -> dict[str, Any]:
@@ -104,6 +135,14 @@ def taken() -> dict[str, float]:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
             "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}
+
+
+def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
+    """Make what is compiled and kept for each kind of a life's calls: it may not meet all of them in its first third."""
+    faces = [(name, face) for name, face in FACES.items() if face.keeps_wrong]
+    for (name, face), operator, t, b, layout, strided in product(faces, operators, steps, rows, range(2), (False, True)):
+        call = Call(name, operator, t, b, layout=layout, strided=strided, seed=seeds[0])
+        face.run(call, {key: argument.value for key, argument in face.arguments(call).items()})
 
 
 def beats(operators: Sequence[Operator]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import InvalidArgumentError
 from ..operators.checks import flat
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
@@ -156,23 +157,35 @@ class Execution:
 
         Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
 
-        Raises InvalidArgumentError for sequence lengths above T, and for more than the device has room for, before anything is
-        made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
+        Raises InvalidArgumentError for sequence lengths above T, for more than the device has room for, and within another run
+        of this thread's, before anything is made; DriverError when the driver fails; and VerificationError where the run is
+        checked and the results are wrong.
         """
         with self.gpu.lock:
-            commands = self._prepared(values, self._is_verified and self._share.has_next())
-            for name in self._inputs:
-                self._buffers[name].put(flat(values[name]))
-            commands.execute()
-            self._carried.advance()
-            return {name: self._buffers[name].take(shape, dtype) for name, (shape, dtype) in results.items()}
+            if self.gpu.lock.is_computing:
+                raise InvalidArgumentError(self._name, "call", "a call within another one on this device, as of a signal's "
+                                           "handler", "one after the other")
+            self.gpu.lock.is_computing = True
+            try:
+                commands = self._prepared(values, self._is_verified and self._share.has_next())
+                for name in self._inputs:
+                    self._buffers[name].put(flat(values[name]))
+                commands.execute()
+                self._carried.advance()
+                return {name: self._buffers[name].take(shape, dtype) for name, (shape, dtype) in results.items()}
+            finally:
+                self.gpu.lock.is_computing = False
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run with them needs."""
         with self.gpu.lock:
-            for _ in range(self._carried.turns):
-                self._prepared(weights, False).prepare()
-                self._carried.advance()
+            turn = self._carried.turn
+            try:
+                for _ in range(self._carried.turns):
+                    self._prepared(weights, False).prepare()
+                    self._carried.advance()
+            finally:
+                self._carried.turn = turn  # whatever failed, what is carried stays
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Change a carried tensor, by either name. Raises what Buffer.upload raises."""

@@ -22,6 +22,7 @@ from ..operators.problem import MAX_FLOAT32, WEIGHTS, Problem, check_lengths, fr
 from ..planning.options import Options
 from .directml.device import Device
 
+_MOST_NUMBERS = 64  # of an attribute
 _SHAPES_KEPT = 64  # executions of a session, for the shapes that were called last: each is a recording of commands
 
 # float64: each number is computed as a pair of float32 numbers, so it must fit a float32
@@ -47,18 +48,18 @@ class Settings:
                  device: Device | int | str | None, options: Options) -> None:
         self.cell = cell
         self.attributes = {**DEFAULT_ATTRIBUTES, **{  # numpy's arrays and scalars as Python's lists and numbers
-            key: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value for key, value in attributes.items()}}
+            key: value.tolist() if isinstance(value, (np.ndarray, np.generic)) and value.size <= _MOST_NUMBERS else value
+            for key, value in attributes.items()}}
         self.wanted = tuple(wanted)
         self._name, self.given_device, self.options = name, device, options
         self._device = open_device(name, device)  # refuses a wrong one before any call
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
-        self.facts = (cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
         try:
+            self.facts = (cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
             hash(self.facts)
-        except TypeError:
-            raise InvalidArgumentError(name, "attributes", self.facts[1:],
-                                       "numbers, strings and lists of them") from None
+        except (TypeError, RecursionError):  # RecursionError: a list that holds itself
+            raise InvalidArgumentError(name, "attributes", self.attributes, "numbers, strings and lists of them") from None
 
     @property
     def device(self) -> Device:
@@ -69,9 +70,9 @@ class Settings:
 
     def problem(self, name: str, arrays: Arrays, element: ElementType) -> tuple[Problem, dict[str, tuple[int, ...]]]:
         """The problem of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in
-        errors.
+        errors. Outputs among the arrays tell their strides; others are packed.
         """
-        given = {field: arrays.get(field) for field in self.cell.inputs}
+        given = {field: arrays.get(field) for field in self.cell.tensors}
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 

@@ -127,6 +127,10 @@ _ROWS = [
                lambda x, a, b: np.where(x <= a, 0.0, x), ("Alpha",), "ThresholdedRelu", (1.0,)),
     Activation(_T.ACTIVATION_GELU, descs.DML_ACTIVATION_GELU_OPERATOR_DESC, 16,
                lambda x, a, b: 0.5 * x * (1 + _erf(x / math.sqrt(2))), has_pairs=False),
+    Activation(_T.ACTIVATION_SWISH, descs.DML_ACTIVATION_SWISH_OPERATOR_DESC, 17,
+               lambda x, a, b: x * _sigmoid(a * x), ("SigmoidInputScale",), has_pairs=False),
+    Activation(_T.ACTIVATION_HARD_SWISH, descs.DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC, 18,
+               lambda x, a, b: x * np.clip(a * x + b, 0, 1), ("Alpha", "Beta"), has_pairs=False),
 ]
 
 BY_DESC = {row.desc: row for row in _ROWS}

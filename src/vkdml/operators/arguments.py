@@ -13,7 +13,7 @@ from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
 from . import element_types
 from .cells import Cell
-from .checks import element_strides, evaluate, expect_sizes, packed_strides
+from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, packed_strides
 from .element_types import ElementType
 from .header.descs import (
     DML_BUFFER_TENSOR_DESC,
@@ -76,6 +76,8 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
     for field, array in converted.items():
         if array is None:
             continue
+        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # it would be copied
+            raise InvalidArgumentError(name, cell.arguments[field], f"{array.nbytes} bytes", f"at most {MAX_TENSOR_BYTES}")
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
@@ -170,13 +172,16 @@ def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) ->
 
 
 def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
-    x, r = arrays["InputTensor"], arrays["RecurrenceTensor"]
+    x, w, r = arrays["InputTensor"], arrays["WeightTensor"], arrays["RecurrenceTensor"]
     assert x is not None
+    assert w is not None
     assert r is not None
-    for field, array in (("InputTensor", x), ("RecurrenceTensor", r)):
+    for field, array in (("InputTensor", x), ("WeightTensor", w), ("RecurrenceTensor", r)):
         if array.ndim != 3 or 0 in array.shape:
             dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
-            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}", f"[{dims}], none of them 0")
+            hint = " (PyTorch's weights are 2-D, and have gates in another order: vkdml.torch takes them)"
+            raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}",
+                                       f"[{dims}], none of them 0{hint if array.ndim == 2 and array is not x else ''}")
     return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
 
 

@@ -165,8 +165,9 @@ def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, el
     if not isinstance(desc.ActivationDescs, tuple):
         raise InvalidArgumentError(operator, "ActivationDescs", shown(desc.ActivationDescs), f"a list of {expected}")
     count = len(desc.ActivationDescs) if desc.ActivationDescCount is None else desc.ActivationDescCount
-    if count != expected or len(desc.ActivationDescs) != expected:
-        raise InvalidArgumentError(operator, "ActivationDescs", f"{len(desc.ActivationDescs)} (ActivationDescCount {count})",
+    if not isinstance(count, int | np.integer) or count != expected or len(desc.ActivationDescs) != expected:
+        raise InvalidArgumentError(operator, "ActivationDescs", f"{len(desc.ActivationDescs)} (ActivationDescCount "
+                                   f"{shown(count)})",
                                    f"{expected}: {cell.activations} for each of {directions} directions")
     return tuple(activations.fuse(operator, f"ActivationDescs[{i}]", activation, element)
                  for i, activation in enumerate(desc.ActivationDescs))

@@ -15,7 +15,7 @@ from ..operators.problem import Problem
 from .costs import Costs, Measured, described
 from .device_info import DeviceInfo
 from .families import families_of
-from .options import PERSISTENT, STEPPED, Options, check_options, forced, has_all, left_values
+from .options import PERSISTENT, STEPPED, Options, forced, has_all, left_values
 from .size_classes import class_facts, with_sizes_of_class
 from .tiling import GATES, Machine, Target, Tiling
 
@@ -33,7 +33,6 @@ class Planner:
 
     def __init__(self, problem: Problem, info: DeviceInfo, options: Options = Options(), measured: Measured | None = None,
                  without: frozenset[str] = frozenset(), workspace_bytes: int | None = None) -> None:
-        check_options(options)
         self._workspace_bytes = workspace_bytes
         self.problem, self.info, self.options = problem, info, options
         self.machine = Machine(info)

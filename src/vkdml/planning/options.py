@@ -61,6 +61,18 @@ class Options:
     chunk_steps: int | None = None
     workspace_bytes: int = WORKSPACE_BYTES
 
+    def __post_init__(self) -> None:
+        """Raises InvalidArgumentError for what no device and no problem could have."""
+        for name, (values, _) in OPTIONS.items():
+            value = getattr(self, name)
+            is_right = value in values if isinstance(value, int) or not isinstance(values, range) else False
+            if value is not None and not is_right:
+                allowed = (f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range)
+                           else "True, False or None" if values is _BOOLS else "one of " + ", ".join(values))
+                raise InvalidArgumentError("Options", name, shown(value), allowed)
+        if self.parts == 1 and self.schedule in (STEPPED, PERSISTENT):
+            raise InvalidArgumentError("Options", "parts", 1, f"at least 2 for the schedule {self.schedule}")
+
 
 class Option(NamedTuple):
     """values: all that it may be, beside None. of_tiling: what a tiling has of it; None: a bound that all tilings keep."""
@@ -88,18 +100,6 @@ OPTIONS = {
     "chunk_steps": Option(range(1, 2**31 + 1)),
     "workspace_bytes": Option(range(1, 2**62 + 1)),
 }
-
-
-def check_options(options: Options) -> None:
-    for name, (values, _) in OPTIONS.items():
-        value = getattr(options, name)
-        is_right = value in values if isinstance(value, int) or not isinstance(values, range) else False
-        if value is not None and not is_right:
-            allowed = (f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range)
-                       else "True, False or None" if values is _BOOLS else "one of " + ", ".join(values))
-            raise InvalidArgumentError("compile_operator", f"options.{name}", shown(value), allowed)
-    if options.parts == 1 and options.schedule in (STEPPED, PERSISTENT):
-        raise InvalidArgumentError("compile_operator", "options.parts", 1, f"at least 2 for the schedule {options.schedule}")
 
 
 def forced(options: Options) -> dict[str, Any]:

@@ -62,9 +62,9 @@ def relu(*sizes, **changes):
     return {"type": "ACTIVATION_RELU", "desc": {"InputTensor": described, "OutputTensor": described} | changes}
 
 
-def changed(path, value):
-    """The sample, with one thing changed. A path's last part in [] is appended or inserted; ... deletes."""
-    model = json.loads(SAMPLE.read_text())
+def changed(path, value, model=None):
+    """A model, by default the sample, with one thing changed. A path's last part in [] is appended or inserted; ... deletes."""
+    model = json.loads(json.dumps(model) if model else SAMPLE.read_text())
     *parents, last = path
     at = model
     for part in parents:

@@ -166,7 +166,7 @@ REFUSED = [
     ((*RNN, "Type"), "RNN", "dispatchables.rnn.type: found both Type and type; expected only one of them"),
     ((*RNN, "Desc"), {}, "dispatchables.rnn.desc: found both Desc and desc; expected only one of them"),
     ((*RNN, "desc"), ..., "dispatchables.rnn.Direction: found None; expected one of FORWARD"),
-    ((*RNN, "bindings"), {"WeightTensor": "weights"}, "dispatchables.rnn.bindings: found an unknown member; expected one of type, desc, exec"),
+    ((*RNN, "bindings"), {"WeightTensor": "weights"}, "dispatchables.rnn.bindings.WeightTensor: found no tensor that is OWNED_BY_DML; expected no bindings here"),
     ((*RNN, "executionFlags"), ["NONE", "FAST"], 'dispatchables.rnn.executionFlags[1]: found "FAST"; expected one of NONE, ALLOW_HALF'),
     ((*RNN, "dmlCompileType"), "Graph", 'dispatchables.rnn.dmlCompileType: found "Graph"; expected DmlCompileOp or DmlCompileGraph'),
     ((*DESC, "Direction"), "SIDEWAYS", 'dispatchables.rnn.desc.Direction: found "SIDEWAYS"; expected one of FORWARD, BACKWARD'),

@@ -49,7 +49,8 @@ def test_all_fields(load_model, device, cell, data_type, write):
 def test_activations_alone(run_model, inline):
     x = np.linspace(-2, 2, 9, dtype=np.float32)
     described = tensor(3, 3)
-    parameters = {"Alpha": 0.75, "Beta": 0.5, "Gamma": 1.5, "Bias": 0.25, "Threshold": 0.5, "Steepness": 2.0}
+    parameters = {"Alpha": 0.75, "Beta": 0.5, "Gamma": 1.5, "Bias": 0.25, "Threshold": 0.5, "Steepness": 2.0,
+                  "SigmoidInputScale": 1.25}
     rows = {row.operator_type.name: row for row in activations.BY_DESC.values()}
     model = {"resources": {"x": array_resource(x)}, "dispatchables": {}, "commands": []}
     for name, row in rows.items():

@@ -153,7 +153,7 @@ def test_as_few_pieces_as_the_recurrent_nodes_allow():
         ya = GRU <hidden_size=4> (a, W, R, B)
         yb = GRU <hidden_size=4> (b, W, R, B)
         e = Exp(ya) f = Exp(yb) y = Add(e, f) }"""
-    assert kinds(check(model(text, weights()))) == ["Piece", "RecurrentStep", "RecurrentStep", "Piece"]
+    assert kinds(check(model(text, weights()))) == ["Piece", "DeviceRun", "Piece"]
 
 
 def test_a_model_without_recurrent_nodes():

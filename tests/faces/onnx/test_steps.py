@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+import vkdml
 from tests.faces.onnx.support import B, H, I, T, check, model, weights
 from vkdml.faces import sessions
 from vkdml.onnx import InferenceSession
@@ -108,3 +109,21 @@ def test_what_is_kept_is_bounded(monkeypatch):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
     kept = session._program._steps[0].node._sessions._sessions
     assert [len(each._calls) for each in kept._values.values()] == [4]
+
+
+def test_inputs_after_others_are_checked():
+    """What lies as the last run's inputs is taken as it is; anything else is checked, and refused, as at first."""
+    text = "g (float[T,B,I] x, int32[N] n) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R, B, n) }"
+    session = InferenceSession(model(text, weights()))
+    (step,) = session._program._steps
+    feed = {"x": np.ones((T, B, I), np.float32), "n": np.array([T, 1], np.int32)}
+    for _ in range(2):
+        expected = session.run(None, feed)[0]
+    for wrong, message in (({"x": feed["x"][:, :, :2]}, "W: found"), ({"n": feed["n"] + 1}, "sequence length of row 0"),
+                           ({"x": feed["x"][:, :1]}, "sequence_lens: found")):
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            session.run(None, feed | wrong)
+    strided = feed | {"x": np.ones((B, T, I), np.float32).swapaxes(0, 1)}
+    np.testing.assert_array_equal(session.run(None, strided)[0], expected)
+    with pytest.raises(vkdml.InvalidArgumentError, match="W: found float16; expected float32"):
+        step.node.run({**step._weights, **feed, "W": step._weights["W"].astype(np.float16)})

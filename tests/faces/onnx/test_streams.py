@@ -143,6 +143,14 @@ def test_wrong_types():
         ours.stream({"last": "lengths"})
 
 
+@pytest.mark.parametrize("changed", ["float[B,4] h", "float[1,B,5] h"])
+def test_shapes_that_cannot_agree(changed):
+    ours = InferenceSession(model(f"g (float[T,B,3] x, {changed}) => (float[T,1,B,4] y, float[1,B,4] last, float z) {{"
+                                  "y, last = GRU <hidden_size=4> (x, W, R) z = ReduceSum <keepdims=0> (h) }", weights()))
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"stream: carried: last: found the shape \[1, 'B', 4\]; expected \["):
+        ours.stream({"last": "h"})
+
+
 @pytest.mark.parametrize(("feed", "message"), [
     ({}, "input_feed: found nothing for 'x'; expected all of x"), ([], "input_feed: found list"),
     ({"x": np.ones((1, 1, I), np.float32), "h": 0}, "input_feed: found 'h'; expected one of x"),

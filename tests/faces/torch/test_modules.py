@@ -211,6 +211,10 @@ class Mine(nn.GRU):
     pass
 
 
+def unsorted():
+    return nn.utils.rnn.pack_padded_sequence(torch.randn(T, B, I), torch.tensor([1, T, 2]), enforce_sorted=False)
+
+
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
     (lambda: vt.convert(3), "convert: module: found int"),
@@ -230,14 +234,60 @@ class Mine(nn.GRU):
     (lambda: vt.convert(nn.GRU(I, H).eval().to(torch.float8_e5m2))(torch.zeros(T, B, I).to(torch.float8_e5m2)),
      "GRU: parameters: found torch.float8_e5m2; expected one of torch.float32"),
     (lambda: vt.convert(nn.GRU(I, H).eval().to("meta"))(torch.randn(T, B, I)), "GRU: weight_ih_l0: found a tensor on meta"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.randn(T, B, I), torch.randn(1, B, H, device="meta")), r"GRU: hx\[0\]: found a tensor on meta"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(unsorted(), torch.randn(1, B, H, device="meta")), r"GRU: hx\[0\]: found a tensor on meta"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(unsorted(), torch.randn(1, B - 1, H)), "GRU: input or hx: found Expected hidden size"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(unsorted(), torch.randn(H)), "GRU: input or hx: found Expected hidden size"),
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H), torch.randn(2, H))),
      r"LSTMCell: hx\[1\]: found the shape \(2, 6\); expected \(3, 6\)"),
     (lambda: vt.convert(nn.LSTMCell(I, H).eval())(torch.randn(B, I), (torch.randn(B, H),)), "LSTMCell: hx: found Tensor; expected 2 Tensors"),
     (lambda: vt.convert(nn.GRUCell(I, H).eval())(torch.randn(B, I + 1)), r"GRUCell: input: found the shape \(3, 8\)"),
+    (lambda: vt.convert(nn.GRU(I, H).eval())(torch.nested.nested_tensor([torch.randn(T, I)])), "GRU: input: found a nested Tensor"),
 ])
 def test_what_is_refused(call, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
         call()
+
+
+def without(name):
+    return lambda module: delattr(module, name)
+
+
+def with_value(name, value):
+    return lambda module: setattr(module, name, value)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (without("weight_hh_l0"), "GRU: weight_hh_l0: found NoneType; expected a parameter"),
+    (with_value("bias_ih_l0", None), "GRU: bias_ih_l0: found NoneType; expected a parameter"),
+    (with_value("weight_ih_l0", None), "GRU: input or hx: "),
+    (with_value("hidden_size", 2 * H), "GRU: weight_ih_l0: found the shape"),
+    (with_value("hidden_size", "6"), "GRU: hidden_size: found '6'"),
+    (with_value("num_layers", 3), "GRU: weights: found 4 for num_layers 3, 1 directions"),
+    (with_value("num_layers", -1), "GRU: weights: found 4 for num_layers -1, 1 directions"),
+    (with_value("_flat_weights_names", []), "GRU: weights: found 0 for num_layers 1"),
+])
+def test_a_twin_that_was_changed_is_refused(change, message):
+    """Before any work; another one still computes."""
+    twin = vt.convert(nn.GRU(I, H).eval())
+    twin(torch.randn(T, B, I))
+    change(twin)
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        twin(torch.randn(T, B, I))
+
+
+@pytest.mark.parametrize("batch_sizes", [[2, 3], [-1, 6], [0, 0], [2, 2, 2], [], [4, 1, 0], [[3, 2]], [1.5, 2.5, 1.0], [2**62, 2**62]], ids=str)
+def test_a_packed_sequence_that_is_none_is_refused(batch_sizes):
+    packed = PackedSequence.__new__(PackedSequence, torch.randn(5, I), torch.tensor(batch_sizes), None, None)
+    with pytest.raises(vkdml.InvalidArgumentError, match="GRU: batch_sizes: found .* from 1 that never grow, 5 together"):
+        vt.convert(nn.GRU(I, H).eval())(packed)
+
+
+@pytest.mark.parametrize("order", [torch.tensor([0, 5]), torch.tensor([0, 0]), torch.tensor([0.5, 1.0]), "10"], ids=str)
+def test_an_order_of_rows_that_is_none_is_refused(order):
+    packed = PackedSequence.__new__(PackedSequence, torch.randn(5, I), torch.tensor([3, 2]), order, order)
+    with pytest.raises(vkdml.InvalidArgumentError, match="GRU: sorted_indices: found"):
+        vt.convert(nn.GRU(I, H).eval())(packed)
 
 
 @pytest.mark.parametrize(("name", "shape"), [

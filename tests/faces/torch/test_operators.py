@@ -1,7 +1,9 @@
 """The operators that stand in graphs of twins: what is traced, exported and compiled, and autocast."""
 
+import gc
 import io
 import itertools
+import weakref
 
 import pytest
 
@@ -94,6 +96,16 @@ def test_a_loaded_graph_packs_its_weights_once(monkeypatch):
     loaded(torch.randn(T, B, I))
     monkeypatch.setattr(stacks.Layer, "arrays", lambda self: pytest.fail("packed again"))
     loaded(torch.randn(T, B, I))
+
+
+def test_weights_that_nobody_has_are_let_go_of():
+    """With all that an operator has made of them."""
+    module = nn.GRU(I, H, 2).eval()
+    torch.ops.vkdml.gru(torch.randn(T, B, I), [], list(module.parameters()), None, "GRU", I, H, 2, False, 0)
+    watched = [weakref.ref(parameter) for parameter in module.parameters()]
+    del module
+    gc.collect()
+    assert not any(reference() is not None for reference in watched)
 
 
 def test_fx_graphs():
@@ -192,3 +204,20 @@ def test_a_device_that_is_not_there():
     weights = list(nn.GRU(I, H).parameters())
     with pytest.raises(vkdml.VkdmlError, match="99"):
         torch.ops.vkdml.gru(torch.randn(T, B, I), [], weights, None, "GRU", I, H, 1, False, 99)
+
+
+@pytest.mark.parametrize(("count", "layers"), [(0, 1), (1, 1), (2, 0), (2, -1), (2, 10**9), (4, 3)])
+def test_weights_that_are_not_as_many_as_layers_need(count, layers):
+    weights = [torch.randn(3 * H, I), torch.randn(3 * H, H), torch.randn(3 * H), torch.randn(3 * H)][:count]
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"GRU: weights: found {count} for num_layers {layers}, 1 directions"):
+        torch.ops.vkdml.gru(torch.randn(T, B, I), [], weights, None, "GRU", I, H, layers, False, 0)
+
+
+def test_the_same_weights_with_biases_and_without():
+    weights, x = [parameter.detach() for parameter in nn.GRU(I, H).parameters()], torch.randn(T, B, I)
+    for count in (2, 4, 2):
+        module = nn.GRU(I, H, bias=count == 4).eval()
+        for mine, given in zip(module.parameters(), weights):
+            mine.data.copy_(given)
+        with torch.no_grad():
+            same(torch.ops.vkdml.gru(x, [], weights[:count], None, "GRU", I, H, 1, False, 0), module(x))

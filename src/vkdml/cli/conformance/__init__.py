@@ -6,13 +6,14 @@ Each device is tested in a process of its own: if it crashes or hangs, the repor
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from ...errors import MissingPackageError
+from ...errors import InvalidArgumentError, MissingPackageError
 from ...planning.device_info import DeviceInfo
 from .. import reports
 from . import report, suite
@@ -31,6 +32,9 @@ def add(command: argparse.ArgumentParser) -> None:
     amount = command.add_mutually_exclusive_group()
     amount.add_argument("--quick", action="store_true", help="as many tests as a minute has room for, of each kind some")
     amount.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
+    command.add_argument("--target", metavar="LIBRARY[:DEVICE]", help="test another library: onnxruntime:cpu, torch:cpu, "
+                         "openvino:CPU, iree:vulkan, python:module.function and others (docs/correctness.md)")
+    command.add_argument("--export", type=Path, metavar="FOLDER", help="write the cases of --target as files instead")
     command.add_argument("--seed", type=whole_seed, default=0, help="other random problems (0)")
     command.add_argument("--resume", action="store_true", help="go on where the last run with these options was interrupted")
     command.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -38,6 +42,8 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     check_packages()
+    if chosen.target or chosen.export:
+        return _elsewhere(chosen)
     machine = suite.machine()
     devices = suite.select(machine.devices, chosen.device)
     wanted = Chosen(tuple(chosen.only), chosen.quick, chosen.long, chosen.seed)
@@ -57,6 +63,17 @@ def run(chosen: argparse.Namespace) -> int:
         report.write(runs, chosen.output)  # after each device, in case the next one is interrupted
     print(reports.as_json(report.content(runs)) if chosen.json else f"report: {chosen.output}/conformance.md")
     return int(any(run.failed or run.ended for run in runs))
+
+
+def _elsewhere(chosen: argparse.Namespace) -> int:
+    """What needs no Vulkan device: tools/targets, which the wheel has in vkdml/suite."""
+    given = [f"--{name}" for name in ("target", "export", "device", "quick", "resume") if getattr(chosen, name)]
+    if len(given) > 1:
+        raise InvalidArgumentError("conformance", given[0], f"with {given[1]}", "only --only, --long, --seed, --output, --json")
+    sys.path.insert(0, str(suite.ROOT))
+    name = "exporting" if chosen.export else "running"
+    code: int = importlib.import_module(f"tools.targets.{name}").main(chosen)
+    return code
 
 
 def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[str, list[str]]:

@@ -18,6 +18,7 @@ from ...errors import DriverError, InvalidArgumentError
 from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
+from ...operators.correctness import differences
 from ...operators.element_types import FLOAT32
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import PlainProblem
@@ -222,19 +223,37 @@ class _Test:
 _TESTS = (_Test(Sizes(240, 1), 7), _Test(Sizes(24, 128), 7), _Test(Sizes(5000, 1), 1))
 
 
-def workgroups_meet(gpu: Gpu, meeting: Meeting) -> bool:
-    """Whether they never give up, and give the bits of single ones."""
+@dataclass(frozen=True)
+class Verdict:
+    """A test's outcome: whether plans may meet in this way, and what was found, in words."""
+
+    passed: bool
+    found: str
+
+
+SAME_BITS = Verdict(True, "the bits of single workgroups")
+# Vulkan lets a driver fuse, or not, what one pipeline multiplies and adds, and do otherwise in another
+OTHER_BITS = Verdict(True, "other bits than those of single workgroups, the same in each run, and right numbers")
+CHANGING_BITS = Verdict(False, "bits that change from run to run, of right numbers")
+GAVE_UP = Verdict(False, "workgroups that waited in vain")
+NONE_MAY_WAIT = Verdict(False, "no plan in which they may wait")
+
+
+def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
+    """Whether they never give up, and give right numbers, with the same bits each time: those of single ones, or from the first
+    run on others.
+    """
     measured: Measured | None = None
-    problems = _problems(gpu.info, meeting)
+    verdict = NONE_MAY_WAIT
     try:
-        for problem, test in zip(problems, _TESTS):
-            found = _tried(gpu, problem, meeting, test.runs, measured)
-            if found is None:
-                return False
+        for problem, test in zip(_problems(gpu.info, meeting), _TESTS):
+            verdict, found = _tried(gpu, problem, meeting, test.runs, measured, verdict)
+            if not verdict.passed:
+                break
             measured = measured or found
-    except DriverError:
-        return False
-    return bool(problems)
+    except DriverError as error:
+        return Verdict(False, str(error))
+    return verdict
 
 
 def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
@@ -253,24 +272,36 @@ def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
     return []
 
 
-def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None) -> Measured | None:
-    """What a step takes at least; None: one gave up, or has another result. measured: of this size class or another, which
-    says nothing of it then.
+def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None, before: Verdict
+           ) -> tuple[Verdict, Measured | None]:
+    """What is found, and, if it passes, what a step takes at least. measured: of this size class or another, which says nothing
+    of it then. before: of the problems before this one, whose pipelines are the same: so bits are other ones in all or none.
     """
     persistent = _persistent(gpu.info, problem, meeting, measured)
     assert persistent
     assert persistent.tiling
-    alone, together = (Trial(gpu, problem, _random_arrays(problem)) for _ in range(2))
+    arrays = _random_arrays(problem)
+    memory = {field: array.reshape(-1).view(np.uint8) for field, array in arrays.items()}
+    alone, together = (Trial(gpu, problem, arrays) for _ in range(2))
     Run(alone, _alone(gpu.info, problem)).execute()
     expected = _bytes(alone)
-    run, least = Run(together, persistent), float("inf")
+    run, least, verdict = Run(together, persistent), float("inf"), before
+    first: list[bytes] = []
     for _ in range(runs):
         start = time.perf_counter()
         run.execute()
         least = min(least, time.perf_counter() - start)
-        if run.timed_out or _bytes(together) != expected:
-            return None
-    return Measured(described(persistent.tiling), least / problem.steps)
+        if run.timed_out:
+            return GAVE_UP, None
+        found = _bytes(together)
+        if found not in (expected, first) and (wrong := differences(problem, {**memory, **together.outputs()})):
+            return Verdict(False, f"wrong numbers: {wrong[0]}"), None
+        first = first or found
+        now = SAME_BITS if found == expected else OTHER_BITS
+        if found != first or verdict not in (NONE_MAY_WAIT, now):
+            return CHANGING_BITS, None
+        verdict = now
+    return verdict, Measured(described(persistent.tiling), least / problem.steps)
 
 
 def _bytes(trial: Trial) -> list[bytes]:

@@ -174,12 +174,12 @@ class Tuner:
         kept = self._choices.get(meeting.facts) if mode != OFF else None
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
-        passed = workgroups_meet(self._gpu, meeting)
-        _log.info("persistent workgroups of %s that meet by %s: the test of them has %s", meeting.cell.name,
-                  meeting.waits_by, "passed" if passed else "failed")
+        verdict = workgroups_meet(self._gpu, meeting)
+        _log.info("persistent workgroups of %s that meet by %s: the test of them has %s: %s", meeting.cell.name,
+                  meeting.waits_by, "passed" if verdict.passed else "failed", verdict.found)
         if mode == ON:
-            self._choices.put(meeting.facts, {"passed": passed})
-        return passed
+            self._choices.put(meeting.facts, {"passed": verdict.passed, "found": verdict.found})
+        return verdict.passed
 
 
 @OnceForEachGpu

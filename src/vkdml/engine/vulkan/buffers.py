@@ -212,14 +212,14 @@ class Buffer(OfOneProcess):
         """
         room = self.size_in_bytes - self._checked_offset("Buffer.write", offset)
         try:
-            flat = np.ascontiguousarray(array).reshape(-1)
+            given = np.asarray(array)
         except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of a PyTorch tensor with gradients
             raise InvalidArgumentError("Buffer.write", "array", error, "an array of numbers") from None
-        if flat.dtype.hasobject or not flat.dtype.isnative or flat.nbytes > room:
-            raise InvalidArgumentError("Buffer.write", "array", f"{flat.nbytes} bytes of {flat.dtype}",
+        if given.dtype.hasobject or not given.dtype.isnative or given.nbytes > room:  # before a copy: a view may have terabytes
+            raise InvalidArgumentError("Buffer.write", "array", f"{given.nbytes} bytes of {given.dtype}",
                                        f"native numbers, at most {room} bytes")
         self.gpu.driver.check()
-        self.put(flat, offset)
+        self.put(np.ascontiguousarray(given).reshape(-1), offset)
 
     def put(self, flat: np.ndarray, offset: int = 0) -> None:
         """The same as `write`, for a flat array that fits; the device is open."""

@@ -28,6 +28,7 @@ TIMEOUT = 600.0  # seconds
 _WAIT_NANOSECONDS = 100_000_000
 
 _FAILED, _RUNNING = "the Vulkan driver failed while", "running a submission"
+_NO_MEMORY = "this process has no more memory while"
 
 # What kp's messages have of VkResult
 _LOST = "DeviceLost"
@@ -81,11 +82,20 @@ def _end() -> None:
     global _ending
     _ending = threading.get_ident()
     until = time.monotonic() + _FOR_CALLS
-    while set(_calling) - {_ending} and time.monotonic() < until:
-        time.sleep(0.001)
+    _wait(lambda: not set(_calling) - {_ending}, until)
     until = min(until, time.monotonic() + _FOR_SUBMISSIONS)
     for driver in _drivers:
-        driver.end(until)
+        _wait(driver.has_ended, until)
+        driver.abandon()
+
+
+def _wait(is_over: Callable[[], bool], until: float) -> None:
+    """Wait until it is over, or until then, whatever signals' handlers raise: the process ends already."""
+    while time.monotonic() < until:
+        with suppress(BaseException):
+            while not is_over() and time.monotonic() < until:
+                time.sleep(0.001)
+            return
 
 
 # What to do after a failure
@@ -124,6 +134,8 @@ class Driver:
         try:
             with calls:
                 return call()
+        except RecursionError:  # of the caller's, which is a RuntimeError, as kp's errors are
+            raise
         except (RuntimeError, MemoryError) as error:
             raise self._failure(doing, error) from error
 
@@ -162,13 +174,14 @@ class Driver:
                                  "with fewer steps or rows")
         self.running = None
 
-    def end(self, until: float) -> None:
-        """Wait for what is running until then, then abandon it."""
+    def has_ended(self) -> bool:
+        """Whether nothing is running. Waits for it a moment."""
         with suppress(RuntimeError, MemoryError):  # it is lost, or a call of another thread has not ended
             system.check()
-            while self.running is not None and self.running.is_running() and time.monotonic() < until:
+            if self.running is not None and self.running.is_running():
                 self.running.eval_await(_WAIT_NANOSECONDS)
-        self.abandon()
+                return not self.running.is_running()
+        return True
 
     def abandon(self) -> None:
         """Let what is running outlive this process's objects: it must not be destroyed, and is not waited for."""
@@ -179,10 +192,11 @@ class Driver:
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
         """The error to raise for an exception of kp's."""
-        text = f"{_FAILED} {doing}: {str(error).strip() or type(error).__name__}"
+        is_of_process = isinstance(error, MemoryError)
+        text = f"{_NO_MEMORY if is_of_process else _FAILED} {doing}: {str(error).strip() or type(error).__name__}"
         if _LOST in text:
             return self._lose(text)
-        is_memory = isinstance(error, MemoryError) or any(name in text for name in _OUT_OF_MEMORY)
+        is_memory = is_of_process or any(name in text for name in _OUT_OF_MEMORY)
         return OutOfMemoryError(f"{text}. {_SMALLER}") if is_memory else DriverError(f"{text}. {_UNKNOWN}")
 
     def _lose(self, reason: str) -> DeviceLostError:
@@ -202,11 +216,14 @@ class DeviceLock(system.Lock):
     Entering waits for what an interrupted call left running, and raises if the device is lost. After a
     foreign exception, as of a signal's handler, the cached state may be inconsistent, so it is dropped; not within a wait, nor
     where memory runs out, which would be a bad time to compile again.
+
+    is_computing: whether the buffers that all executions share are in use. A signal's handler may enter again then.
     """
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
         self._driver = driver
+        self.is_computing = False
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -241,14 +258,15 @@ class Background:
 
     def __init__(self) -> None:
         self._queue: _Queue | None = None
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a signal's handler may call within a start
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
         """Raises RuntimeError where the system gives no thread. An interrupt may leave the work queued."""
         future: Future[None] = Future()
         with self._starting:
             if self._queue is None:
-                self._queue = self._start()
+                queue = self._start()
+                self._queue = self._queue or queue
             self._queue.put((future, work))
         return future
 

@@ -70,7 +70,7 @@ def write_whole(path: Path, content: bytes) -> None:
         with open(number, "wb") as file:
             file.write(content)
         os.replace(name, path)
-    except OSError:
+    except BaseException:  # an interrupt, too
         os.unlink(name)
         raise
 

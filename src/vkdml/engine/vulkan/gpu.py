@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, Generic, TypeVar
 from weakref import finalize
 
@@ -26,19 +25,17 @@ from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.4"  # as the last patch in tools/kp/ says
-_INSTALL_KP = "run `make setup` in vkdml's source tree, or install the wheel of kp that `make wheels` puts into dist/ there"
+KP_VERSION = "0.9.0+vkdml.5"  # Kompute's, and which patches of tools/kp/; tools/build_kp.py puts it in
+_INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
-    import kp
-
-    _kp_version = metadata.version("kp")
+    from . import _kp as kp
 except ImportError as error:
     if "libvulkan" in str(error):
         raise DriverError(system.no_loader()) from None
-    raise DriverError(f"Kompute's Python package kp cannot be imported ({error}): {_INSTALL_KP}") from None
-if _kp_version != KP_VERSION:
-    raise DriverError(f"kp {_kp_version} is installed, but vkdml needs kp {KP_VERSION}, with its patches: {_INSTALL_KP}")
+    raise DriverError(f"Kompute's Python package kp, a part of vkdml, cannot be imported ({error}): {_INSTALL_KP}") from None
+if kp.__version__ != KP_VERSION:
+    raise DriverError(f"kp {kp.__version__} was built into vkdml, but it needs kp {KP_VERSION}: {_INSTALL_KP}")
 
 
 T = TypeVar("T")

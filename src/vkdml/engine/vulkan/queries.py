@@ -6,10 +6,12 @@ No device is opened here: engine/vulkan/gpu.py does that.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_uint32, c_void_p
+from pathlib import Path
 from typing import Any
 
 from ...errors import DriverError, OutOfMemoryError
@@ -38,6 +40,7 @@ _MOST_BUFFER_BYTES = 2**32 - 4  # kp holds a buffer's size in a uint32, in which
 _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
 _NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # the loader's variables
+_MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/share/vulkan")]  # where it looks, too
 _ENUMERATE_PORTABILITY = 1  # VkInstanceCreateFlagBits
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 _NEED_NO_FEATURE = 0xf  # those four
@@ -105,9 +108,25 @@ def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo)
 
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
+        if result in _OUT_OF_MEMORY and (broken := _broken_manifests()):  # the loader's reason for these
+            raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
         raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "
                     "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
+
+
+def _broken_manifests() -> list[str]:
+    asked = [Path(path) for name in _NAMES_DRIVERS for path in os.environ.get(name, "").split(os.pathsep) if path]
+    found = dict.fromkeys([*asked, *(path for folder in _MANIFESTS for path in folder.glob("*.d/*.json"))])
+    return [str(path) for path in found if path.is_file() and not _is_json(path)]
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def enumerated(element: type[Any], function: Any, *arguments: Any) -> list[Any]:

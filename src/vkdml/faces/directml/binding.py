@@ -5,19 +5,43 @@ Source: DirectML's page "Binding in DirectML".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
 from ...engine.vulkan.gpu import Gpu
 from ...errors import InvalidArgumentError, check_type, shown
 from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
 from ...operators.header.descs import DML_BINDING_PROPERTIES
-from ...operators.header.device_descs import DML_BINDING_DESC, DML_BINDING_TYPE, DML_BUFFER_ARRAY_BINDING, DML_BUFFER_BINDING
+from ...operators.header.device_descs import (
+    DML_BINDING_DESC,
+    DML_BINDING_TABLE_DESC,
+    DML_BINDING_TYPE,
+    DML_BUFFER_ARRAY_BINDING,
+    DML_BUFFER_BINDING,
+)
 from ...planning.needs import ALIGNMENT
 from .compiled_operator import CompiledGraph, CompiledOperator, Named
 
 Compiled = CompiledOperator | CompiledGraph
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def counted(method: Method) -> Method:
+    """Let a method of one list take its count before it too, as in DirectML."""
+    @wraps(method)
+    def called(self: Any, *arguments: Any, **named: Any) -> Any:
+        if len(arguments) == 2:
+            count, listed = arguments
+            arguments = (listed,)
+            length = len(listed) if isinstance(listed, list | tuple) else -1
+            if not is_one_of(count, [length]):
+                raise InvalidArgumentError(method.__name__, "count", f"{shown(count)} with a {type(listed).__name__}",
+                                           f"{length}, the list's length" if length >= 0 else "a list behind it")
+        return method(self, *arguments, **named)
+
+    return cast(Method, called)
 
 
 class OperatorInitializer(Named):
@@ -30,6 +54,7 @@ class OperatorInitializer(Named):
     def __init__(self, compiled: Compiled | Sequence[Compiled]) -> None:
         self._set("create_operator_initializer", compiled)
 
+    @counted
     def reset(self, compiled: Compiled | Sequence[Compiled]) -> None:
         """Initialize other operators from now on (IDMLOperatorInitializer::Reset). Tables of it must be reset too."""
         self._set("reset", compiled)
@@ -115,15 +140,22 @@ class BindingTable(Named):
     GuaranteedBaseOffsetAlignment, and of DeviceInfo.storage_buffer_alignment. DML_BINDING_DESC around it is taken too.
     """
 
-    def __init__(self, dispatchable: Dispatchable) -> None:
+    def __init__(self, dispatchable: Dispatchable | DML_BINDING_TABLE_DESC) -> None:
         self.reset(dispatchable)
 
-    def reset(self, dispatchable: Dispatchable) -> None:
+    def reset(self, dispatchable: Dispatchable | DML_BINDING_TABLE_DESC) -> None:
         """Start anew with nothing bound, for this dispatchable (IDMLBindingTable::Reset)."""
-        check_type("create_binding_table", "dispatchable", dispatchable, *DISPATCHABLES)
-        self.dispatchable = dispatchable
-        initializing = isinstance(dispatchable, OperatorInitializer)
-        operators = dispatchable.operators if isinstance(dispatchable, OperatorInitializer) else [dispatchable]
+        desc = dispatchable if isinstance(dispatchable, DML_BINDING_TABLE_DESC) else DML_BINDING_TABLE_DESC(dispatchable)
+        inner: Dispatchable = desc.Dispatchable
+        check_type("create_binding_table", "dispatchable", inner, *DISPATCHABLES)
+        if desc.SizeInDescriptors is not None:
+            needed = inner.get_binding_properties().RequiredDescriptorCount
+            if integers("DML_BINDING_TABLE_DESC", "SizeInDescriptors", (desc.SizeInDescriptors,), 0)[0] < needed:
+                raise InvalidArgumentError("DML_BINDING_TABLE_DESC", "SizeInDescriptors", desc.SizeInDescriptors,
+                                           f"{needed} or more")
+        self.dispatchable = inner
+        initializing = isinstance(inner, OperatorInitializer)
+        operators = inner.operators if isinstance(inner, OperatorInitializer) else [inner]
         self.parts = [OperatorBindings(compiled, initializing) for compiled in operators]
         self.temporary: Bound | None = None
 
@@ -131,6 +163,7 @@ class BindingTable(Named):
     def _facts(self) -> str:
         return f"of {self.dispatchable}"
 
+    @counted
     def bind_inputs(self, bindings: Sequence[object]) -> None:
         """Bind the inputs, in the order of CompiledOperator.input_fields (IDMLBindingTable::BindInputs). For an initializer of
         a list, a DML_BUFFER_ARRAY_BINDING of such bindings for each operator.
@@ -149,6 +182,7 @@ class BindingTable(Named):
         else:
             self.parts[0].bind("bind_inputs", self.parts[0].compiled.input_fields, bindings)
 
+    @counted
     def bind_outputs(self, bindings: Sequence[object]) -> None:
         """Bind the outputs, in the order of CompiledOperator.output_fields (IDMLBindingTable::BindOutputs). For an initializer,
         the persistent resource of each operator; None: the package makes it.

@@ -6,8 +6,10 @@ A graph is recorded node by node, each as if it were recorded alone; what goes f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakKeyDictionary
 
 from ...engine.commands import Commands
@@ -20,7 +22,7 @@ from ...errors import check_type
 from ...operators.checks import CheckedOperator
 from ...operators.graph_checks import Graph
 from ...operators.header.descs import DML_BINDING_PROPERTIES
-from ...operators.plain_problem import PlainProblem
+from ...operators.plain_problem import ComputedProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem
 from ...planning import needs
 from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
@@ -30,9 +32,16 @@ _SCRATCH = "scratch memory of the nodes"  # they run one after the other
 
 
 class Named:
-    """An object that may have a name."""
+    """An object of DirectML's, which may have a name, and whose methods have Python's spelling."""
 
     _name = ""
+
+    if not TYPE_CHECKING:  # else type checkers would take any attribute
+        def __getattr__(self, name: str) -> NoReturn:
+            """Tell who asks for CreateOperator of create_operator."""
+            here = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+            hint = f"; here it is {here}" if name[:1].isupper() and hasattr(type(self), here) else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self)
 
     @property
     def name(self) -> str:
@@ -83,6 +92,7 @@ class Operator(NamedOperator):
     problem: Problem | PlainProblem
 
     def __init__(self, problem: Problem | PlainProblem) -> None:
+        check_type("Operator", "problem", problem, Problem, ComputedProblem, MovedProblem)
         self.problem = problem
 
 

@@ -27,10 +27,10 @@ from ...operators import problem as problems
 from ...operators import table as operator_checks
 from ...operators.checks import unwrap_operator
 from ...operators.header.descs import DML_EXECUTION_FLAGS
-from ...operators.header.device_descs import DML_FEATURE, DML_GRAPH_DESC
+from ...operators.header.device_descs import DML_BINDING_TABLE_DESC, DML_FEATURE, DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
 from ...planning.options import Options
-from .binding import BindingTable, Compiled, Dispatchable, OperatorInitializer
+from .binding import BindingTable, Compiled, Dispatchable, OperatorInitializer, counted
 from .compiled_operator import CompiledGraph, CompiledOperator, Named, Operator
 from .recorder import CommandRecorder
 
@@ -199,6 +199,7 @@ class Device(Named):
             operator.set_name(node.Operator.name if node.Name is None else node.Name)
         return CompiledGraph(graph, compiled)
 
+    @counted
     def create_operator_initializer(self, compiled: Compiled | Sequence[Compiled]) -> OperatorInitializer:
         """An initializer of one operator, or of a list of them (IDMLDevice::CreateOperatorInitializer).
 
@@ -207,7 +208,7 @@ class Device(Named):
         """
         return OperatorInitializer(compiled)
 
-    def create_binding_table(self, dispatchable: Dispatchable) -> BindingTable:
+    def create_binding_table(self, dispatchable: Dispatchable | DML_BINDING_TABLE_DESC) -> BindingTable:
         """A table with nothing bound, for a compiled operator or an initializer (IDMLDevice::CreateBindingTable)."""
         return BindingTable(dispatchable)
 

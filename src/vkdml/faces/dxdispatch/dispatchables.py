@@ -1,6 +1,7 @@
-"""The dispatchables of DxDispatch's models: operators, first checked, then compiled for a device.
+"""The dispatchables of DxDispatch's models: operators and graphs of them, first checked, then compiled for a device.
 
-Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables".
+Sources: DxDispatch's guide, "Dispatchable: DirectML Operator" and "Timing Dispatchables"; its models dml_gemm_graph.json and
+dml_graph_quadratic.json.
 """
 
 from __future__ import annotations
@@ -8,54 +9,118 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...engine.weights import Contents, Snapshot
-from ...operators import table
-from ...operators.header.descs import DML_EXECUTION_FLAGS
+from ...operators import cells, graph_checks, table
+from ...operators.checks import CheckedOperator
+from ...operators.element_types import ITEMSIZES
+from ...operators.header.descs import DML_EXECUTION_FLAGS, DML_TENSOR_DESC, DML_TENSOR_FLAGS
+from ...operators.header.device_descs import DML_GRAPH_DESC
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem
-from ..directml.binding import Dispatchable
+from ..directml.binding import Compiled, Dispatchable
 from ..directml.compiled_operator import Operator
 from ..directml.device import Device
 from ..directml.recorder import CommandRecorder
-from .reader import flags, members, operator, placed, refusal, show
-
-Checked = Problem | PlainProblem
+from .reader import flags, graph, members, operator, placed, refusal, show
 
 
 @dataclass(frozen=True)
 class OperatorDispatchable:
-    """A checked operator, and the flags to compile it with."""
+    """A checked operator, and the flags to compile it with.
 
-    checked: Checked
+    owned: the inputs that are OWNED_BY_DML, and so may be bound once. initial: what the model binds to them, not yet read.
+    """
+
+    checked: Problem | PlainProblem
+    flags: DML_EXECUTION_FLAGS
+    owned: Collection[str]
+    initial: Mapping[str, Any]
+
+    def compiled(self, device: Device) -> Compiled:
+        return device.compile_operator(Operator(self.checked), self.flags)
+
+
+@dataclass(frozen=True)
+class GraphDispatchable:
+    """A checked graph, and the flags to compile it with."""
+
+    checked: CheckedOperator
+    desc: DML_GRAPH_DESC
     flags: DML_EXECUTION_FLAGS
 
-    @property
-    def size_in_bytes(self) -> int:
-        """Bytes of all its tensors."""
-        return sum(tensor.size_in_bytes for tensor in self.checked.tensors.values() if tensor)
+    def compiled(self, device: Device) -> Compiled:
+        return device.compile_graph(self.desc, self.flags)
 
 
-def dispatchable(place: str, value: object) -> OperatorDispatchable:
-    """Read and check a dispatchable. Raises InvalidArgumentError, which names the place in the model."""
-    at, desc = operator(place, value, ("executionFlags", "dmlCompileType"))
+Checked = OperatorDispatchable | GraphDispatchable
+
+
+def dispatchables(place: str, value: object) -> dict[str, Checked]:
+    """Read and check dispatchables: operators, then the graphs of them.
+
+    Raises InvalidArgumentError, which names the place in the model.
+    """
+    given = members(place, value)
+    graphs = {name for name, member in given.items()
+              if isinstance(member, dict) and "DML_GRAPH_DESC" in (member.get("type"), member.get("Type"))}
+    operators = {name: _operator(f"{place}.{name}", member) for name, member in given.items() if name not in graphs}
+    return {**operators, **{name: _graph(operators, f"{place}.{name}", given[name]) for name in given if name in graphs}}
+
+
+def _operator(place: str, value: object) -> OperatorDispatchable:
+    at, desc = operator(place, value, ("executionFlags", "dmlCompileType", "bindings"))
     given = members(place, value)
     if given.get("dmlCompileType", "DmlCompileOp") not in ("DmlCompileOp", "DmlCompileGraph"):
         raise refusal(f"{place}.dmlCompileType", show(given["dmlCompileType"]), "DmlCompileOp or DmlCompileGraph")
-    execution_flags = flags(DML_EXECUTION_FLAGS)(f"{place}.executionFlags", given.get("executionFlags", "NONE"))
+    owned = {name: tensor.Desc for name, tensor in vars(desc).items()
+             if isinstance(tensor, DML_TENSOR_DESC) and tensor.Desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML}
+    if type(desc) not in cells.BY_DESC:  # they pack nothing: what is bound once is an input like others
+        for name in owned.keys() - {"OutputTensor"}:
+            owned[name].Flags = DML_TENSOR_FLAGS.NONE
     with placed(f"{at}."):
-        return OperatorDispatchable(table.from_desc(desc), execution_flags)
+        checked = table.from_desc(desc)
+    initial = members(f"{place}.bindings", given.get("bindings", {}))
+    for name in initial.keys() - owned.keys():
+        raise refusal(f"{place}.bindings.{name}", "no tensor that is OWNED_BY_DML", " or ".join(owned) or "no bindings here")
+    return OperatorDispatchable(checked, _flags(place, value), tuple(owned), initial)
+
+
+def _flags(place: str, value: object) -> DML_EXECUTION_FLAGS:
+    found: DML_EXECUTION_FLAGS = flags(DML_EXECUTION_FLAGS)(
+        f"{place}.executionFlags", members(place, value).get("executionFlags", "NONE"))
+    return found
+
+
+def _graph(operators: Mapping[str, OperatorDispatchable], place: str, value: object) -> GraphDispatchable:
+    at, desc = graph(place, value, ("executionFlags",))
+    with placed(f"{at}."):
+        nodes = graph_checks.nodes_of(desc)
+    for i, node in enumerate(nodes):
+        # Microsoft's model has had the operator's name in both places
+        member, name = ("Name", node.Name or "") if node.Operator is None else ("Operator", node.Operator)
+        if name not in operators:
+            raise refusal(f"{at}.Nodes[{i}].{member}", show(name), "one of " + ", ".join(operators))
+        node.Operator, node.Name = Operator(operators[name].checked), node.Name or name
+    with placed(f"{at}."):
+        checked = graph_checks.check_graph(desc, [node.Operator.problem for node in nodes]).problem
+    return GraphDispatchable(checked, desc, _flags(place, value))
 
 
 class ReadyOperator:
-    """An operator compiled for a device. Each tensor has a buffer of its own, as a resource may be bound to several tensors."""
+    """An operator or graph compiled for a device. Each tensor has a buffer of its own, as a resource may be bound to several.
 
-    def __init__(self, device: Device, dispatchable: OperatorDispatchable) -> None:
+    initial: by field, the bytes that are bound to it for all executions.
+    """
+
+    def __init__(self, device: Device, dispatchable: Checked, initial: Mapping[str, np.ndarray] | None = None) -> None:
         self._device = device
         self._checked = dispatchable.checked
-        self._compiled = device.compile_operator(Operator(self._checked), dispatchable.flags)
+        self._initial = initial or {}
+        self._compiled = dispatchable.compiled(device)
         self._buffers = {field: device.create_buffer(tensor.size_in_bytes)
                          for field, tensor in self._checked.tensors.items() if tensor}
         self._contents = Contents()
@@ -68,6 +133,7 @@ class ReadyOperator:
         other inputs are uploaded before each iteration, where they have changed, and the outputs downloaded after it, so that
         an iteration can read what the last one wrote. Only the execution is timed.
         """
+        bound = {**self._initial, **bound}
         owned = [field for field in self._checked.initialized if field in bound]
         inputs = [field for field in self._checked.inputs if field in bound and field not in owned]
         outputs = [field for field in self._checked.outputs if field in bound]
@@ -105,9 +171,9 @@ class ReadyOperator:
 
     def _download(self, bound: Mapping[str, np.ndarray], outputs: Iterable[str]) -> None:
         """Writes only the tensors' elements. The bytes between and behind them keep their values."""
-        dtype = np.dtype(f"u{self._checked.element.itemsize}")
         for field in outputs:
             tensor = self._checked.tensor(field)
+            dtype = np.dtype(f"u{ITEMSIZES[tensor.data_type]}")
             count = tensor.size_of_elements
             target = bound[field][:count * dtype.itemsize].view(dtype)
             tensor.view(target)[...] = tensor.view(self._buffers[field].download((count,), dtype))

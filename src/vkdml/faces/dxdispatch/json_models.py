@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,10 @@ import numpy as np
 
 from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
+from ...operators.checks import Tensor
 from ...operators.whole_numbers import round_up
 from ..directml.device import Device
-from .dispatchables import OperatorDispatchable, ReadyOperator, dispatchable
+from .dispatchables import Checked, GraphDispatchable, OperatorDispatchable, ReadyOperator, dispatchables
 from .model_resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource
 from .reader import Reader, integer, list_of, members, parse, placed, refusal, show, text
 
@@ -87,6 +88,7 @@ class _State:
 
 
 Command = Callable[[_State], Result]
+Bindings = Mapping[str, tuple[str, int]]  # by tensor: a resource, and where in it
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ class Model:
     """
 
     resources: Mapping[str, Resource]
-    dispatchables: Mapping[str, OperatorDispatchable]
+    dispatchables: Mapping[str, Checked]
+    initial: Mapping[str, Bindings]
     commands: list[Command]
 
     def run(self, device: Device, *, iterations: int = 1, progress: Callable[[Result], object] | None = None) -> list[Result]:
@@ -119,8 +122,10 @@ class Model:
             raise InvalidArgumentError("run", "iterations", shown(iterations), "a whole number, 1 or more")
         operators = {}
         for name, checked in self.dispatchables.items():
+            initial = {field: self.resources[resource].content()[offset:]
+                       for field, (resource, offset) in self.initial[name].items()}
             with placed(f"dispatchables.{name}: "):
-                operators[name] = ReadyOperator(device, checked)
+                operators[name] = ReadyOperator(device, checked, initial)
         state = _State({name: resource.content() for name, resource in self.resources.items()}, operators, iterations)
         results: list[Result] = []
         for command in self.commands:
@@ -154,11 +159,11 @@ def load(path: str | os.PathLike[str], *, allow_outside: bool = False, max_bytes
     given = members("", root, ("$schema", "resources", "dispatchables", "commands"))
     folder, budget = Folder(path.parent, allow_outside), Budget(max_bytes)
     resources = _named(partial(resource, folder, budget), "resources", given.get("resources"))
-    dispatchables = _named(dispatchable, "dispatchables", given.get("dispatchables"))
-    for name, operator in dispatchables.items():
-        budget.take(f"dispatchables.{name}", operator.size_in_bytes)
-    commands = list_of(_Commands(folder, resources, dispatchables).read)("commands", given.get("commands"))
-    return Model(resources, dispatchables, commands)
+    checked = dispatchables("dispatchables", given.get("dispatchables"))
+    for name, one in checked.items():
+        budget.take(f"dispatchables.{name}", sum(tensor.size_in_bytes for tensor in one.checked.tensors.values() if tensor))
+    commands = _Commands(folder, resources, checked)
+    return Model(resources, checked, commands.initial, list_of(commands.read)("commands", given.get("commands")))
 
 
 def _named(reader: Reader, place: str, value: object) -> dict[str, Any]:
@@ -190,10 +195,14 @@ def _of_lists(place: str, value: object, fields: Collection[str]) -> dict[str, A
 class _Commands:
     """Reads a model's commands, and checks them against its resources and dispatchables."""
 
-    def __init__(self, folder: Folder, resources: dict[str, Resource], dispatchables: dict[str, OperatorDispatchable]) -> None:
+    def __init__(self, folder: Folder, resources: dict[str, Resource], dispatchables: dict[str, Checked]) -> None:
         self._folder = folder
         self._resources = resources
         self._dispatchables = dispatchables
+        self.initial: dict[str, Bindings] = {
+            name: self._bindings(f"dispatchables.{name}.bindings", one.initial, {
+                field: one.checked.tensor(field) for field in one.initial}) if isinstance(one, OperatorDispatchable) else {}
+            for name, one in dispatchables.items()}
         self._readers = {
             "dispatch": self._dispatch, "print": self._print, "writeFile": self._write_file}
 
@@ -206,12 +215,19 @@ class _Commands:
         raise refusal(f"{place}.type", show(kind), "one of " + ", ".join(self._readers))
 
     def _dispatch(self, place: str, value: object) -> Command:
-        given = members(place, value, ("dispatchable", "bindings"))
+        given = members(place, value)
         name = _one_of(f"{place}.dispatchable", given.get("dispatchable"), self._dispatchables)
-        tensors = {field: tensor for field, tensor in self._dispatchables[name].checked.tensors.items() if tensor}
-        bound = _of_lists(f"{place}.bindings", given.get("bindings"), tensors)
-        bindings = {field: self._binding(tensor.size_in_bytes, f"{place}.bindings.{field}", bound.get(field))
-                    for field, tensor in tensors.items()}
+        chosen = self._dispatchables[name]
+        if isinstance(chosen, GraphDispatchable):
+            members(place, given, ("dispatchable", "inputBindings", "outputBindings"))
+            bindings: dict[str, tuple[str, int]] = {}
+            for member, fields in (("inputBindings", chosen.checked.inputs), ("outputBindings", chosen.checked.outputs)):
+                bindings |= self._in_order(f"{place}.{member}", given.get(member), fields, chosen)
+        else:
+            members(place, given, ("dispatchable", "bindings"))
+            left = {field: tensor for field, tensor in chosen.checked.tensors.items()
+                    if tensor and field not in self.initial[name]}
+            bindings = self._bindings(f"{place}.bindings", given.get("bindings"), left)
 
         def dispatch(state: _State) -> Dispatched:
             parts = {field: state.contents[resource][offset:] for field, (resource, offset) in bindings.items()}
@@ -219,6 +235,22 @@ class _Commands:
                 return Dispatched(name, state.operators[name].run(parts, state.iterations))
 
         return dispatch
+
+    def _bindings(self, place: str, value: object, tensors: Mapping[str, Tensor]) -> dict[str, tuple[str, int]]:
+        bound = _of_lists(place, value, tensors)
+        return {field: self._binding(tensor.size_in_bytes, f"{place}.{field}", bound.get(field))
+                for field, tensor in tensors.items()}
+
+    def _in_order(self, place: str, value: object, fields: Sequence[str], graph: GraphDispatchable
+                  ) -> dict[str, tuple[str, int]]:
+        """Bindings of a graph's inputs or outputs; null where nothing in the graph takes one."""
+        if not isinstance(value, list) or len(value) != len(fields):
+            raise refusal(place, show(value), f"a list of {len(fields)}")
+        for i, field in enumerate(fields):
+            if value[i] is not None and not graph.checked.has(field):
+                raise refusal(f"{place}[{i}]", show(value[i]), f"null: no node has {field}")
+        return {field: self._binding(graph.checked.tensor(field).size_in_bytes, f"{place}[{i}]", value[i])
+                for i, field in enumerate(fields) if graph.checked.has(field)}
 
     def _binding(self, needed: int, place: str, value: object) -> tuple[str, int]:
         """A resource and the byte in it at which a tensor begins. DirectML requires a multiple of 16; here any byte is allowed.

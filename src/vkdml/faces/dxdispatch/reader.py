@@ -25,7 +25,7 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...operators import activations
 from ...operators.checks import OPERATOR_TYPES
-from ...operators.header import descs, plain_descs
+from ...operators.header import descs, device_descs, plain_descs
 
 Reader = Callable[[str, Any], Any]
 
@@ -202,6 +202,25 @@ def operator(place: str, value: object, beside: Collection[str] = (), known: Map
     return at, _structure(at, structure, desc, {})
 
 
+def graph(place: str, value: object, beside: Collection[str] = ()) -> tuple[str, device_descs.DML_GRAPH_DESC]:
+    """A DML_GRAPH_DESC, and the place of its fields. Its nodes have names in the places of operators."""
+    *_, at, desc = _typed(place, value, beside)
+    return at, _structure(at, device_descs.DML_GRAPH_DESC, desc, dict.fromkeys(
+        ("InputEdges", "OutputEdges", "IntermediateEdges"), ()))
+
+
+def _node(place: str, value: object) -> device_descs.DML_OPERATOR_GRAPH_NODE_DESC:
+    type_place, kind, at, desc = _typed(place, value)
+    if enum(device_descs.DML_GRAPH_NODE_TYPE)(type_place, kind) != device_descs.DML_GRAPH_NODE_TYPE.OPERATOR:
+        raise refusal(type_place, show(kind), "OPERATOR")
+    node: device_descs.DML_OPERATOR_GRAPH_NODE_DESC = _structure(at, device_descs.DML_OPERATOR_GRAPH_NODE_DESC, desc, {})
+    return node
+
+
+def _edge(structure: type[Any]) -> Reader:
+    return lambda place, value: _structure(place, structure, value, {})
+
+
 def _activation(place: str, value: object) -> Any:
     return operator(place, value, known=_ACTIVATIONS)[1]
 
@@ -248,4 +267,10 @@ _FIELDS: dict[str, Reader] = {
     "float": partial(number, dtype=np.dtype(np.float32)),
     "int": integer,
     "int | None": integer,
+    "str | None": text,
+    "Any": text,  # an operator, which models have by name
+    "Sequence[DML_GRAPH_NODE_DESC | DML_OPERATOR_GRAPH_NODE_DESC]": list_of(_node),
+    **{f"Sequence[DML_GRAPH_EDGE_DESC | {structure.__name__}]": list_of(_edge(structure)) for structure in (
+        device_descs.DML_INPUT_GRAPH_EDGE_DESC, device_descs.DML_OUTPUT_GRAPH_EDGE_DESC,
+        device_descs.DML_INTERMEDIATE_GRAPH_EDGE_DESC)},
 }

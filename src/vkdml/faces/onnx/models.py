@@ -30,6 +30,7 @@ from . import graphs
 from .feeds import NodeArg
 from .nodes import RecurrentNode, is_recurrent
 from .ort_values import of_onnxruntime, switched
+from .quantized import dequantized
 
 _LARGEST_MODEL = 2**31 - 1  # bytes: protobuf's limit
 _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check a model: no shape or axes are in it
@@ -49,7 +50,7 @@ def load(source: Source, allow_outside: bool) -> ModelProto:
 
     Raises InvalidArgumentError, which names the node or the field.
     """
-    model = _inlined(_read(source, allow_outside))
+    model = dequantized(_inlined(_read(source, allow_outside)))
     for graph in graphs.nested(model.graph):
         for node in filter(is_recurrent, graph.node):
             RecurrentNode(node, graphs.opset_version(model.opset_import), shared_sessions)

@@ -23,9 +23,13 @@ from tabulate import tabulate
 from ...engine.weights import constant
 from ...errors import InvalidArgumentError
 from . import graphs, models
+from .moves import Move, move
 from .nodes import attribute_value, is_recurrent
+from .runs import DeviceRun, MoveStep, Part
 from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, StatefulStep, Step, Values
 
+_PLAIN, _HOLDING, _ON_DEVICE = range(3)  # kinds of nodes; those that hold recurrent nodes in their bodies are the second
+_DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node's inputs
 DEVICE, HOST, ONNXRUNTIME, LOAD, NOWHERE = "device", "host", "onnxruntime", "load", "nowhere"
 
 
@@ -98,6 +102,11 @@ def _operator(node: AssignedNode) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
 
 
+def _staying(node: NodeProto, found: Move | None) -> set[str]:
+    """The inputs of a node on the device that another node there may make: not weights and lengths."""
+    return set(found.inputs if found else [node.input[place] for place in _DATA if place < len(node.input)]) - {""}
+
+
 class Program:
     """The steps of a graph, in order. The program of a body can use the values of the graphs around it.
 
@@ -114,6 +123,7 @@ class Program:
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
+        self._kinds = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info)}
         self._scope.sizes.update({value.name: graphs.sizes(value) for value in (*graph.input, *graph.value_info)})
         self._scope.arrays.update({tensor.name: constant(models.array_of(tensor, graph)) for tensor in graph.initializer})
         nodes = self._fold(graphs.ordered(graph), context)
@@ -141,38 +151,65 @@ class Program:
         return other
 
     def _cut(self, nodes: Sequence[NodeProto], context: Context) -> list[Step]:
-        """Divides the nodes by stage: the length of the longest chain of recurrent steps that must run before a node."""
-        stage_of: dict[str, int] = {}
-        stages: defaultdict[int, tuple[list[NodeProto], list[NodeProto]]] = defaultdict(lambda: ([], []))  # plain, recurrent
-        users: defaultdict[str, set[int | None]] = defaultdict(set)  # value -> stages of its plain users, None for recurrent
+        """Divides the nodes by stage: how often what a node needs goes from the device to the host before."""
+        moves = self._moves_between(nodes)
+        stage_of: dict[str, tuple[int, bool]] = {}  # and whether it is on the device
+        stages: defaultdict[int, tuple[list[NodeProto], ...]] = defaultdict(lambda: ([], [], []))  # nodes by kind
+        users: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)  # value -> stage and kind of its users
         for node in nodes:
-            is_special = graphs.holds_recurrent(node)
+            kind = _ON_DEVICE if is_recurrent(node) or id(node) in moves else int(graphs.holds_recurrent(node))
             used = graphs.uses(node)
-            stage = max((stage_of.get(name, 0) for name in used), default=0)
-            stages[stage][is_special].append(node)
-            stage_of.update(dict.fromkeys(node.output, stage + is_special))
+            stays = _staying(node, moves.get(id(node))) if kind == _ON_DEVICE else ()
+            stage = max((at + (there and name not in stays) for name in used for at, there in [stage_of.get(name, (0, False))]),
+                        default=0)
+            stages[stage][kind].append(node)
+            stage_of.update(dict.fromkeys(node.output, (stage + (kind == _HOLDING), kind == _ON_DEVICE)))
             for name in used:
-                users[name].add(None if is_special else stage)
+                users[name].add((stage, kind))
         steps: list[Step] = []
         outputs, unreported = set(self.outputs), set(self._dequantized)
-        for stage, (plain, special) in sorted(stages.items()):
-            wanted = {name for name in graphs.made(plain) if name in outputs or users[name] - {stage}}
+
+        def wanted(nodes: Sequence[NodeProto], stage: int, kind: int) -> set[str]:
+            return {name for name in graphs.made(nodes) if name in outputs or users[name] - {(stage, kind)}}
+
+        for stage, (plain, holding, on_device) in sorted(stages.items()):
             used = set[str]().union(*map(graphs.uses, plain))
             dequantized = {name: node for name, node in self._dequantized.items() if name in used}
             reported = [*(node for name, node in dequantized.items() if name in unreported), *plain]
             unreported -= set(dequantized)
-            if wanted:
-                steps.append(Piece([*dequantized.values(), *plain], wanted, context, self._scope))
+            if found := wanted(plain, stage, _PLAIN):
+                steps.append(Piece([*dequantized.values(), *plain], found, context, self._scope))
                 self.assigned += _assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
             else:
                 self.assigned += _assigned(reported, NOWHERE)
-            steps += [self._special(node, context) for node in special]
+            steps += [self._holding(node, context) for node in holding]
+            parts = [self._part(node, moves.get(id(node)), context) for node in on_device]
+            is_run = len(parts) > 1 and any(isinstance(part, RecurrentStep) for part in parts)
+            steps += [DeviceRun(parts, wanted(on_device, stage, _ON_DEVICE), self._scope)] if is_run else parts
         return steps
 
-    def _special(self, node: NodeProto, context: Context) -> Step:
-        if is_recurrent(node):
-            self.assigned += _assigned([node], DEVICE)
-            return RecurrentStep(node, context, self._scope)
+    def _moves_between(self, nodes: Sequence[NodeProto]) -> dict[int, Move]:
+        """The moves by which a recurrent node's outputs become a recurrent node's inputs, by the nodes' ids."""
+        moves, made, shapes, needed = dict[int, Move](), set[str](), set[str](), set[str]()
+        for node in nodes:
+            found = move(node, self._scope.arrays, self._kinds, shapes)
+            if found and not made.isdisjoint(found.inputs):
+                moves[id(node)] = found
+                shapes.update(node.output if found.is_shape else ())
+            if is_recurrent(node) or id(node) in moves:
+                made.update(node.output)
+        for node in reversed(nodes):
+            if id(node) in moves and needed.isdisjoint(node.output):
+                del moves[id(node)]
+            if is_recurrent(node) or id(node) in moves:
+                needed |= _staying(node, moves.get(id(node)))
+        return moves
+
+    def _part(self, node: NodeProto, found: Move | None, context: Context) -> Part:
+        self.assigned += _assigned([node], DEVICE)
+        return MoveStep(found, self._scope) if found else RecurrentStep(node, context, self._scope)
+
+    def _holding(self, node: NodeProto, context: Context) -> Step:
         if node.op_type not in CONTROL_FLOW:
             raise InvalidArgumentError(graphs.describe(node), "a body with recurrent nodes", node.op_type,
                                        "one of " + ", ".join(CONTROL_FLOW))
@@ -193,14 +230,19 @@ class Program:
             step.run(values, run_options)
         return [values[name] for name in self.outputs]
 
-    def recurrent(self) -> Iterator[RecurrentStep]:
-        """The recurrent steps, those in bodies too."""
+    def on_device(self) -> Iterator[RecurrentStep | DeviceRun]:
+        """The steps with recurrent nodes, those in bodies too."""
         for step in self._steps:
-            if isinstance(step, RecurrentStep):
+            if isinstance(step, RecurrentStep | DeviceRun):
                 yield step
             elif isinstance(step, IfStep | LoopStep | ScanStep):
                 for body in step.bodies:
-                    yield from body.recurrent()
+                    yield from body.on_device()
+
+    def recurrent(self) -> Iterator[RecurrentStep]:
+        """The recurrent nodes' steps, those in bodies too."""
+        for step in self.on_device():
+            yield from step.recurrent
 
     def streaming(self, carried: Mapping[str, str], wanted: Collection[str]) -> tuple[Program, list[StatefulStep]]:
         """A program that keeps on the device what it can of the inputs that are carried, by output; and the steps that do.
@@ -212,7 +254,9 @@ class Program:
         private = {output: name for output, name in carried.items() if output not in wanted and not self._used[output]
                    and self._used[name] == 1 and name not in self.outputs and self.outputs.count(output) == 1}
         program._steps = []
-        for step in self._steps:
+        steps = (step.parts if isinstance(step, DeviceRun) and any(part.kept(private) for part in step.recurrent) else [step]
+                 for step in self._steps)
+        for step in chain.from_iterable(steps):
             if isinstance(step, RecurrentStep) and (kept := step.kept(private)):
                 streams.append(StatefulStep(step, kept))
                 step = streams[-1]

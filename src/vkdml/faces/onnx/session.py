@@ -326,7 +326,7 @@ class InferenceSession:
             DriverError: the driver failed.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
-            for step in self._program.recurrent():
+            for step in self._program.on_device():
                 step.warm_up(t, b)
 
     def _problems(self, T: int | None = None, B: int | None = None) -> dict[str, Problem | None]:
@@ -346,7 +346,7 @@ class InferenceSession:
             programs = [self._program, *(program for program, _ in self._overridden.values())]
         for program in programs:
             for name, step in _recurrent(program):
-                found.setdefault(name, []).extend(step.node.problems())
+                found.setdefault(name, []).extend(step.problems())
         return found
 
     def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:

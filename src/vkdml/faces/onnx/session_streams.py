@@ -14,6 +14,12 @@ from .feeds import Inputs, NodeArg, expect_names, own
 from .programs import Program
 
 
+def _agree(shape: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
+    """Whether two declared shapes could be one. [] is that of a scalar, and of what has no shape."""
+    return not shape or not other or (len(shape) == len(other) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other)))
+
+
 class SessionStream(OfOneProcess):
     """Runs of a session that hand values on from each to the next. Made by InferenceSession.stream. For one thread.
 
@@ -28,10 +34,14 @@ class SessionStream(OfOneProcess):
         expect_names("carried", list(carried.values()), program.inputs)
         asked = expect_names("output_names", output_names, program.outputs)
         taken, made = ({arg.name: arg.type for arg in args} for args in (inputs.args, outputs))
+        shapes = {arg.name: arg.shape for arg in (*inputs.args, *outputs)}
         for output, name in carried.items():
             if taken[name] != made[output] or not re.fullmatch(r"tensor\((?!string).*\)", taken[name]):
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{made[output]} for {name}, {taken[name]}",
                                            "an input of the same type, a tensor of numbers")
+            if not _agree(shapes[output], shapes[name]):
+                raise InvalidArgumentError("stream", f"carried: {output}", f"the shape {shapes[output]}",
+                                           f"{shapes[name]}, that of {name}")
             if list(carried.values()).count(name) > 1:
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
                                            "an input for each output")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -107,6 +107,12 @@ class Piece:
             values[name] = result.astype(self._cast[name]) if name in self._cast else result
 
 
+def expect_going(operator: str, run_options: RunOptions) -> None:
+    """Raises OnnxRuntimeError where the terminate flag is set, which may be while the model runs."""
+    if run_options is not None and run_options.terminate:
+        raise OnnxRuntimeError(f"{operator}: the terminate flag of run_options is set")
+
+
 class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
@@ -114,15 +120,15 @@ class RecurrentStep:
         self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT), context.device, context.options)
         self.proto = node
         self.context = context
-        self.outputs = [name for name in node.output if name]
+        self.inputs, self.outputs = ([name for name in names if name] for names in (node.input, node.output))
+        self.others: Callable[[], list[Problem]] = list  # problems of runs together with other nodes
         self._weights = {name: scope.arrays[name] for name in node.input if name in scope.arrays}
         self._declared = scope.sizes.get(node.input[0], [])[:2]
         scope.types.update(dict.fromkeys(
             self.outputs, graphs.tensor_type(scope.type_of(node.input[0]).tensor_type.elem_type)))
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        if run_options is not None and run_options.terminate:  # it may be set while the model runs
-            raise OnnxRuntimeError(f"{self.node.operator}: the terminate flag of run_options is set")
+        expect_going(self.node.operator, run_options)
         with self.context.ort.timed(self.proto):
             values.update(zip(self.outputs, self.node.run(values)))
 
@@ -130,6 +136,18 @@ class RecurrentStep:
         """Make all that a run with these sizes needs, unless the node's weights are computed or fed."""
         if self._has_weights:
             self.node.warm_up(self._weights, t, b)
+
+    def examples(self, t: int, b: int) -> dict[str, np.ndarray]:
+        """Inputs of a run with these sizes, by name; none if the node's weights are computed or fed."""
+        return self.node.examples(self._weights, t, b) if self._has_weights else {}
+
+    def problems(self) -> list[Problem]:
+        """Problems of the last runs, each of the last few sizes once."""
+        return self.node.problems() + self.others()
+
+    @property
+    def recurrent(self) -> list[RecurrentStep]:
+        return [self]
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
         """The problem of a run, None if its weights are computed or fed. t, b: if None, what the model declares, or else 1."""

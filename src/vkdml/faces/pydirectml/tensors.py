@@ -15,7 +15,7 @@ import numpy as np
 
 from ...engine.weights import constant
 from ...errors import InvalidArgumentError
-from ...operators.checks import check_tensor, integers
+from ...operators.checks import MAX_TENSOR_BYTES, check_tensor, integers
 from ...operators.element_types import ITEMSIZES
 from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS
 
@@ -173,6 +173,8 @@ class TensorData(np.ndarray):
     """
 
     def __new__(cls, data: Any) -> TensorData:
+        if isinstance(data, np.ndarray) and data.nbytes > MAX_TENSOR_BYTES:
+            raise InvalidArgumentError("pydirectml", "TensorData", f"{data.nbytes} bytes", f"at most {MAX_TENSOR_BYTES}")
         try:
             with np.errstate(over="ignore"):
                 return np.array(data, np.float32, order="C").view(cls)

@@ -57,14 +57,25 @@ class Twin(nn.Module):
         kind = self._module.removesuffix("Cell")
         return f"RNN_{self.nonlinearity.upper()}" if kind == "RNN" else kind
 
-    def _weights(self) -> list[Tensor]:
-        """All weights, in PyTorch's order."""
+    def _names(self) -> list[str]:
+        """Names of all weights, in PyTorch's order."""
         raise NotImplementedError
+
+    def _weights(self) -> list[Tensor]:
+        weights = [getattr(self, name, None) for name in self._names()]
+        for name, weight in zip(self._names(), weights):
+            if not isinstance(weight, Tensor):
+                raise InvalidArgumentError(self._module, name, type(weight).__name__, "a parameter")
+        return weights
 
     def _form(self) -> Form:
         """What PyTorch's module says of itself; a cell is one layer."""
         layers, bidirectional = getattr(self, "num_layers", 1), getattr(self, "bidirectional", False)
-        return Form(self._module, self.input_size, self.hidden_size, layers, bidirectional)
+        form = Form(self._module, self.input_size, self.hidden_size, layers, bidirectional)
+        for name, value in form._asdict().items():
+            if not isinstance(value, str if name == "module" else int):
+                raise InvalidArgumentError(self._module, name, shown(value), "what PyTorch made it")
+        return form
 
     def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False) -> None:
         """Pack the parameters and compile all that calls with these lengths and batches need: they compile nothing then.
@@ -162,6 +173,8 @@ class _Sequence(Twin, nn.RNNBase):
             return self._forward_packed(input, states)
         if not isinstance(input, Tensor):
             raise InvalidArgumentError(self._module, "input", type(input).__name__, "a Tensor or a PackedSequence")
+        if input.is_nested:
+            raise InvalidArgumentError(self._module, "input", "a nested Tensor", "a dense one, or a PackedSequence")
         if input.dim() not in (2, 3):
             raise InvalidArgumentError(self._module, "input", f"{input.dim()} dimensions", "2 or 3")
         if input.dim() == 3:
@@ -177,10 +190,18 @@ class _Sequence(Twin, nn.RNNBase):
     def _forward_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
         """The rows of a packed sequence are sorted by length; `order` is the permutation to that order, `back` its inverse."""
         data, batch_sizes, order, back = input
-        states = _permuted(states, order)
+        if order is not None and data.is_cpu and not torch.compiler.is_compiling():
+            self._check_order(order, back)
         self._check_shapes(data, states, batch_sizes)
-        y, last = self._run(data, states, batch_sizes)
+        y, last = self._run(data, _permuted(states, order), batch_sizes)
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
+
+    def _check_order(self, order: Any, back: Any) -> None:
+        rows: list[list[Any]] = [one.tolist() if isinstance(one, Tensor) and one.is_cpu else [] for one in (order, back)]
+        places = list(range(len(rows[0])))
+        if not places or sorted(rows[0]) != places or sorted(rows[1]) != places or [rows[0][row] for row in rows[1]] != places:
+            raise InvalidArgumentError(self._module, "sorted_indices", rows[0], "an order of the rows, and unsorted_indices "
+                                       "its inverse")
 
     def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
         """Runs PyTorch's own checks."""
@@ -189,11 +210,11 @@ class _Sequence(Twin, nn.RNNBase):
                 self.check_forward_args(input, states if len(states) > 1 else states[0], batch_sizes)
             else:
                 self.check_input(input, batch_sizes)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, AttributeError) as error:  # AttributeError: a parameter is gone
             raise InvalidArgumentError(self._module, "input or hx", str(error), "what PyTorch accepts") from None
 
-    def _weights(self) -> list[Tensor]:
-        return [getattr(self, name) for name in self._flat_weights_names]
+    def _names(self) -> list[str]:
+        return self._flat_weights_names
 
 
 def _permuted(states: States, order: Tensor | None) -> States:
@@ -226,9 +247,8 @@ class _Single(Twin, nn.RNNCellBase):
         """The same as a GRU's. A cell has one step, whatever T says."""
         super().warm_up(1, B, hx=hx)
 
-    def _weights(self) -> list[Tensor]:
-        names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
-        return [getattr(self, name) for name in names]
+    def _names(self) -> list[str]:
+        return ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
 
     def _on_device(self, input: Any, states: States) -> Any:
         if not isinstance(input, Tensor):

@@ -92,12 +92,16 @@ class Layer:
         """parameters: for each direction, by name. inputs: how many it takes; None: those that another layer makes."""
         self.kind = kind
         self.directions = form.directions
-        self.named = [named for by_kind in zip(*(direction.items() for direction in parameters)) for named in by_kind]
+        self._names = [name for by_kind in zip(*parameters) for name in by_kind]
         self.parameters = [list(of_directions) for of_directions in zip(*(direction.values() for direction in parameters))]
         self.has_bias = len(self.parameters) > 3
         self.projected = self.parameters[-1][0].shape[0] if len(self.parameters) % 2 else 0
         self._form = form
         self._inputs = inputs or self.directions * (self.projected or form.hidden_size)
+
+    @property
+    def named(self) -> list[tuple[str, Tensor]]:
+        return list(zip(self._names, chain.from_iterable(self.parameters)))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -167,7 +171,10 @@ class Layer:
 def layers_of(mode: str, form: Form, weights: Sequence[Tensor]) -> list[Layer]:
     """Layers from all weights of a module, in PyTorch's order."""
     ends = ["", "_reverse"][:form.directions]
-    count = len(weights) // (form.num_layers * form.directions)
+    count, left_over = divmod(len(weights), form.num_layers * form.directions) if form.num_layers > 0 else (0, 0)
+    if count not in (2, 3, 4, 5) or left_over:
+        raise InvalidArgumentError(form.module, "weights", f"{len(weights)} for num_layers {form.num_layers}, "
+                                   f"{form.directions} directions", "at least one layer, and 2 to 5 for each and direction")
     names = ["weight_ih", "weight_hh", *["bias_ih", "bias_hh"][:count // 4 * 2], *["weight_hr"][:count % 2]]
     left = iter(weights)
     return [Layer(KINDS[mode], form, [{name + ("" if form.module.endswith("Cell") else f"_l{k}{end}"): next(left)

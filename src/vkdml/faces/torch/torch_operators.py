@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -114,12 +115,11 @@ def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tenso
          ) -> States:
     form, device = Form(*rest[:-1]), rest[-1]
     layers = layers_of(mode, form, weights)
-    tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(hx)}
-    element = check_tensors(form.module, tensors, layers)
+    element = check_tensors(form.module, _named(input, hx), layers)
     if input.shape[-1] != form.input_size or len(input) == 0:
         raise InvalidArgumentError(form.module, "input", f"the shape {tuple(input.shape)}",
                                    f"at least one time step, and {form.input_size} as the last size")
-    rows = input.shape[1] if batch_sizes is None else int(batch_sizes[0])
+    rows = input.shape[1] if batch_sizes is None else _rows_of_packed(form.module, batch_sizes, len(input))
     shapes = _state_shapes(mode, form, weights, rows)
     for index, (state, expected) in enumerate(zip(hx, shapes)):
         if state.shape != expected:
@@ -137,16 +137,29 @@ def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tenso
     return y if lengths is None else pack_padded_sequence(y, lengths).data, *map(to_torch, last)
 
 
+def _rows_of_packed(module: str, batch_sizes: Tensor, count: int) -> int:
+    """How many rows a PackedSequence of so many items has. Refuses what is none."""
+    sizes = batch_sizes.tolist() if batch_sizes.is_cpu and batch_sizes.dtype is torch.int64 and batch_sizes.dim() == 1 else []
+    if not sizes or sizes[-1] < 1 or sum(sizes) != count or any(size < after for size, after in pairwise(sizes)):
+        raise InvalidArgumentError(module, "batch_sizes", sizes or batch_sizes,
+                                   f"whole numbers from 1 that never grow, {count} together")
+    return sizes[0]
+
+
 def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
           ) -> States:
     """What a call returns, as PyTorch's compilers see it."""
     form = Form(*rest[:-1])
     if any(tensor.device != input.device for tensor in (*hx, *weights)):
-        check_tensors(form.module, {"input": input}, layers_of(mode, form, weights))
+        check_tensors(form.module, _named(input, hx), layers_of(mode, form, weights))
     rows = input.shape[1]
     if batch_sizes is not None:  # their values are not known here
         rows = hx[0].shape[1] if hx else torch.library.get_ctx().new_dynamic_size()
     return _empty(input, form, _state_shapes(mode, form, weights, rows))
+
+
+def _named(input: Tensor, hx: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {"input": input} | {f"hx[{index}]": state for index, state in enumerate(hx)}
 
 
 def _state_shapes(mode: str, form: Form, weights: Sequence[Tensor], rows: int) -> list[tuple[int, int, int]]:

@@ -16,8 +16,8 @@ from .descs import DML_TENSOR_DATA_TYPE
 from .fields import Structure
 
 __all__ = [
-    "DML_BINDING_DESC", "DML_BINDING_TYPE", "DML_BUFFER_ARRAY_BINDING", "DML_BUFFER_BINDING", "DML_FEATURE",
-    "DML_FEATURE_DATA_FEATURE_LEVELS", "DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT", "DML_FEATURE_LEVEL",
+    "DML_BINDING_DESC", "DML_BINDING_TABLE_DESC", "DML_BINDING_TYPE", "DML_BUFFER_ARRAY_BINDING", "DML_BUFFER_BINDING",
+    "DML_FEATURE", "DML_FEATURE_DATA_FEATURE_LEVELS", "DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT", "DML_FEATURE_LEVEL",
     "DML_FEATURE_QUERY_FEATURE_LEVELS", "DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT", "DML_GRAPH_DESC",
     "DML_GRAPH_EDGE_DESC", "DML_GRAPH_EDGE_TYPE", "DML_GRAPH_NODE_DESC", "DML_GRAPH_NODE_TYPE", "DML_INPUT_GRAPH_EDGE_DESC",
     "DML_INTERMEDIATE_GRAPH_EDGE_DESC", "DML_OPERATOR_GRAPH_NODE_DESC", "DML_OUTPUT_GRAPH_EDGE_DESC"]
@@ -52,6 +52,18 @@ class DML_BINDING_DESC(Structure):
 
     Type: DML_BINDING_TYPE
     Desc: Any = None
+
+
+class DML_BINDING_TABLE_DESC(Structure):
+    """What a binding table is for. Wherever one is expected, what is in `Dispatchable` is accepted alone too.
+
+    There are no descriptor heaps: handles are not looked at, and SizeInDescriptors need only be enough.
+    """
+
+    Dispatchable: Any
+    CPUDescriptorHandle: Any = None
+    GPUDescriptorHandle: Any = None
+    SizeInDescriptors: int | None = None
 
 
 class DML_GRAPH_EDGE_TYPE(IntEnum):

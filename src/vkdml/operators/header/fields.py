@@ -1,10 +1,10 @@
-"""Structures: data that does not change, and that says which of its fields is misspelled, missing or given twice."""
+"""Structures, as C has them: made with their fields, or empty and filled. They tell which field is wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -22,30 +22,39 @@ _LISTS = ("Sizes", "Strides", "Offsets", "ActivationDescs", "InputTensors", "Inp
           "InputWindowStrides")
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@dataclass_transform(field_specifiers=(field,))
 class Structure:
-    """A frozen dataclass of the fields that a subclass declares. It raises FieldError instead of TypeError."""
+    """A dataclass of the fields that a subclass declares. It raises FieldError instead of TypeError.
+
+    Made of nothing at all it is empty, to be filled as in C: None where a field has no default. Lists become tuples, so that
+    structures can be compared and hashed; the checks of operators refuse anything else.
+    """
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
-        structure: Any = dataclass(frozen=True, kw_only=kw_only)(cls)
-        init = structure.__init__
+        structure: Any = dataclass(unsafe_hash=True, kw_only=kw_only)(cls)
+        init, empty = structure.__init__, {field.name: None for field in fields(structure) if _is_needed(field)}
 
         @wraps(init)
         def checked(self: Any, *values: Any, **named: Any) -> None:
             try:
-                init(self, *values, **named)
+                init(self, *values, **(named if values or named else empty))
             except TypeError:
                 _check(structure, values, named)
                 raise
 
         structure.__init__ = checked
 
-    def __post_init__(self) -> None:
-        """Make tuples of lists. The checks of operators refuse anything else."""
-        for name, value in vars(self).items():
-            if name in _LISTS and not isinstance(value, str):
-                with suppress(TypeError):
-                    vars(self)[name] = tuple(value)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            _check(type(self), (), {name: value})
+        if name in _LISTS and not isinstance(value, str):
+            with suppress(TypeError):
+                value = tuple(value)
+        super().__setattr__(name, value)
+
+
+def _is_needed(field: Field[Any]) -> bool:
+    return field.default is field.default_factory is MISSING
 
 
 def _check(cls: Any, values: Sequence[Any], named: Mapping[str, Any]) -> None:
@@ -64,7 +73,7 @@ def _check(cls: Any, values: Sequence[Any], named: Mapping[str, Any]) -> None:
     for name in in_order[:len(values)]:
         if name in named:
             raise FieldError(cls.__name__, name, "a value by place and one by name", "one")
-    needed = [field.name for field in known if field.default is field.default_factory is MISSING]
+    needed = [field.name for field in known if _is_needed(field)]
     missing = [name for name in needed if name not in (*in_order[:len(values)], *named)]
     if missing:
         raise FieldError(cls.__name__, ", ".join(missing), "nothing", f"a value for each of {', '.join(needed)}")

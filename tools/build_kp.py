@@ -1,0 +1,127 @@
+"""setuptools' build_ext, which builds kp, Kompute's Python package, into this one: its sdist with the patches of tools/kp/.
+
+What is downloaded is pinned by hash. What was built is kept in the user's cache (docs/caches.md), for the next build. What went
+wrong is said in a line that begins with "kp: ".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
+
+ROOT = Path(__file__).resolve().parent.parent
+KP = ROOT / "tools/kp"
+NEEDS = ("g++, patch, and the headers of Python, Vulkan and fmt (on Debian: apt-get install g++ patch python3-dev "
+         "libvulkan-dev libfmt-dev)")
+SOURCES = ["Algorithm", "Manager", "OpAlgoDispatch", "OpMemoryBarrier", "OpTensorCopy", "OpTensorSyncDevice",
+           "OpTensorSyncLocal", "Sequence", "Tensor"]
+# Logging is off. fmt is compiled in, so that the module runs without it.
+MACROS = {"FMT_HEADER_ONLY": "1", "KOMPUTE_BUILD_PYTHON": "1", "KOMPUTE_OPT_LOG_LEVEL_DISABLED": "1"}
+COMPILING = ["-std=c++17", "-O2", "-g0", "-fvisibility=hidden"]
+FLAGS = ("CC", "CXX", "CPPFLAGS", "CFLAGS", "CXXFLAGS", "LDFLAGS", "LDSHARED")  # what setuptools obeys
+
+
+class BuildExt(build_ext):
+    def build_extension(self, ext: Extension) -> None:
+        built = Path(self.get_ext_fullpath(ext.name))
+        kept = place(built.name)
+        if kept and kept.exists():
+            self.mkpath(str(built.parent))
+            shutil.copyfile(kept, built)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            self.build_temp, self.force = folder, True
+            prepare(ext, Path(folder))
+            try:
+                super().build_extension(ext)
+            except (BaseError, CCompilerError) as error:
+                raise SystemExit(f"kp: did not build ({error}): it needs {NEEDS}") from None
+        if kept:
+            keep(built, kept)
+
+
+def version() -> str:
+    """The one that the package wants."""
+    return re.search(r'^KP_VERSION = "(\S+)"', (ROOT / "src/vkdml/engine/vulkan/gpu.py").read_text(), re.MULTILINE)[1]
+
+
+def prepare(ext: Extension, folder: Path) -> None:
+    """Fetch kp's source and what it needs, patch it, and have the extension made of it."""
+    fetch("install", "--no-user", "--only-binary", ":all:", "--target", folder / "needed", "-r", KP / "requirements.txt")
+    fetch("download", "--no-build-isolation", "--no-binary", "kp", "-d", folder, "-r", KP / "source.txt")
+    (sdist,) = folder.glob("kp-*.tar.gz")
+    shutil.unpack_archive(sdist, folder)
+    source = folder / sdist.name.removesuffix(".tar.gz")
+    for change in sorted(KP.glob("*.patch")):
+        try:
+            done = subprocess.run(["patch", "-d", source, "-p", "1", "--forward", "-i", change])
+        except FileNotFoundError:
+            raise SystemExit(f"kp: the command patch is missing: kp needs {NEEDS}") from None
+        if done.returncode:
+            raise SystemExit(f"kp: {change.name} does not apply")
+    for shader in (source / "src/shaders/glsl").glob("*.hpp.in"):
+        shutil.copy(shader, source / "src/include" / shader.stem)
+    # In one file it takes an eighth of the time: most of that goes to vulkan.hpp
+    whole = source / "kp.cpp"
+    whole.write_text("".join(f'#include "src/{name}.cpp"\n' for name in SOURCES) + '#include "python/src/main.cpp"\n')
+    ext.sources, ext.libraries, ext.language = [str(whole)], ["vulkan"], "c++"
+    ext.include_dirs = [str(source), str(source / "src/include"), str(folder / "needed/pybind11/include")]
+    ext.define_macros = [*MACROS.items(), ("VERSION_INFO", f'"{version()}"')]
+    ext.extra_compile_args, ext.extra_link_args = COMPILING, ["-Wl,-s"]
+
+
+def fetch(*arguments: str | Path) -> None:
+    # Without what the pip that builds this package tells its hooks: where its backend is
+    own = {name: value for name, value in os.environ.items() if "_BACKEND_PATH" not in name}
+    if subprocess.run([sys.executable, "-m", "pip", *arguments, "--no-deps", "--require-hashes"], env=own).returncode:
+        raise SystemExit("kp: could not fetch kp's source or pybind11 from the package index: check the network, and what "
+                         "pip.conf or the environment tells pip")
+
+
+# The cache
+
+def place(name: str) -> Path | None:
+    """The file of the cache for the module that would be built now. None: others may have written to the cache."""
+    named = os.environ.get("VKDML_CACHE")
+    cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vkdml"
+    files = [Path(__file__), *sorted(KP.glob("*.patch")), *sorted(KP.glob("*.txt"))]
+    digest = hashlib.sha256(repr([version(), platform.libc_ver(), [os.environ.get(flag) for flag in FLAGS],
+                                  [path.read_bytes() for path in files]]).encode()).hexdigest()
+    kept = cache / "kp" / digest[:16] / name
+    for path in (cache, *reversed(kept.parents[:2]), kept):
+        if path.exists() and not is_ours(path):
+            print(f"kp: {path} is not used, because others may have written to it: remove it, or set VKDML_CACHE to a folder "
+                  "of your own", flush=True)
+            return None
+    return kept
+
+
+def is_ours(path: Path) -> bool:
+    """Whether only this user can have written it. What is installed from a shared folder could be anybody's."""
+    facts = path.lstat()
+    return facts.st_uid == os.getuid() and not stat.S_ISLNK(facts.st_mode) and not facts.st_mode & 0o022
+
+
+def keep(built: Path, kept: Path) -> None:
+    """Put it into the cache at once, as another build may be reading there. A cache that cannot be written is done without."""
+    before = os.umask(0o077)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            shutil.copyfile(built, Path(folder, kept.name)).replace(kept)
+    except OSError as error:
+        print(f"kp: not kept for the next build: {error}", flush=True)
+    finally:
+        os.umask(before)
