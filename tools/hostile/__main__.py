@@ -2,8 +2,7 @@
 
     python -m tools.hostile [--minutes M] [--seed N] [--output DIR] [--only MODE SEED]
 
-Needs no driver. Prints a table of what ran. The exit code is 1 where anything is wrong, or a control is not seen; each line
-begins with what --only takes to run it again.
+Needs no driver. The exit code is 1 where anything is wrong; each line begins with what --only takes to run it again.
 """
 
 from __future__ import annotations

@@ -62,7 +62,6 @@ class Machine:
         self.random, self.noise = random.Random(self.behaviour.seed), np.random.default_rng(self.behaviour.seed)
 
     def report(self, what: str, place: int, example: str = "", after: int | None = None) -> None:
-        """after: the place of what a race is with."""
         where = self.places[place] + ("" if after is None else f" after {self.places[after]}")
         self.behaviour.reports.setdefault((what, self.kernel, where), example)
 
