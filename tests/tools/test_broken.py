@@ -39,8 +39,8 @@ def test_a_kernel_that_aborts(tmp_path):
 def test_a_kernel_that_hangs(tmp_path):
     said = report("hang", tmp_path)
     assert "### 1 failed" in said
-    assert "- hung: not done in 5 s\n- GRU: T 12, B 3, I 5, H 4, float64" in said
-    assert "1 more run: hung: not done in 5 s" in said
+    assert "- hung: not done in 15 s\n- GRU: T 12, B 3, I 5, H 4, float64" in said
+    assert "1 more run: hung: not done in 15 s" in said
 
 
 def test_a_driver_that_flushes_denormals(tmp_path):
