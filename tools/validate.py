@@ -36,23 +36,17 @@ with without_barriers():
 
 # A GRU by a kernel with another text in one of the shaders' files
 MISTAKE = """
-import pathlib, shutil, sys, tempfile
+import pathlib, sys, tempfile
 from tests import guards
 from tests.conformance.test_gpu_kernels import CASES, WAYS
 from tests.support import run_on_device
-from tools.compile_shaders import SHADERS, compile_source, sources
+from tools.compile_shaders import SHADERS, mistaken
 from vkdml import Device
 from vkdml.laboratory import with_kernel
 kernel, file, old, new, way, case = sys.argv[1:]
+assert (SHADERS / file).read_text().count(old) == 1
 with tempfile.TemporaryDirectory() as directory:
-    shaders = pathlib.Path(directory) / "shaders"
-    shutil.copytree(SHADERS, shaders)
-    text = (shaders / file).read_text()
-    assert text.count(old) == 1
-    (shaders / file).write_text(text.replace(old, new))
-    source, holes = sources(shaders)[kernel]
-    compile_source(source, shaders / "wrong.spv", holes)
-    wrong = (shaders / "wrong.spv").read_bytes()
+    wrong = mistaken(pathlib.Path(directory), file, old, new, kernel.__eq__)[kernel]
 guards.are_wanted = False
 with with_kernel(kernel, wrong):
     device = Device()

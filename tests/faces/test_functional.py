@@ -141,7 +141,7 @@ def test_what_is_kept_is_bounded(monkeypatch):
     """Of operators, and of the shapes of each."""
     few = sessions.SessionCache(kept=3)
     monkeypatch.setattr(functional, "shared_sessions", few)
-    monkeypatch.setattr(sessions, "_SHAPES_KEPT", 2)
+    monkeypatch.setattr(sessions, "SHAPES_KEPT", 2)
     for h in range(1, 6):
         for t in range(1, 5):
             vkdml.rnn(np.zeros((t, 1, 1), np.float32), np.zeros((1, h, 1), np.float32), np.zeros((1, h, h), np.float32))

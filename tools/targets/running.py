@@ -44,12 +44,15 @@ class Finding:
 
 @dataclass
 class Run:
-    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
+    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask; shrunk:
+    for how many a smaller one was looked for.
+    """
 
     about: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     planned: int = 0
+    shrunk: int = 0
     seconds: float = 0.0
     stopped: str = ""
 
@@ -108,7 +111,7 @@ def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, 
                               "Python": platform.python_version(), "system": platform.platform()},
                  "date": time.strftime("%Y-%m-%d", time.gmtime())})
     planned = list(nodes(is_long, only))
-    began, shrunk, hung = time.monotonic(), 0, 0
+    began, hung = time.monotonic(), 0
     found.planned = len(planned)
     for corpus, name, node in tqdm(planned, disable=None, unit="node"):
         if not is_long and time.monotonic() - began > 60 * MINUTES:
@@ -116,16 +119,8 @@ def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, 
             break
         verdict = asked.verdict(node)
         hung += verdict.outcome == HUNG
-        if verdict.outcome in FINDINGS:
-            known = explained(found.findings, node, verdict)
-            if known is None and shrunk < MOST_SHRUNK:
-                shrunk += 1
-                known = smallest(asked, node, verdict)
-                same = next((other for other in found.findings if other.cause == known.cause), None)
-                found.findings += [] if same else [known]
-                known = same or known
-            if known is not None:
-                known.cases.append(name)
+        if verdict.outcome in FINDINGS and (finding := finding_of(asked, found, node, verdict)):
+            finding.cases.append(name)
         found.rows.append(row(corpus, name, node, verdict))
         if hung == MOST_HUNG:
             found.stopped = f"it hung {MOST_HUNG} times"
@@ -138,6 +133,19 @@ def row(corpus: str, name: str, node: Node, verdict: Verdict) -> dict[str, Any]:
     return {"corpus": corpus, "name": name, "op": node.op, "features": sorted(report.features(node)),
             "outcome": verdict.outcome, "said": verdict.said,
             "share": verdict.share if np.isfinite(verdict.share) else None, "cause": verdict.cause}
+
+
+def finding_of(asked: Asked, found: Run, node: Node, verdict: Verdict) -> Finding | None:
+    """The finding that a verdict is of, made if there is none yet; None where enough nodes have been shrunk."""
+    known = explained(found.findings, node, verdict)
+    if known or found.shrunk == MOST_SHRUNK:
+        return known
+    found.shrunk += 1
+    made = smallest(asked, node, verdict)
+    same = next((other for other in found.findings if other.cause == made.cause), None)
+    if same is None:
+        found.findings.append(made)
+    return same or made
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:

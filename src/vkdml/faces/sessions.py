@@ -23,7 +23,7 @@ from ..planning.options import Options
 from .directml.device import Device
 
 _MOST_NUMBERS = 64  # of an attribute
-_SHAPES_KEPT = 64  # executions of a session, for the shapes that were called last: each is a recording of commands
+SHAPES_KEPT = 64  # executions of a session, for the shapes that were called last: each is a recording of commands
 
 # float64: each number is computed as a pair of float32 numbers, so it must fit a float32
 _IN_RANGE = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of float32 numbers"
@@ -106,7 +106,7 @@ class Session:
     def __init__(self, settings: Settings, element: ElementType) -> None:
         self.settings = settings
         self.element = element
-        self._calls: Recent[Call] = Recent(_SHAPES_KEPT)
+        self._calls: Recent[Call] = Recent(SHAPES_KEPT)
         self._contents = Contents()
         self._check_before: RangeCheck | None = None
         # What a StreamSession has

@@ -103,7 +103,7 @@ def test_bfloat16_between_pieces():
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(sessions, "_SHAPES_KEPT", 4)
+    monkeypatch.setattr(sessions, "SHAPES_KEPT", 4)
     session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})

@@ -25,12 +25,11 @@ from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from ...operators.problem import LENGTHS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import RangeCheck
+from ..sessions import SHAPES_KEPT, RangeCheck
 from . import graphs
 from .moves import Move
 from .steps import RecurrentStep, RunOptions, Scope, Values, expect_going
 
-_SHAPES_KEPT = 64  # as a session keeps of one node
 _SEQUENCE = "OutputSequenceTensor"
 
 
@@ -66,7 +65,7 @@ class DeviceRun:
         self._constants = {name: scope.arrays[name] for name in self._inputs if name in scope.arrays}
         self._fed = [name for name in self._inputs if name not in self._constants]
         self._moved = {name for part in parts if isinstance(part, MoveStep) for name in part.inputs}
-        self._calls: Recent[_Call] = Recent(_SHAPES_KEPT)
+        self._calls: Recent[_Call] = Recent(SHAPES_KEPT)
         self._contents: dict[Hashable, Contents] = {}  # by which nodes there are: copies depend on sizes
         for part in self.recurrent:
             part.others = partial(self._problems, part)

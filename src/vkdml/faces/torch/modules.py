@@ -62,18 +62,18 @@ class Twin(nn.Module):
         raise NotImplementedError
 
     def _weights(self) -> list[Tensor]:
-        weights = [getattr(self, name, None) for name in self._names()]
-        for name, weight in zip(self._names(), weights):
+        weights = {name: getattr(self, name, None) for name in self._names()}
+        for name, weight in weights.items():
             if not isinstance(weight, Tensor):
                 raise InvalidArgumentError(self._module, name, type(weight).__name__, "a parameter")
-        return weights
+        return list(weights.values())
 
     def _form(self) -> Form:
         """What PyTorch's module says of itself; a cell is one layer."""
         layers, bidirectional = getattr(self, "num_layers", 1), getattr(self, "bidirectional", False)
         form = Form(self._module, self.input_size, self.hidden_size, layers, bidirectional)
-        for name, value in form._asdict().items():
-            if not isinstance(value, str if name == "module" else int):
+        for name, value in zip(form._fields[1:], form[1:]):
+            if not isinstance(value, int):
                 raise InvalidArgumentError(self._module, name, shown(value), "what PyTorch made it")
         return form
 
