@@ -36,7 +36,7 @@ def test_the_report(tmp_path, capsys):
         for name, error in row["largest"].items():
             assert (error is None) == (name == accuracy.ONNXRUNTIME and row["element"] in ("bfloat16", "float64"))
         assert 0 < row["usual"]["vkdml"] <= row["largest"]["vkdml"] < (0.51 if "16" in row["element"] else 5000)
-    assert len(found["activations"]) == 17
+    assert len(found["activations"]) == len(accuracy.ACTIVATIONS)
     text = (tmp_path / accuracy.MARKDOWN).read_text()
     assert f"({accuracy.PICTURE})" in text
     assert (tmp_path / accuracy.PICTURE).read_bytes().startswith(b"\x89PNG")
