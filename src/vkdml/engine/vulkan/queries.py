@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from ...errors import DriverError, OutOfMemoryError
 from ...planning.device_info import DeviceInfo
@@ -144,7 +145,8 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     version = version_of(properties.apiVersion)
     if version < _LEAST_VERSION:
         return None
-    asked = ask(vk, handle, version, extensions_of(vk, handle))
+    extensions = extensions_of(vk, handle)
+    asked = ask(vk, handle, version, extensions)
     if not asked[structures.SubgroupProperties].subgroupSize:  # not passed on to a driver whose manifest says Vulkan 1.0
         return None
     memory, flags = memory_of(vk, handle)
@@ -185,7 +187,13 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
         queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
         host_memory_type=host_memory_type,
+        uuid=str(UUID(bytes=bytes(asked[structures.IDProperties].deviceUUID))),
+        pci_address=_pci_address(asked[structures.PCIBusInfoProperties]) if structures.PCIBusInfoProperties.EXTENSION in extensions else "",
     )
+
+
+def _pci_address(found: structures.PCIBusInfoProperties) -> str:
+    return f"{found.pciDomain:04x}:{found.pciBus:02x}:{found.pciDevice:02x}.{found.pciFunction:x}"
 
 
 def version_of(packed: int) -> tuple[int, int]:
