@@ -57,9 +57,15 @@ class DeviceInfo:
         return f"{self.name} ({self.driver} {self.driver_version})"
 
     def answers_to(self, wanted: int | str) -> int:
-        """2 for its index, UUID or PCI address (lspci's short one, too), 1 for a part of its name, in any case; else 0."""
-        word = str(wanted).lower()
-        if word in (str(self.index), self.uuid, self.pci_address, self.pci_address.removeprefix("0000:")):
+        """2 for its index, UUID or PCI address, 1 for a part of its name, in any case; else 0.
+
+        Also as nvidia-smi writes them, GPU-... and 00000000:01:00.0, and as lspci does, 01:00.0.
+        """
+        if not isinstance(wanted, str):
+            return 2 * (wanted == self.index)
+        word = wanted.lower()
+        if word.removeprefix("gpu-") == self.uuid or word in (
+                str(self.index), self.pci_address, f"0000{self.pci_address}", self.pci_address.removeprefix("0000:")):
             return 2
         return int(word in self.name.lower())
 

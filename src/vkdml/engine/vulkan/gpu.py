@@ -51,7 +51,8 @@ def select_device(device: int | str | None) -> DeviceInfo:
     Raises DriverError when there is none or none that matches, InvalidArgumentError for what is neither a number nor a string.
     """
     if isinstance(device, bool) or not isinstance(device, int | np.integer | str | None):
-        raise InvalidArgumentError("Device", "device", type(device).__name__, "its index, UUID, PCI address, a part of its name or None")
+        raise InvalidArgumentError("Device", "device", type(device).__name__,
+                                   "its index, UUID, PCI address, a part of its name or None")
     infos = enumerate_devices()
     wanted = os.environ.get("VKDML_DEVICE") if device is None else device
     if wanted is None or wanted == "":

@@ -145,8 +145,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     version = version_of(properties.apiVersion)
     if version < _LEAST_VERSION:
         return None
-    extensions = extensions_of(vk, handle)
-    asked = ask(vk, handle, version, extensions)
+    asked = ask(vk, handle, version, extensions_of(vk, handle))
     if not asked[structures.SubgroupProperties].subgroupSize:  # not passed on to a driver whose manifest says Vulkan 1.0
         return None
     memory, flags = memory_of(vk, handle)
@@ -188,11 +187,14 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
         host_memory_type=host_memory_type,
         uuid=str(UUID(bytes=bytes(asked[structures.IDProperties].deviceUUID))),
-        pci_address=_pci_address(asked[structures.PCIBusInfoProperties]) if structures.PCIBusInfoProperties.EXTENSION in extensions else "",
+        pci_address=_pci_address(asked[structures.PCIBusInfoProperties]),
     )
 
 
 def _pci_address(found: structures.PCIBusInfoProperties) -> str:
+    """Empty where nothing was found: at 0000:00:00.0 is the machine's host bridge."""
+    if not any((found.pciDomain, found.pciBus, found.pciDevice, found.pciFunction)):
+        return ""
     return f"{found.pciDomain:04x}:{found.pciBus:02x}:{found.pciDevice:02x}.{found.pciFunction:x}"
 
 
