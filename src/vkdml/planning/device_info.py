@@ -59,7 +59,7 @@ class DeviceInfo:
     def answers_to(self, wanted: int | str) -> int:
         """2 for its index, UUID or PCI address, 1 for a part of its name, in any case; else 0.
 
-        Also as nvidia-smi writes them, GPU-... and 00000000:01:00.0, and as lspci does, 01:00.0.
+        Also as tools write them: GPU-... before the UUID, 00000000:01:00.0 and 01:00.0.
         """
         if not isinstance(wanted, str):
             return 2 * (wanted == self.index)
