@@ -24,15 +24,15 @@ def without_places(monkeypatch):
 
 def without_writes_to_parts(monkeypatch):
     right = buffers.Buffer._mark_written
-    monkeypatch.setattr(buffers.Buffer, "mark_written", lambda buffer, offset=0, size=None: None if offset else right(buffer, offset, size))
+    monkeypatch.setattr(buffers.Buffer, "_mark_written", lambda buffer, offset=0, size=None: None if offset else right(buffer, offset, size))
 
 
 def without_stamps_of_dispatches(monkeypatch):
-    monkeypatch.setattr(buffers.Range, "mark_computed", lambda part: None)
+    monkeypatch.setattr(buffers.Range, "_mark_computed", lambda part: None)
 
 
 def without_stamps_of_uploads(monkeypatch):
-    monkeypatch.setattr(buffers.Buffer, "mark_uploaded", lambda buffer: None)
+    monkeypatch.setattr(buffers.Buffer, "_mark_uploaded", lambda buffer: None)
 
 
 def without_what_is_written_before(monkeypatch):
@@ -44,7 +44,7 @@ def without_others_in_a_resource(monkeypatch):
 
 
 def without_merges(monkeypatch):
-    monkeypatch.setattr(buffers.Buffer, "merge", lambda buffer: None)
+    monkeypatch.setattr(buffers.Buffer, "_merge", lambda buffer: None)
 
 
 def without_what_the_host_wrote(monkeypatch):
