@@ -19,11 +19,12 @@ from bench.runner import UnavailableError
 
 _LINES = """import subprocess
 from iree import runtime
-open("case.onnx", "wb").write(model)
-subprocess.run(["iree-import-onnx", "case.onnx", "-o", "case.mlir"], check=True)
-subprocess.run(["iree-compile", "case.mlir", "--iree-hal-target-backends=vulkan-spirv", "-o", "case.vmfb"], check=True)
-run = runtime.load_vm_flatbuffer_file("case.vmfb", driver="vulkan")
-print([output.to_host() for output in run["case"](*arrays.values())])
+def run(model, arrays):
+    open("case.onnx", "wb").write(model)
+    subprocess.run(["iree-import-onnx", "case.onnx", "-o", "case.mlir"], check=True)
+    subprocess.run(["iree-compile", "case.mlir", "--iree-hal-target-backends=vulkan-spirv", "-o", "case.vmfb"], check=True)
+    found = runtime.load_vm_flatbuffer_file("case.vmfb", driver="vulkan")["case"](*arrays.values())
+    return [output.to_host() for output in found]
 """
 
 
@@ -42,7 +43,7 @@ class Library(OnnxLibrary):
         context = runtime.SystemContext(config=self._config)
         module = runtime.VmModule.copy_buffer(context.instance, _compile(node))
         context.add_vm_module(module)
-        function = context.modules[module.name][node.op.lower()]  # the graph's name
+        function = context.modules[module.name]["case"]  # the graph's name
         return lambda feeds: _listed(function(*(feeds[name] for name in node.feeds)))
 
     def to_numpy(self, outputs: Sequence[Any]) -> list[np.ndarray]:

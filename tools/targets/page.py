@@ -30,6 +30,7 @@ asks](correctness.md#other-libraries)): the same random problems, features, size
 float64 reference of ONNX's equations. *Refused* and *unsupported* are no mistakes: a library need not have everything. Findings
 are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library.
 `python -m tools.targets.page` writes this page."""
+BEGIN = "Paste this once, with this library and onnx installed, then any of the cases below:"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,12 +56,14 @@ def counts(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def section(report: Mapping[str, Any], checked: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
     about, known = report["about"], checked.get(report["about"]["target"], {})
-    standing, dropped = [], []
+    standing: list[str] = []
+    dropped, begin = [], ""
     for finding in report["findings"]:
         by_hand = known.get(finding["cause"], {})
         also = second(about["target"], finding) if "text" in by_hand else ""
         if also:
-            standing.append(told(finding, by_hand["text"], also))
+            standing += told(finding, by_hand["text"], also)
+            begin = finding["code"][0]
         else:
             why = by_hand.get("dropped", "not confirmed by a second library, or not yet by hand")
             dropped.append(f"{finding['cause']}: {why}")
@@ -73,15 +76,20 @@ def section(report: Mapping[str, Any], checked: Mapping[str, Mapping[str, Mappin
     lacks = [feature if len(ops) == len(tried[feature]) else f"{feature} ({', '.join(ops)})"
              for feature, ops in sorted(never.items()) if ops]
     ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
-    return document(f"## {about['target']}", ran, *standing, "" if standing else "No finding stands.",
+    return document(f"## {about['target']}", ran, *([BEGIN, code(begin)] if begin else []), *standing,
+                    "" if standing else "No finding stands.",
                     bullets(f"Candidates that were dropped: {len(dropped)}.", dropped),
                     f"Always refused or unsupported: {', '.join(lacks)}." if lacks else "")
 
 
-def told(finding: Mapping[str, Any], text: str, also: str) -> str:
+def told(finding: Mapping[str, Any], text: str, also: str) -> Sequence[str]:
     cause, count = finding["cause"], len(finding["cases"])
-    what = f"**{cause}** ({count} node{'s' * (count > 1)}). {text} Here {finding['said']}; {also} is right:"
-    return document(what, f"```\n{finding['code']}```")
+    return (f"**{cause}** ({count} node{'s' * (count > 1)}). {text} Here {finding['said']}; {also} is right:",
+            code(finding["code"][1]))
+
+
+def code(text: str) -> str:
+    return f"```python\n{text.rstrip()}\n```" if text else ""
 
 
 def second(name: str, finding: Mapping[str, Any]) -> str:

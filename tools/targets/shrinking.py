@@ -17,16 +17,18 @@ OPTIONAL = ("B", "sequence_lens", "initial_h", "initial_c", "P")
 SECONDS, TRIES = 90.0, 250  # of a library at most
 
 
-def shrink(node: Node, is_wrong: Callable[[Node], bool]) -> Node:
-    """Take the first smaller node that is still wrong, until none is."""
-    until, tries = time.monotonic() + SECONDS, TRIES
+def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) -> Node:
+    """Take smaller nodes that are still wrong, until no one thing can be simpler. until: when there is no more time."""
+    until, tries = min(until, time.monotonic() + SECONDS), TRIES
+    place = 0  # of the last that was taken: those before it were tried
     while True:
-        for smaller in candidates(node):
+        simpler = list(candidates(node))
+        for index in (*range(place, len(simpler)), *range(min(place, len(simpler)))):
             if tries == 0 or time.monotonic() > until:
                 return node
             tries -= 1
-            if is_wrong(smaller):
-                node = smaller
+            if is_wrong(simpler[index]):
+                node, place = simpler[index], index
                 break
         else:
             return node
