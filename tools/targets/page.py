@@ -19,6 +19,7 @@ from bench.nodes import Node
 from tools.targets import running
 from tools.targets.corpora import TYPES
 from tools.targets.judging import OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
+from tools.targets.report import unexplained
 from vkdml.laboratory import bullets, document, table, write
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "who-is-right.md"
@@ -78,7 +79,7 @@ def section(report: Mapping[str, Any], checked: Mapping[str, Mapping[str, Mappin
     ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
     return document(f"## {about['target']}", ran, *([BEGIN, code(begin)] if begin else []), *standing,
                     "" if standing else "No finding stands.",
-                    bullets(f"Candidates that were dropped: {len(dropped)}.", dropped),
+                    bullets(f"Candidates that were dropped: {len(dropped)}.", dropped), unexplained(report),
                     f"Always refused or unsupported: {', '.join(lacks)}." if lacks else "")
 
 
@@ -96,7 +97,7 @@ def second(name: str, finding: Mapping[str, Any]) -> str:
     """Another library that computes the smallest case as expected, or nothing."""
     node = as_node(finding["node"])
     for other in SECONDS:
-        if other.split(":")[0] != name.split(":")[0]:
+        if other != name:
             asked = running.Asked(other)
             try:
                 if asked.verdict(node).outcome == RIGHT:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.nodes import ACTIVATIONS, Node
-from tools.targets.judging import OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
+from tools.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
 from vkdml.laboratory import bullets, document, table, write
 
 if TYPE_CHECKING:
@@ -74,10 +74,18 @@ def markdown(run: Run) -> str:
     return document(
         f"# {about['target']}", f"{about['version']}, {about['device']}; {about['date']}; {_listed(about['software'])}",
         f"`{about['command']}`", outcome(run), by_feature(run.rows), *map(finding, run.findings[:_MOST_FINDINGS]),
+        unexplained(content(run)),
         bullets("Further findings:", [f"{one.cause}: {one.verdict.said}" for one in run.findings[_MOST_FINDINGS:]]),
         reasons("Refused by the library:", run.rows, REFUSED), reasons("Cannot be said in its terms:", run.rows, UNSUPPORTED),
         reasons("Not judged, as ONNX's texts leave it open:", run.rows, OPEN),
         bullets("What ONNX's texts leave open:", [f"{what}: {then}" for what, then in UNDEFINED.items()]))
+
+
+def unexplained(report: Mapping[str, Any]) -> str:
+    """How many mistakes belong to no finding, if any do."""
+    told = {name for one in report["findings"] for name in one["cases"]}
+    count = sum(row["outcome"] in FINDINGS and row["name"] not in told for row in report["rows"])
+    return f"Mistakes that were not looked into, for want of time: {count}." if count else ""
 
 
 def by_feature(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -20,14 +20,13 @@ from bench.processes import Process, machine
 from bench.targets import target
 from tests import support
 from tools.targets import corpora, judging, report, shrinking
-from tools.targets.judging import CRASHED, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
+from tools.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
 from vkdml.errors import InvalidArgumentError
 from vkdml.laboratory import WorkerError, as_json
 
 PATIENCE = 60.0  # seconds without an answer after which a library hangs
 MINUTES, EXPLAINING = 10.0, 4.0  # to ask all nodes, and then to find the smallest wrong ones; --long takes what it takes
 MOST_SHRUNK, MOST_HUNG = 25, 5
-FINDINGS = (WRONG, CRASHED, HUNG)
 
 
 @dataclass
