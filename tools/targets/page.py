@@ -1,7 +1,7 @@
 """Writes docs/who-is-right.md from reports of `vkdml conformance --target`: python -m tools.targets.page FOLDER ...
 
-A finding stands there only if checked.json, which is written by hand, says what the operator's text says of it, and if another
-library computes the smallest case as the reference does. The others are counted with why they were dropped.
+A finding stands there only if checked.json, which is written by hand, says what the operator's text says of it and of this very
+case ("said"), and if another library computes the case as the reference does. The others are told with why they were dropped.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def section(report: Mapping[str, Any], checked: Mapping[str, Mapping[str, Mappin
     dropped, begin = [], ""
     for finding in report["findings"]:
         by_hand = known.get(finding["cause"], {})
-        also = second(about["target"], finding) if "text" in by_hand else ""
+        is_checked = "text" in by_hand and by_hand.get("said", finding["said"]) == finding["said"]
+        also = second(about["target"], finding) if is_checked else ""
         if also:
             standing += told(finding, by_hand["text"], also)
             begin = finding["code"][0]

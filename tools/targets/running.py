@@ -32,10 +32,11 @@ MOST_SHRUNK, MOST_HUNG = 25, 5
 @dataclass
 class Finding:
     """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
-    code: a program that shows it, as how all begin and the rest.
+    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
     """
 
     cause: str
+    needs: set[str]
     node: Node
     verdict: Verdict
     code: tuple[str, str]
@@ -158,14 +159,10 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """The finding that has the same cause or, without one, whose smallest case has nothing that this node has not."""
-    for known in findings:
-        if known.verdict.outcome != verdict.outcome:
-            continue
-        if verdict.cause == known.verdict.cause != "" or (
-                node.op == known.node.op and report.features(known.node) - report.USUAL <= report.features(node)):
-            return known
-    return None
+    """The finding that has the same cause or, of a node without one, that needs nothing that this node has not."""
+    alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
+    return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
+                                              node.op == known.node.op and known.needs <= report.features(node))), None)
 
 
 def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Finding:
@@ -174,5 +171,6 @@ def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Findin
         (now := asked.verdict(other)).outcome == verdict.outcome and (not verdict.cause or now.cause == verdict.cause))
     small = node if verdict.outcome == HUNG or not is_same(node) else shrinking.shrink(node, is_same, until)
     last = asked.verdict(small) if verdict.outcome == WRONG else verdict
-    cause = last.cause or f"{small.op}: {', '.join(sorted(report.features(small) - report.USUAL)) or 'in general'}"
-    return Finding(f"{cause} ({last.outcome})" if last.outcome != WRONG else cause, small, last, asked.code(small))
+    needs = report.features(small) & report.features(node) - report.USUAL
+    cause = last.cause or f"{small.op}: {', '.join(sorted(needs)) or 'in general'}"
+    return Finding(f"{cause} ({last.outcome})" if last.outcome != WRONG else cause, needs, small, last, asked.code(small))
