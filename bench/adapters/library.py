@@ -21,7 +21,10 @@ class Computes(ABC):
     """A library that computes nodes. description: its version and device. setup: how all programs of `code` begin."""
 
     description: dict[str, str]
-    setup = ""
+
+    @property
+    def setup(self) -> str:
+        return ""
 
     @abstractmethod
     def compute(self, node: Node) -> dict[str, np.ndarray]:
@@ -41,7 +44,7 @@ class OnnxLibrary(Computes):
     lines: str
 
     @property
-    def setup(self) -> str:  # type: ignore[override]
+    def setup(self) -> str:
         return f"{TEXT}\n{self.lines}"
 
     @abstractmethod

@@ -104,6 +104,28 @@ def test_what_is_ignored_is_said(cause):
     assert cause in told
 
 
+# What becomes of a name in an adapter
+ADAPTERS = {
+    "a clip left out": ("ort", "Library.load", lambda load: lambda self, node: load(self, judging._without("clip")(node))),
+    "gates swapped": ("torch_nn", "GATE_ORDER", lambda order: {**order, "gru": (0, 1, 2)}),
+    "lengths ignored": ("torch_nn", "_caller", lambda call: lambda module, _, *rest: call(module, None, *rest)),
+    "directions swapped": ("ort", "Library.to_numpy", lambda _: lambda self, outputs: [np.flip(one, one.ndim - 3) for one in outputs])}
+
+
+@pytest.mark.family("mistakes of adapters", first=2)
+@pytest.mark.parametrize("mistake", ADAPTERS)
+def test_a_mistake_of_an_adapter_is_seen(mistake, monkeypatch):
+    module, name, change = ADAPTERS[mistake]
+    adapter = pytest.importorskip(f"bench.adapters.{module}", exc_type=ImportError)
+    owner, name = (adapter.Library, name.removeprefix("Library.")) if "Library" in name else (adapter, name)
+    node = corpora.usual("GRU", (4, 3, 4, 5), "sequence_lens", direction="bidirectional", linear_before_reset=1,
+                         **({"clip": 0.3} if module == "ort" else {}))
+    library = adapter.Library()
+    assert judging.judge(node, library.compute(node)).outcome == RIGHT
+    monkeypatch.setattr(owner, name, change(getattr(owner, name)))
+    assert judging.judge(node, library.compute(node)).outcome == WRONG
+
+
 def test_a_smallest_case():
     """One step, row and unit, and no input or attribute but clip, which a library ignores."""
     node = corpora.usual("LSTM", (7, 4, 5, 9), "sequence_lens initial_h P", direction="bidirectional", clip=0.3, layout=1)
