@@ -319,18 +319,18 @@ class InferenceSession:
             raise OnnxRuntimeError(f"run_async: the system gave no thread: {error}; end some threads, or raise the "
                                    "limit (ulimit -u)") from error
 
-    def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1) -> None:
+    def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1) -> None:
         """Pack weights and compile all that the recurrent nodes need for these lengths and batches: runs compile nothing then.
 
-        Nodes in bodies are among them; nodes whose weights are fed or computed from what is fed are not. Lengths of about the
-        same size share what is compiled, so a few of them are enough for a range.
+        Nodes in bodies are among them; nodes whose weights are fed or computed from what is fed are not. Lengths and batches of
+        about the same size share what is compiled, so a few of them are enough for a range.
 
         Args:
             T: time steps as the recurrent nodes get them: a number, or several, such as range(10, 200, 10).
             B: batch rows: likewise. Each length is prepared with each batch size.
 
         Raises:
-            InvalidArgumentError: no whole number from 1, or a node that cannot have these sizes.
+            InvalidArgumentError: no T, no whole number from 1, or a node that cannot have these sizes.
             DriverError: the driver failed.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
