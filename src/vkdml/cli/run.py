@@ -62,7 +62,8 @@ def run(chosen: argparse.Namespace) -> int:
         rows = [row | {"file": files[row["output"]]} for row in rows]
     if chosen.compare:
         types = {problem.element.name for problems in session._problems_so_far().values() for problem in problems}
-        rows = [row | compared(*both, types, in_float32) for row, *both, in_float32 in zip(rows, values, expected, wide)]
+        rows = [row | compared(value, wanted, types, in_float32)
+                for row, value, wanted, in_float32 in zip(rows, values, expected, wide)]
     if chosen.json:
         print_json({"device": device.info.name, "nodes": len(session.assignment().nodes),
                     "nodes_on_device": len(session.assignment().on("device")), "load_seconds": load, "milliseconds": times,
