@@ -115,7 +115,7 @@ def test_half_precision_is_compared_with_float32_too(capsys, folder, monkeypatch
     """Where float16 is in inputs, constants, casts, bodies and outputs. What is near that agrees as far as onnxruntime's is."""
     half = {name: array.astype(np.float16) for name, array in weights().items()}
     onnx.save(model("""g (float16[T,B,3] x) => (float16[T,D,B,4] y) {
-        scale = Constant <value = float16 {3.0}> ()
+        scale = Constant <value = float16 {16896}> ()
         yes = Constant <value = bool {1}> ()
         a = Mul (x, scale)
         b = If (yes) <then_branch = t () => (float16[T,B,3] c) { d = Cast <to=1> (a) c = Cast <to=10> (d) },
