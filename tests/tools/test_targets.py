@@ -274,13 +274,15 @@ def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
 
 def programs():
     """Of the page: each library, its version, how its programs begin, what is said of a case, and the case."""
-    for section in (ROOT / "docs" / "who-is-right.md").read_text().split("\n## ")[1:]:
+    text, *sections = (ROOT / "docs" / "who-is-right.md").read_text().split("\n### ")
+    common = text.split("```python\n")[1].split("```")[0]
+    for section in sections:
         head, *blocks = section.split("```python\n")
         begins, *cases = [block.split("```\n") for block in blocks] or [["", ""]]
         library, version = head.split()[:2]
         said = begins[1]
         for case, following in cases:
-            yield pytest.param(library, version.rstrip(","), begins[0], said, case, id=f"{library}: {said.split('**')[1]}")
+            yield pytest.param(library, version.rstrip(","), common + begins[0], said, case, id=f"{library}: {said.split('**')[1]}")
             said = following
 
 

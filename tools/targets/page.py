@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from bench.nodes import Node
+from bench.one_node import TEXT
 from tools.targets import running
 from tools.targets.corpora import TYPES
-from tools.targets.judging import OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
+from tools.targets.judging import FINDINGS, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
 from tools.targets.report import unexplained
 from vkdml.laboratory import bullets, document, table, write
 
@@ -29,9 +30,14 @@ TITLE = "# Who is right?"
 INTRODUCTION = """What `vkdml conformance --target` found in libraries with recurrent layers ([how it
 asks](correctness.md#other-libraries)): the same random problems, features, sizes and special values for each, judged by a
 float64 reference of ONNX's equations. *Refused* and *unsupported* are no mistakes: a library need not have everything. Findings
-are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library.
-`python -m tools.targets.page` writes this page."""
-BEGIN = "Paste this once, with this library and onnx installed, then any of the cases below:"
+are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library. What
+was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Nodes are a sample by the
+seed where they are fewer than all. `python -m tools.targets.page` writes this page of the reports of the commands that it names."""
+OPEN = "open"  # of a mistake that belongs to no finding that stands
+COMMON = "All programs below begin with this, which needs onnx alone,"
+BEGIN = "and those of this library go on with:"
+FEATURES = """By feature: nodes that were right / that a finding explains / that are open / that the library refused or has no way
+to say. A node counts for each feature that it has."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,44 +50,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def page(reports: Sequence[Mapping[str, Any]], checked: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
-    open_ = table({"ONNX's texts leave open": what, "so": then} for what, then in UNDEFINED.items())
-    return document(TITLE, INTRODUCTION, table(map(counts, reports)), *(section(one, checked) for one in reports),
-                    "## What is not judged", open_)
+    stands = [standing(one, checked.get(one["about"]["target"], {})) for one in reports]
+    counted = [outcomes(*pair) for pair in zip(reports, stands)]
+    unclear = table({"ONNX's texts leave open": what, "so": then} for what, then in UNDEFINED.items())
+    return document(TITLE, INTRODUCTION, table(map(counts, reports, counted)), "## Features", FEATURES,
+                    by_feature(reports, counted), "## Findings", COMMON, code(TEXT),
+                    *(section(*one, checked.get(one[0]["about"]["target"], {})) for one in zip(reports, stands, counted)),
+                    "## What is not judged", unclear)
 
 
-def counts(report: Mapping[str, Any]) -> dict[str, Any]:
-    outcomes = Counter(row["outcome"] for row in report["rows"])
-    return {"library": f"{report['about']['target']} {report['about']['version']}", "nodes": len(report["rows"]),
-            "of": report["planned"], **{one: outcomes[one] or None for one in OUTCOMES}}
+def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Causes of the findings that stand, and of each the second library."""
+    alike = [one for one in report["findings"] if "text" in (by_hand := known.get(one["cause"], {}))
+             and by_hand.get("said", one["said"]) == one["said"]]
+    return {one["cause"]: also for one in alike if (also := second(report["about"]["target"], one))}
 
 
-def section(report: Mapping[str, Any], checked: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
-    about, known = report["about"], checked.get(report["about"]["target"], {})
-    standing: list[str] = []
-    dropped, begin = [], ""
-    for finding in report["findings"]:
-        by_hand = known.get(finding["cause"], {})
-        is_checked = "text" in by_hand and by_hand.get("said", finding["said"]) == finding["said"]
-        also = second(about["target"], finding) if is_checked else ""
-        if also:
-            standing += told(finding, by_hand["text"], also)
-            begin = finding["code"][0]
-        else:
-            why = by_hand.get("dropped", "not confirmed by a second library, or not yet by hand")
-            dropped.append(f"{finding['cause']}: {why}")
-    tried: dict[str, dict[str, set[str]]] = {}
-    for row in report["rows"]:
-        for feature in row["features"]:
-            tried.setdefault(feature, {}).setdefault(row["op"], set()).add(row["outcome"])
-    never = {feature: [op for op, outcomes in ops.items() if outcomes <= {REFUSED, UNSUPPORTED}]
-             for feature, ops in tried.items()}
-    lacks = [feature if len(ops) == len(tried[feature]) else f"{feature} ({', '.join(ops)})"
-             for feature, ops in sorted(never.items()) if ops]
+def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
+    """Of each row, as the page has it: a mistake that belongs to no finding that stands is open."""
+    told = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
+    return [OPEN if row["outcome"] in FINDINGS and row["name"] not in told else row["outcome"] for row in report["rows"]]
+
+
+def counts(report: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
+    return {"library": f"{report['about']['target']} {report['about']['version']}", "nodes": len(found), "of": report["planned"],
+            **{one: found.count(one) or None for one in (*OUTCOMES, OPEN)}}
+
+
+def by_feature(reports: Sequence[Mapping[str, Any]], counted: Sequence[Sequence[str]]) -> str:
+    cells: dict[tuple[str, str], Counter[str]] = {}
+    for report, found in zip(reports, counted):
+        for row, one in zip(report["rows"], found):
+            for feature in row["features"]:
+                cells.setdefault((feature, report["about"]["target"]), Counter())[one] += 1
+    said = {key: " / ".join(str(sum(some[one] for one in kinds)) for kinds in ((RIGHT,), FINDINGS, (OPEN,), (REFUSED, UNSUPPORTED)))
+            for key, some in cells.items()}
+    names = [report["about"]["target"] for report in reports]
+    return table({"feature": feature, **{name: said.get((feature, name)) for name in names}}
+                 for feature in sorted({feature for feature, _ in cells}))
+
+
+def section(report: Mapping[str, Any], stands: Mapping[str, str], found: Sequence[str],
+            known: Mapping[str, Mapping[str, str]]) -> str:
+    about, findings = report["about"], report["findings"]
+    dropped = [f"{one['cause']}: {known.get(one['cause'], {}).get('dropped', 'not confirmed by a second library, or not by hand')}"
+               for one in findings if one["cause"] not in stands]
+    text = [line for one in findings if one["cause"] in stands
+            for line in told(one, known[one["cause"]]["text"], stands[one["cause"]])]
+    begins = [one["code"][0].removeprefix(TEXT).strip("\n") for one in findings if one["cause"] in stands][:1]
     ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
-    return document(f"## {about['target']}", ran, *([BEGIN, code(begin)] if begin else []), *standing,
-                    "" if standing else "No finding stands.",
-                    bullets(f"Candidates that were dropped: {len(dropped)}.", dropped), unexplained(report),
-                    f"Always refused or unsupported: {', '.join(lacks)}." if lacks else "")
+    return document(f"### {about['target']}", ran, *(line for one in begins if one for line in (BEGIN, code(one))), *text,
+                    "" if text else "No finding stands.", bullets(f"Candidates that were dropped: {len(dropped)}.", dropped),
+                    unexplained(report))
 
 
 def told(finding: Mapping[str, Any], text: str, also: str) -> Sequence[str]:
