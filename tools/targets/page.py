@@ -31,13 +31,17 @@ INTRODUCTION = """What `vkdml conformance --target` found in libraries with recu
 asks](correctness.md#other-libraries)): the same random problems, features, sizes and special values for each, judged by a
 float64 reference of ONNX's equations. *Refused* and *unsupported* are no mistakes: a library need not have everything. Findings
 are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library. What
-was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Nodes are a sample by the
-seed where they are fewer than all. `python -m tools.targets.page` writes this page of the reports of the commands that it names."""
+was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Fewer nodes than all are a
+sample by the seed. `python -m tools.targets.page` writes this page of the reports of the commands that it names."""
+OURS = """What vkdml does not do: float64 has [limits](kernels/float64.md), 16-bit types are computed in float32, a tensor is
+below 4 GiB or the device's limit, and there is no training ([more](../README.md#what-is-supported-and-what-is-not))."""
+UNCONFIRMED = "not confirmed by a second library, or not by hand"
 OPEN = "open"  # of a mistake that belongs to no finding that stands
-COMMON = "All programs below begin with this, which needs onnx alone,"
-BEGIN = "and those of this library go on with:"
-FEATURES = """By feature: nodes that were right / that a finding explains / that are open / that the library refused or has no way
-to say. A node counts for each feature that it has."""
+COMMON = "All programs below begin with this, which needs onnx and no vkdml:"
+BEGIN = "Programs of this library go on with:"
+FEATURES = """By feature: nodes that were right / that a finding explains / that are open / that the library refused or
+has no way to say. A node counts for each feature that it has."""
+KINDS = ((RIGHT,), FINDINGS, (OPEN,), (REFUSED, UNSUPPORTED))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +59,7 @@ def page(reports: Sequence[Mapping[str, Any]], checked: Mapping[str, Mapping[str
     unclear = table({"ONNX's texts leave open": what, "so": then} for what, then in UNDEFINED.items())
     return document(TITLE, INTRODUCTION, table(map(counts, reports, counted)), "## Features", FEATURES,
                     by_feature(reports, counted), "## Findings", COMMON, code(TEXT),
-                    *(section(*one, checked.get(one[0]["about"]["target"], {})) for one in zip(reports, stands, counted)),
+                    *(section(*pair, checked.get(pair[0]["about"]["target"], {})) for pair in zip(reports, stands)),
                     "## What is not judged", unclear)
 
 
@@ -73,7 +77,8 @@ def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
 
 
 def counts(report: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
-    return {"library": f"{report['about']['target']} {report['about']['version']}", "nodes": len(found), "of": report["planned"],
+    about = report["about"]
+    return {"library": f"{about['target']} {about['version']}", "nodes": len(found), "of": report["planned"],
             **{one: found.count(one) or None for one in (*OUTCOMES, OPEN)}}
 
 
@@ -83,25 +88,25 @@ def by_feature(reports: Sequence[Mapping[str, Any]], counted: Sequence[Sequence[
         for row, one in zip(report["rows"], found):
             for feature in row["features"]:
                 cells.setdefault((feature, report["about"]["target"]), Counter())[one] += 1
-    said = {key: " / ".join(str(sum(some[one] for one in kinds)) for kinds in ((RIGHT,), FINDINGS, (OPEN,), (REFUSED, UNSUPPORTED)))
-            for key, some in cells.items()}
+    said = {key: " / ".join(str(sum(some[one] for one in kinds)) for kinds in KINDS) for key, some in cells.items()}
     names = [report["about"]["target"] for report in reports]
     return table({"feature": feature, **{name: said.get((feature, name)) for name in names}}
                  for feature in sorted({feature for feature, _ in cells}))
 
 
-def section(report: Mapping[str, Any], stands: Mapping[str, str], found: Sequence[str],
-            known: Mapping[str, Mapping[str, str]]) -> str:
-    about, findings = report["about"], report["findings"]
-    dropped = [f"{one['cause']}: {known.get(one['cause'], {}).get('dropped', 'not confirmed by a second library, or not by hand')}"
-               for one in findings if one["cause"] not in stands]
-    text = [line for one in findings if one["cause"] in stands
-            for line in told(one, known[one["cause"]]["text"], stands[one["cause"]])]
-    begins = [one["code"][0].removeprefix(TEXT).strip("\n") for one in findings if one["cause"] in stands][:1]
+def section(report: Mapping[str, Any], stands: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
+    about, lines, dropped, begin = report["about"], [], [], ""
+    for one in report["findings"]:
+        cause = one["cause"]
+        if cause in stands:
+            begin = one["code"][0].removeprefix(TEXT).strip("\n")
+            lines += told(one, known[cause]["text"], stands[cause])
+        else:
+            dropped.append(f"{cause}: {known.get(cause, {}).get('dropped', UNCONFIRMED)}")
     ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
-    return document(f"### {about['target']}", ran, *(line for one in begins if one for line in (BEGIN, code(one))), *text,
-                    "" if text else "No finding stands.", bullets(f"Candidates that were dropped: {len(dropped)}.", dropped),
-                    unexplained(report))
+    return document(f"### {about['target']}", ran, OURS if about["target"] == "vkdml" else "", BEGIN if begin else "",
+                    code(begin), *(lines or ["No finding stands."]),
+                    bullets(f"Candidates that were dropped: {len(dropped)}.", dropped), unexplained(report))
 
 
 def told(finding: Mapping[str, Any], text: str, also: str) -> Sequence[str]:
