@@ -31,8 +31,8 @@ INTRODUCTION = """What `vkdml conformance --target` found in libraries with recu
 asks](correctness.md#other-libraries)): the same random problems, features, sizes and special values for each, judged by a
 float64 reference of ONNX's equations. *Refused* and *unsupported* are no mistakes: a library need not have everything. Findings
 are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library. What
-was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Fewer nodes than all are a
-sample by the seed. `python -m tools.targets.page` writes this page of the reports of the commands that it names."""
+was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Fewer nodes than all are
+a sample by the seed. `python -m tools.targets.page` writes this page of the reports of the commands that it names."""
 OURS = """What vkdml does not do: float64 has [limits](kernels/float64.md), 16-bit types are computed in float32, a tensor is
 below 4 GiB or the device's limit, and there is no training ([more](../README.md#what-is-supported-and-what-is-not))."""
 UNCONFIRMED = "not confirmed by a second library, or not by hand"
