@@ -95,7 +95,9 @@ def by_feature(reports: Sequence[Mapping[str, Any]], counted: Sequence[Sequence[
 
 
 def section(report: Mapping[str, Any], stands: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
-    about, lines, dropped, begin = report["about"], [], [], ""
+    about, begin = report["about"], ""
+    lines: list[str] = []
+    dropped: list[str] = []
     for one in report["findings"]:
         cause = one["cause"]
         if cause in stands:
