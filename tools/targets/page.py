@@ -71,7 +71,7 @@ def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) 
 
 
 def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
-    """Of each row, as the page has it: a mistake that belongs to no finding that stands is open."""
+    """The outcome of each row, as the page has it: a mistake that belongs to no finding that stands is open."""
     told = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
     return [OPEN if row["outcome"] in FINDINGS and row["name"] not in told else row["outcome"] for row in report["rows"]]
 
