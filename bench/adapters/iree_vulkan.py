@@ -18,13 +18,14 @@ from bench.nodes import Node
 from bench.runner import UnavailableError
 
 _LINES = """import subprocess
-from iree import runtime
 def run(model, arrays):
     open("case.onnx", "wb").write(model)
     subprocess.run(["iree-import-onnx", "case.onnx", "-o", "case.mlir"], check=True)
     subprocess.run(["iree-compile", "case.mlir", "--iree-hal-target-backends=vulkan-spirv", "-o", "case.vmfb"], check=True)
-    found = runtime.load_vm_flatbuffer_file("case.vmfb", driver="vulkan")["case"](*arrays.values())
-    return [output.to_host() for output in found]
+    for name in arrays:
+        np.save(name, arrays[name])
+    command = ["iree-run-module", "--module=case.vmfb", "--device=vulkan", "--function=case"]
+    return subprocess.check_output([*command, *(f"--input=@{name}.npy" for name in arrays)], text=True)
 """
 
 

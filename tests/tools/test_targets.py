@@ -1,10 +1,12 @@
 """Other libraries under test: mistakes of an adapter are seen, right ones are not accused, and what is said of a mistake is so."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -299,7 +301,9 @@ def test_a_case_of_the_page_prints_what_the_page_says(library, version, begin, s
         process.close()
     if process.description["version"] != version:
         pytest.skip(f"the page is of {library} {version}")
-    done = subprocess.run([sys.executable, "-I", "-c", begin + case], capture_output=True, text=True, cwd=tmp_path)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # IREE's programs call its commands
+    done = subprocess.run([sys.executable, "-I", "-c", begin + case], capture_output=True, text=True, cwd=tmp_path,
+                          env={**os.environ, "PATH": path})
     if "Here crashed" in said:
         assert done.returncode < 0
         return
