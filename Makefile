@@ -19,7 +19,7 @@ VENV_PYTHON = .venv/bin/python
 export WORDS =
 
 # Drivers compile shaders on one core, so a second process takes half of the time away.
-PYTEST = $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
+PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
 .PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \

@@ -76,6 +76,7 @@ def test_devices(capsys, device):
     code, out, _ = run(capsys, "devices")
     assert (code, out.count(device.info.name)) == (0, 1)
     assert any(line.startswith("*") and device.info.driver in line for line in out.splitlines())
+    assert ("No GPU was found" in out) is all(info.is_cpu for info in device.enumerate())
     code, out, _ = run(capsys, "devices", "--json")
     rows = json.loads(out)
     assert [row["name"] for row in rows if row["is_default"]] == [device.info.name]

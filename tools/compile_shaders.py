@@ -97,10 +97,9 @@ def mistaken(folder: Path, file: str, old: str, new: str, kernels: Callable[[str
     return found
 
 
-def refusal(source: Path, target: Path, holes: Mapping[str, str] = {}, folders: tuple[Path, ...] = ()) -> str:
-    """What glslangValidator says against a shader; nothing if it has compiled it. folders: of includes, beside its own."""
-    command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", *(f"-I{folder}" for folder in folders),
-               "--stdin", "-S", "comp", "-o", str(target.resolve())]
+def refusal(source: Path, target: Path, holes: Mapping[str, str]) -> str:
+    """What glslangValidator says against a shader; nothing if it has compiled it."""
+    command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", "--stdin", "-S", "comp", "-o", str(target.resolve())]
     text = source.read_text()
     for hole, value in holes.items():
         text = text.replace(hole, value)

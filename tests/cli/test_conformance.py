@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import vkdml
 from tests import recording
 from tests.describing import features
+from tests.planning.devices import GPU
 from tests.support import DTYPES, OTHER_SCHEDULES, TOLERANCES, Case, check, gru_desc, make_desc, random_arrays, tensor
 from vkdml import cli
 from vkdml.cli import processes
@@ -18,8 +20,8 @@ from vkdml.cli.conformance.suite import Chosen, Run
 from vkdml.operators import cells, reference
 from vkdml.operators.header import descs
 
-DEVICE = {"index": 3, "name": "Some GPU", "type": "discrete", "driver": "somedrv", "driver_version": "1.2", "api_version": "1.3.0",
-          "vendor": 0x1234, "device_id": 7, "driver_id": 13}
+DEVICE = asdict(replace(GPU, index=3, name="Some GPU", driver="somedrv", driver_version="1.2", api_version="1.3.0", vendor=0x1234,
+                        device_id=7, driver_id=13, uuid="00112233-4455-6677-8899-aabbccddeeff", pci_address="0000:0b:00.0"))
 SOFTWARE = {"vkdml": "0.1.0", "kp": "0.9.0", "loader": "1.3.239", "layers": {"VK_LAYER_some": "1.3.0 (1)"},
             "Python": "3.11.2", "numpy": "2.0.0", "onnx": "1.23.0", "onnxruntime": "1.20.0", "system": "Linux"}
 ALL = Chosen()
@@ -304,7 +306,8 @@ def test_quick_ends(tmp_path, monkeypatch):
 
 def test_devices_by_index_or_name():
     assert suite.select([DEVICE, DEVICE | {"index": 4, "name": "Other 3"}], ["3"]) == [DEVICE]
-    assert suite.select([DEVICE], ["some"]) == [DEVICE]
+    for word in ("some", "0b:00.0", "00112233-4455-6677-8899-aabbccddeeff"):
+        assert suite.select([DEVICE], [word]) == [DEVICE]
     assert suite.select([DEVICE], None) == [DEVICE]
     with pytest.raises(vkdml.InvalidArgumentError, match=r"--device: found x 7; expected a Vulkan device: .3. Some GPU"):
         suite.select([DEVICE], ["x", "7"])

@@ -98,12 +98,12 @@ def test_stamps_of_parts(device):
         change()
         return [part.stamp > stamp for part, stamp in zip((first, second, whole), before)]
 
-    assert changed(first.mark_computed) == [True, False, True]
-    assert changed(lambda: buffer.mark_written(252, 8)) == [True, True, True]
-    assert changed(Range(buffer, 768, 256).mark_computed) == [False, False, True]
-    assert changed(lambda: [buffer.mark_written(800, 4 + place) for place in range(2000)]) == [False, False, True]
-    assert changed(second.mark_computed) == [False, True, True]
-    assert changed(buffer.mark_written) == [True, True, True]
+    assert changed(first._mark_computed) == [True, False, True]
+    assert changed(lambda: buffer._mark_written(252, 8)) == [True, True, True]
+    assert changed(Range(buffer, 768, 256)._mark_computed) == [False, False, True]
+    assert changed(lambda: [buffer._mark_written(800, 4 + place) for place in range(2000)]) == [False, False, True]
+    assert changed(second._mark_computed) == [False, True, True]
+    assert changed(buffer._mark_written) == [True, True, True]
 
 
 @pytest.mark.device

@@ -146,9 +146,9 @@ def test_an_upload_of_what_may_be_written_unseen_is_refused_before_any_work(devi
 def test_uploads_of_parts_change_no_others_stamp(device, memory):
     buffer = device.create_buffer(768)
     buffer.upload(np.ones(192, np.float32))
-    before = [buffer.stamp_of(256 * place, 16) for place in range(3)]
+    before = [buffer._stamp_of(256 * place, 16) for place in range(3)]
     buffer.upload(np.ones(4, np.float32), 256)
-    assert [buffer.stamp_of(256 * place, 16) > stamp for place, stamp in enumerate(before)] == [False, True, False]
+    assert [buffer._stamp_of(256 * place, 16) > stamp for place, stamp in enumerate(before)] == [False, True, False]
 
 
 def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeypatch):

@@ -24,7 +24,7 @@ def test_float64_overflow_on_the_way_is_told():
     given = arrays("float64", 1) | {"activations": ["Relu"]}
     given["x"] = np.abs(given["x"]) * 1e30
     given["w"] = np.abs(given["w"]) * 1e30
-    with pytest.raises(vkdml.InvalidArgumentError, match="rnn: Y: found numbers out of range on the way"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="vkdml.rnn: Y: found numbers out of range on the way"):
         vkdml.rnn(**given)
 
 

@@ -33,13 +33,27 @@ def test_choose(choose):
     assert vkdml.Device(choose(info)).info == info
 
 
+@pytest.mark.parametrize(("word", "found"), [
+    (1, 1), ("1", 1), ("card", 0), ("CARD B", 1), ("00112233-4455-6677-8899-AABBCCDDEEFF", 1), ("0000:0B:00.1", 1), ("0b:00.1", 1),
+    ("GPU-00112233-4455-6677-8899-aabbccddeeff", 1), ("00000000:0b:00.1", 1), ("card 2", 0)])
+def test_words_for_a_device(word, found, monkeypatch):
+    """As nvidia-smi and lspci have them, too. The first one's driver tells no address."""
+    infos = [replace(GPU, index=0, name="card 2", uuid="f0112233-4455-6677-8899-aabbccddeeff"),
+             replace(GPU, index=1, name="card b", uuid="00112233-4455-6677-8899-aabbccddeeff", pci_address="0000:0b:00.1")]
+    monkeypatch.setattr(low_level, "enumerate_devices", lambda: infos)
+    assert low_level.select_device(word).index == found
+    for wrong in (2, "0b:00", "00112233"):
+        with pytest.raises(vkdml.DriverError, match="no Vulkan device"):
+            low_level.select_device(wrong)
+
+
 @pytest.mark.device
 def test_environment_variable(monkeypatch):
     info = vkdml.Device.enumerate()[0]
     monkeypatch.setenv("VKDML_DEVICE", info.name)
     assert vkdml.Device().info == info
     monkeypatch.setenv("VKDML_DEVICE", "no such device")
-    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'no such device'; the devices are \[0\] .*Choose one by index or name"):
+    with pytest.raises(vkdml.DriverError, match=r"no Vulkan device 'no such device'; the devices are \[0\] .*Choose one by index, UUID, PCI address or name"):
         vkdml.Device()
     assert vkdml.Device(info.index).info == info
 

@@ -23,7 +23,7 @@ def without_places(monkeypatch):
 
 
 def without_writes_to_parts(monkeypatch):
-    right = buffers.Buffer.mark_written
+    right = buffers.Buffer._mark_written
     monkeypatch.setattr(buffers.Buffer, "mark_written", lambda buffer, offset=0, size=None: None if offset else right(buffer, offset, size))
 
 

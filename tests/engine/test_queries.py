@@ -146,10 +146,16 @@ def test_the_queues_for_compute_without_graphics(flags, taken):
     assert queries._queue_family(flags) == taken
 
 
+def test_addresses_are_as_lspci_has_them():
+    assert queries._pci_address(structures.PCIBusInfoProperties(pciDomain=1, pciBus=0x1f, pciDevice=2, pciFunction=3)) == "0001:1f:02.3"
+    assert queries._pci_address(structures.PCIBusInfoProperties()) == ""
+
+
 @pytest.mark.device
 def test_facts_are_consistent():
     for info in queries.enumerate_devices():
         assert info.vendor
+        assert info.uuid.replace("-", "").strip("0")
         assert info.min_subgroup_size <= info.max_subgroup_size
         if info.max_subgroup_size:
             assert info.min_subgroup_size <= info.subgroup_size <= info.max_subgroup_size

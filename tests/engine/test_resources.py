@@ -310,16 +310,16 @@ def test_weights_that_a_plan_which_may_give_up_computes(device):
 def test_many_parts_that_are_written_change_no_other(device):
     """Row by row, so that there is one stamp for all of them."""
     buffer = device.create_buffer(32768)
-    buffer.mark_written(8192, 1024)
-    before = buffer.stamp_of(8192, 1024)
+    buffer._mark_written(8192, 1024)
+    before = buffer._stamp_of(8192, 1024)
     for row in range(1500):
         buffer.write(np.zeros(1, np.float32), 4 * row)
-    assert buffer.stamp_of(8192, 1024) == before
-    assert buffer.stamp_of(0, 4) > before
-    assert buffer.stamp_of(32764, 4) < before
+    assert buffer._stamp_of(8192, 1024) == before
+    assert buffer._stamp_of(0, 4) > before
+    assert buffer._stamp_of(32764, 4) < before
     for row in range(2500):
-        buffer.mark_written(8 * row, 4)  # with gaps: then all of it
-    assert buffer.stamp_of(32764, 4) > before
+        buffer._mark_written(8 * row, 4)  # with gaps: then all of it
+    assert buffer._stamp_of(32764, 4) > before
 
 
 def test_stamps_while_another_thread_writes(device):
@@ -328,10 +328,10 @@ def test_stamps_while_another_thread_writes(device):
 
     class Place(int):
         def __lt__(self, other):
-            buffer.mark_written(0, 4)
+            buffer._mark_written(0, 4)
             return int(self) < other
 
-    buffer.mark_written(Place(512), 4)
-    before = buffer.stamp_of(256, 4)
-    assert before < buffer.stamp_of(512, 4) < buffer.stamp_of(0, 4)
-    assert buffer.stamp_of(256, 4) == before
+    buffer._mark_written(Place(512), 4)
+    before = buffer._stamp_of(256, 4)
+    assert before < buffer._stamp_of(512, 4) < buffer._stamp_of(0, 4)
+    assert buffer._stamp_of(256, 4) == before

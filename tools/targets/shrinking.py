@@ -65,7 +65,7 @@ def candidates(node: Node) -> Iterator[Node]:
 
 
 def parts(size: int) -> Iterator[slice]:
-    """Slices of so many rows, units or inputs: an end, a half, all but one."""
+    """An end, a half and all but one of so many rows, units or inputs."""
     for start, stop in dict.fromkeys(((0, 1), (size - 1, size), (0, size // 2), (size // 2, size), (0, size - 1), (1, size))):
         if 0 < stop - start < size:
             yield slice(start, stop)

@@ -46,5 +46,5 @@ def add_common(command: argparse.ArgumentParser, *, device: bool = True, files: 
     if files:
         command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
     if device:
-        command.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
+        command.add_argument("--device", help="an index, UUID, PCI address or a part of a name; see `vkdml devices`")
     command.add_argument("--json", action="store_true", help="print JSON")

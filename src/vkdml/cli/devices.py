@@ -37,6 +37,8 @@ def run(chosen: argparse.Namespace) -> int:
               "copies": "no" if info.unified_memory else "yes"} for info in infos]
     table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
     print(tabulate(table, ["", *columns.values()]))
+    if all(info.is_cpu for info in infos):
+        print("No GPU was found: these are drivers for the CPU.")
     print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes. copies: whether tensors are copied to it.\n"
           "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
     if any(profile(info).tuned for info in infos):

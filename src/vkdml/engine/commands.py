@@ -97,7 +97,7 @@ class Commands:
         """The parts that steps write, without uploads of what the host wrote to its copy: those are stamped already."""
         for step in steps:
             copied = step.copies if isinstance(step, _Operation) else None
-            if not (self._merges and copied and not copied.is_exposed):
+            if not (self._merges and copied and not copied._is_exposed):
                 yield from step.writes
 
     def upload(self, buffer: Buffer) -> None:
@@ -110,10 +110,10 @@ class Commands:
     def _merge_before_upload(self, buffer: Buffer) -> None:
         computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
         if computed:
-            self.before_execute(lambda: buffer.expect_seen(computed))
-            self.call(buffer.merge)
+            self.before_execute(lambda: buffer._expect_seen(computed))
+            self.call(buffer._merge)
         else:
-            self.before_execute(buffer.merge)
+            self.before_execute(buffer._merge)
 
     def readback(self, buffer: Buffer) -> None:
         if not self.gpu.host_memory:
@@ -221,7 +221,7 @@ class Commands:
             self._overwritten = {packing.weights for packing in self._packings if self._is_overwritten(packing.weights)}
         for step in self._stamped:
             if isinstance(step, Buffer):
-                step.mark_uploaded()
+                step._mark_uploaded()
             elif isinstance(step, Weights):
                 after[step] = None if self.is_spoiled(step) else OWNED, step.stamp
             else:
@@ -294,7 +294,7 @@ class _Builder:
         if self._submission is None:
             self._submission = self._gpu.create_submission()
         elif needed:
-            self._submission.barrier(sorted(needed, key=lambda buffer: buffer.serial))
+            self._submission.barrier(sorted(needed, key=lambda buffer: buffer._serial))
             self._written -= needed
             self._read -= needed
         operation.record(self._submission)
@@ -316,24 +316,24 @@ class _Builder:
             in_place = self._gpu.host_memory
             read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
             if read_in_place:
-                submission.show(sorted(read_in_place, key=lambda buffer: buffer.serial))
+                submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
             copied = self._copied
             late = [part for part in unread if part.buffer in copied]
             read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
                 for part in seen:  # before, as a submission that fails may have changed them
-                    part.mark_computed()
-                unsent = [(buffer, buffer.unsent()) for buffer in read_back] if read_back else []
+                    part._mark_computed()
+                unsent = [(buffer, buffer._unsent()) for buffer in read_back] if read_back else []
                 for part in unread:
-                    part.mark_computed()
+                    part._mark_computed()
                 submission.run()
                 for buffer in copied:
-                    buffer.mark_copied()
+                    buffer._mark_copied()
                 for buffer, arrays in unsent:
-                    buffer.put_back(arrays)
+                    buffer._put_back(arrays)
                 for part in late:
-                    part.mark_computed()
+                    part._mark_computed()
 
             self._runs.append(run)
         self._start()

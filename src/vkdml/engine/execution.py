@@ -174,11 +174,11 @@ class Execution:
                 begin, made = time.perf_counter(), self.gpu.pipelines_made
                 commands = self._prepared(values, self._is_verified and self._share.has_next())
                 for name in self._inputs:
-                    self._buffers[name].put(flat(values[name]))
+                    self._buffers[name]._put(flat(values[name]))
                 commands.execute()
                 self._tell(begin, made)
                 self._carried.advance()
-                return {name: self._buffers[name].take(shape, dtype) for name, (shape, dtype) in results.items()}
+                return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
             finally:
                 self.gpu.lock.is_computing = False
 

@@ -93,4 +93,5 @@ def _run(cell: Cell, given: Mapping[str, Any]) -> Any:
     """The results of a cell's function, given all its arguments."""
     arrays, attributes = by_field_and_attribute(cell, given)
     wanted = (True,) * len(cell.outputs)
-    return tuple(shared_sessions.run(cell.kernel, cell, arrays, attributes, wanted, given["device"], given["options"]))
+    return tuple(shared_sessions.run(f"vkdml.{cell.kernel}", cell, arrays, attributes, wanted, given["device"],
+                                     given["options"]))

@@ -320,7 +320,8 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
             raise DeviceLostError(device.gpu.driver.lost)
         return device
     if not isinstance(device, (int, str, NoneType)):
-        raise InvalidArgumentError(name, "device", type(device).__name__, "a Device, its index, a part of its name or None")
+        raise InvalidArgumentError(name, "device", type(device).__name__,
+                                   "a Device, its index, UUID, PCI address, a part of its name or None")
     found = _devices.get(device)
     if found is None or found.gpu.driver.lost:
         found = _devices[device] = Device(device)

@@ -17,6 +17,7 @@ class DeviceInfo:
     subgroup_size_control: a dispatch may say which size of subgroups it needs. storage_16bit: shaders may read and write 16
     bits of a buffer. pipeline_cache_uuid: of the driver's build, in hexadecimal, empty where it is not known.
     queue_family, host_memory_type: the driver's numbers for the queues, and for the memory that the host sees, which are taken.
+    uuid: the device's own. pci_address: as lspci has it, 0000:01:00.0; empty where the driver does not say.
     """
 
     index: int
@@ -48,10 +49,25 @@ class DeviceInfo:
     pipeline_cache_uuid: str = ""
     queue_family: int = 0
     host_memory_type: int = -1
+    uuid: str = ""
+    pci_address: str = ""
 
     @property
     def with_driver(self) -> str:
         return f"{self.name} ({self.driver} {self.driver_version})"
+
+    def answers_to(self, wanted: int | str) -> int:
+        """2 for its index, UUID or PCI address, 1 for a part of its name, in any case; else 0.
+
+        Also as tools write them: GPU-... before the UUID, 00000000:01:00.0 and 01:00.0.
+        """
+        if not isinstance(wanted, str):
+            return 2 * (wanted == self.index)
+        word = wanted.lower()
+        if word.removeprefix("gpu-") == self.uuid or word in (
+                str(self.index), self.pci_address, f"0000{self.pci_address}", self.pci_address.removeprefix("0000:")):
+            return 2
+        return int(word in self.name.lower())
 
     def has_subgroups_of(self, size: int, workgroup: int) -> bool:
         """Whether a dispatch with workgroups of so many invocations may say that it needs subgroups of this size."""

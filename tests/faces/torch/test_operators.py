@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, flat, states
+from vkdml.faces.torch.torch_operators import untraced
 
 pytestmark = pytest.mark.device
 
@@ -122,6 +123,19 @@ def test_torch_compile_leaves_twins_as_they_are():
     compiled = torch.compile(vt.convert(model), backend="eager")
     x = torch.randn(T, B, I)
     same(compiled(x), model(x))
+
+
+def test_torch_compile_looks_at_nothing_that_is_untraced():
+    """What it looks at is told that it is compiled."""
+    told = []
+
+    def work(x):
+        told.append(torch.compiler.is_compiling())
+        return (x,)
+
+    for way, is_compiling in ((lambda x: work(x), True), (lambda x: untraced(work)(x), False)):
+        torch.compile(way, backend="eager")(torch.ones(1))
+        assert told.pop() is is_compiling
 
 
 @pytest.mark.family("backends", first=1)

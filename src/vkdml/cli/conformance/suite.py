@@ -128,9 +128,9 @@ def machine() -> Machine:
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
-    """The devices with one of the wanted indices or parts of names; all if there are none."""
+    """The devices that answer to one of the wanted words, to a number as their index; all if there are none."""
     chosen = [device for device in devices if not wanted or any(
-        word == str(device["index"]) if word.isdigit() else word.lower() in device["name"].lower() for word in wanted)]
+        DeviceInfo(**device).answers_to(word) > word.isdigit() for word in wanted)]
     if not chosen:
         listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
         raise InvalidArgumentError("conformance", "--device", " ".join(wanted or ()), f"a Vulkan device: {listed}")

@@ -104,7 +104,7 @@ class Buffer(OfOneProcess):
     After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
 
     gpu: its Gpu, whose module has this one below it. has_copy: whether the host reads or writes it. If not, it serves kernels
-    only, and may hold anything at first. is_exposed: whether the host may write to it unseen.
+    only, and may hold anything at first. _is_exposed: whether the host may write to it unseen.
     """
 
     offset = 0  # of what kernels see: all of it, as a Range of it would be
@@ -113,11 +113,11 @@ class Buffer(OfOneProcess):
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         self.has_copy = has_copy
-        self.serial = next(_serials)
+        self._serial = next(_serials)
         # Since all of it was written: of each part that was, by where it begins and ends
-        self._stamps = {(0, size_in_bytes): self.serial}
-        self.is_exposed = False
-        self._differences = Differences(size_in_bytes)  # only where has_other_memory
+        self._stamps = {(0, size_in_bytes): self._serial}
+        self._is_exposed = False
+        self._differences = Differences(size_in_bytes)  # only where _has_other_memory
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
         self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
@@ -134,26 +134,26 @@ class Buffer(OfOneProcess):
     @property
     def stamp(self) -> int | None:
         """A number that grows with each change of the device's memory; None where the host can change it unseen."""
-        return self.stamp_of(0, self.size_in_bytes)
+        return self._stamp_of(0, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
         """Equal as long as the same bytes are meant and nobody changed them; None where the host can change them unseen."""
         return _contents(self)
 
-    def stamp_of(self, offset: int, size: int) -> int | None:
+    def _stamp_of(self, offset: int, size: int) -> int | None:
         """The stamp of a part of it."""
-        if self.is_exposed and not self.has_other_memory:
+        if self._is_exposed and not self._has_other_memory:
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
         return max((stamp for (begin, end), stamp in stamps.items() if begin < offset + size and offset < end), default=0)
 
     @property
-    def has_other_memory(self) -> bool:
+    def _has_other_memory(self) -> bool:
         """Whether the host's copy is not what the device has."""
         return self.has_copy and not self.gpu.host_memory
 
-    def mark_written(self, offset: int = 0, size: int | None = None) -> None:
+    def _mark_written(self, offset: int = 0, size: int | None = None) -> None:
         """Record that device memory (all of it, or a range) has changed or will be uploaded."""
         part = (offset, self.size_in_bytes if size is None else offset + size)
         if len(self._stamps) >= _MOST_STAMPS:
@@ -162,23 +162,23 @@ class Buffer(OfOneProcess):
             part, self._stamps = (0, self.size_in_bytes), {}
         self._stamps[part] = next(_serials)
 
-    def mark_computed(self, offset: int = 0, size: int | None = None) -> None:
+    def _mark_computed(self, offset: int = 0, size: int | None = None) -> None:
         """Record that a dispatch has changed all of it, or a range."""
-        self.mark_written(offset, size)
-        if self.has_other_memory:
+        self._mark_written(offset, size)
+        if self._has_other_memory:
             self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
 
-    def mark_uploaded(self) -> None:
+    def _mark_uploaded(self) -> None:
         """Record an upload, before it: it may fail and have changed the buffer nevertheless. What only the device has is
         merged: it does not change.
         """
-        for begin, end in [(0, self.size_in_bytes)] if self.is_exposed else self._differences.of_host:
-            self.mark_written(begin, end - begin)
+        for begin, end in [(0, self.size_in_bytes)] if self._is_exposed else self._differences.of_host:
+            self._mark_written(begin, end - begin)
 
-    def mark_copied(self) -> None:
+    def _mark_copied(self) -> None:
         """Record that an upload or a readback has ended."""
         self._differences.copied(0, self.size_in_bytes)
-        if self.is_exposed:
+        if self._is_exposed:
             self._differences.exposed_to_host()
 
     @property
@@ -198,10 +198,10 @@ class Buffer(OfOneProcess):
         """
         dtype = _numbers("Buffer.host", dtype)
         array = self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
-        if not self.is_exposed:
+        if not self._is_exposed:
             self.gpu.keep_open_for(self._tensor)  # which the array holds
-        self.is_exposed = True
-        self.mark_written()
+        self._is_exposed = True
+        self._mark_written()
         self._differences.exposed_to_host()
         return array
 
@@ -219,13 +219,13 @@ class Buffer(OfOneProcess):
             raise InvalidArgumentError("Buffer.write", "array", f"{given.nbytes} bytes of {given.dtype}",
                                        f"native numbers, at most {room} bytes")
         self.gpu.driver.check()
-        self.put(np.ascontiguousarray(given).reshape(-1), offset)
+        self._put(np.ascontiguousarray(given).reshape(-1), offset)
 
-    def put(self, flat: np.ndarray, offset: int = 0) -> None:
+    def _put(self, flat: np.ndarray, offset: int = 0) -> None:
         """The same as `write`, for a flat array that fits; the device is open."""
         self._mapped[offset:offset + flat.nbytes] = flat.view(np.uint8)
-        self.mark_written(offset, flat.nbytes)
-        if self.has_other_memory:
+        self._mark_written(offset, flat.nbytes)
+        if self._has_other_memory:
             self._differences.written_by_host(offset, offset + flat.nbytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
@@ -239,9 +239,9 @@ class Buffer(OfOneProcess):
             raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
                                        f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
         self.gpu.driver.check()
-        return self.take(shape, dtype, offset)
+        return self._take(shape, dtype, offset)
 
-    def take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
+    def _take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
         """The same as `read`, for an array that is not larger; the device is open."""
         return np.ndarray(shape, dtype, self._mapped, offset).copy()
 
@@ -257,46 +257,46 @@ class Buffer(OfOneProcess):
         """
         self.write(array, offset)
         with self.gpu.lock:
-            if self.has_other_memory:
-                self.merge()
-                self.mark_uploaded()
+            if self._has_other_memory:
+                self._merge()
+                self._mark_uploaded()
                 self._submit(lambda submission: submission.upload(self))
-                self.mark_copied()
+                self._mark_copied()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
         """A new array of what the device has. Its copy gets what is new there. Raises what `read` raises, and DriverError."""
         with self.gpu.lock:
-            if not self.has_other_memory:
+            if not self._has_other_memory:
                 return self.read(shape, dtype, offset)
-            kept = self.unsent()
+            kept = self._unsent()
             self._submit(lambda submission: submission.readback(self))
-            self.mark_copied()
+            self._mark_copied()
             try:
                 return self.read(shape, dtype, offset)
             finally:
-                self.put_back(kept)
+                self._put_back(kept)
 
-    def merge(self) -> None:
+    def _merge(self) -> None:
         """Bring what only the device has to the host's copy, before an upload, which copies all.
 
         Raises InvalidArgumentError where that is a part, and nobody knows whether the host has written there since (`host`).
         """
-        self.expect_seen(())
-        if self._differences.of_device and not self.is_exposed:
+        self._expect_seen(())
+        if self._differences.of_device and not self._is_exposed:
             self.download((0,))
 
-    def expect_seen(self, computed: Iterable[Bound]) -> None:
-        """Raises what `merge` would raise after dispatches have written to these parts."""
+    def _expect_seen(self, computed: Iterable[Bound]) -> None:
+        """Raises what `_merge` would raise after dispatches have written to these parts."""
         unread = [*self._differences.of_device, *((part.offset, part.offset + part.size_in_bytes) for part in computed)]
-        if self.is_exposed and unread and (0, self.size_in_bytes) not in unread:
+        if self._is_exposed and unread and (0, self.size_in_bytes) not in unread:
             raise InvalidArgumentError("Buffer", "upload", "a part that a dispatch wrote, and an array of host()",
                                        "write() instead of that array, or a readback before the upload")
 
-    def unsent(self) -> list[tuple[int, np.ndarray]]:
-        """Parts that only the host's copy has, each with its offset; to be `put_back` after a readback, which copies all."""
+    def _unsent(self) -> list[tuple[int, np.ndarray]]:
+        """Parts that only the host's copy has, each with its offset; to be `_put_back` after a readback, which copies all."""
         return [(begin, self._bytes[begin:end].copy()) for begin, end in self._differences.of_host]
 
-    def put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
+    def _put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
         for begin, array in unsent:
             self._bytes[begin:begin + array.size] = array
             self._differences.written_by_host(begin, begin + array.size)
@@ -341,16 +341,16 @@ class Range:
     @property
     def stamp(self) -> int | None:
         """Stamp of this part, as `Buffer.stamp`."""
-        return self.buffer.stamp_of(self.offset, self.size_in_bytes)
+        return self.buffer._stamp_of(self.offset, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
         """Contents of this part, as `Buffer.contents`."""
         return _contents(self)
 
-    def mark_computed(self) -> None:
+    def _mark_computed(self) -> None:
         """Record that a dispatch has changed this part."""
-        self.buffer.mark_computed(self.offset, self.size_in_bytes)
+        self.buffer._mark_computed(self.offset, self.size_in_bytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """A new array from the host's copy of this part."""
@@ -363,7 +363,7 @@ Bound = Buffer | Range
 def _contents(bound: Bound) -> Hashable:
     """A stamp alone does not say which bytes: one write may have filled many parts."""
     stamp = bound.stamp
-    return None if stamp is None else (bound.buffer.serial, bound.offset, bound.size_in_bytes, stamp)
+    return None if stamp is None else (bound.buffer._serial, bound.offset, bound.size_in_bytes, stamp)
 
 
 def overlap(one: Bound, other: Bound) -> bool:

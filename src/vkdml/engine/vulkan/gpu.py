@@ -44,26 +44,24 @@ _log = logging.getLogger(__name__)
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
-    """The device with this index, or else the first whose name contains this.
+    """The device with this index, UUID or PCI address, or else the first whose name contains this.
 
     By default what the environment variable VKDML_DEVICE says, or else the first GPU, or else the first CPU driver.
 
-    Raises DriverError when there is none or none that matches, InvalidArgumentError for what is neither an index nor a name.
+    Raises DriverError when there is none or none that matches, InvalidArgumentError for what is neither a number nor a string.
     """
     if isinstance(device, bool) or not isinstance(device, int | np.integer | str | None):
-        raise InvalidArgumentError("Device", "device", type(device).__name__, "its index, a part of its name or None")
+        raise InvalidArgumentError("Device", "device", type(device).__name__,
+                                   "its index, UUID, PCI address, a part of its name or None")
     infos = enumerate_devices()
     wanted = os.environ.get("VKDML_DEVICE") if device is None else device
     if wanted is None or wanted == "":
         return default_device(infos)
-    for info in infos:
-        if wanted in (info.index, str(info.index)):
-            return info
-    for info in infos:
-        if isinstance(wanted, str) and wanted.lower() in info.name.lower():
-            return info
-    raise DriverError(f"no Vulkan device {shown(wanted)}; the devices are {_listed(infos)}. Choose one by index or name, "
-                      "or install its driver")
+    best = max(infos, key=lambda info: info.answers_to(wanted))
+    if not best.answers_to(wanted):
+        raise DriverError(f"no Vulkan device {shown(wanted)}; the devices are {_listed(infos)}. Choose one by index, UUID, PCI "
+                          "address or name, or install its driver")
+    return best
 
 
 def select_again(index: int, name: str) -> DeviceInfo:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from ...errors import DriverError, OutOfMemoryError
 from ...planning.device_info import DeviceInfo
@@ -185,7 +186,16 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
         queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
         host_memory_type=host_memory_type,
+        uuid=str(UUID(bytes=bytes(asked[structures.IDProperties].deviceUUID))),
+        pci_address=_pci_address(asked[structures.PCIBusInfoProperties]),
     )
+
+
+def _pci_address(found: structures.PCIBusInfoProperties) -> str:
+    """Empty where nothing was found: at 0000:00:00.0 is the machine's host bridge."""
+    if not any((found.pciDomain, found.pciBus, found.pciDevice, found.pciFunction)):
+        return ""
+    return f"{found.pciDomain:04x}:{found.pciBus:02x}:{found.pciDevice:02x}.{found.pciFunction:x}"
 
 
 def version_of(packed: int) -> tuple[int, int]:

@@ -161,6 +161,12 @@ class IDProperties(Chained):
                 ("deviceLUID", c_uint8 * 8), ("deviceNodeMask", c_uint32), ("deviceLUIDValid", c_uint32)]
 
 
+class PCIBusInfoProperties(Chained):
+    TYPE, EXTENSION = 1000212000, b"VK_EXT_pci_bus_info"
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "pciDomain", "pciBus", "pciDevice", "pciFunction")]]
+
+
 class Storage16BitFeatures(Chained):
     TYPE, SINCE = 1000083000, (1, 1)
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
@@ -206,7 +212,7 @@ class CooperativeMatrixProperties(Structure):
 
 PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
-    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties)
+    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties)
 FEATURES: tuple[type[Chained], ...] = (
     Storage16BitFeatures, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures,
     SubgroupSizeControlFeatures, CooperativeMatrixFeatures)

@@ -48,10 +48,10 @@ def _checked_limit(name: str, limit: Any) -> int:
 class Device(Named):
     """A Vulkan device that runs DirectML's recurrent operators and those around them (IDMLDevice).
 
-    device: an index or a part of a name (in any case) from Device.enumerate(). By default what the environment variable
-    VKDML_DEVICE says, which is either of these, or else the first GPU, or else the first CPU driver. It is opened once in a
-    process, and in a child process that os.fork made of that one it cannot be used. Once the driver has lost it
-    (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew.
+    device: an index, UUID, PCI address or a part of a name (in any case) from Device.enumerate(). By default what the
+    environment variable VKDML_DEVICE says, which is one of these, or else the first GPU, or else the first CPU driver. It is
+    opened once in a process, and in a child process that os.fork made of that one it cannot be used. Once the driver has lost
+    it (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew.
 
     verify: which share of the calls on it to check against the float64 reference, from 0 to 1: evenly spread, the first one
     among them. A wrong result raises VerificationError. An execution of a recorder is a call: it checks each operator that was

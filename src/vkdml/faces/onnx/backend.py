@@ -72,7 +72,7 @@ class VulkanBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """True for the index or a part of the name of a Vulkan device, and for "CPU", which means the default device here."""
+        """True for what Device() takes, and for "CPU", which means the default device here."""
         is_name = isinstance(device, str)
         if is_name and device.startswith("CUDA"):
             return False

@@ -173,7 +173,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
         inputs: arrays by name; or in the order of the node's inputs, where those that the node leaves out are None or missing.
             Shapes as in ONNX. sequence_lens is int32; all others have one type: float32, float16, float64 or, from operator
             version 22 on, bfloat16.
-        device: a Device, or its index or a part of its name. None, "CPU" and "CUDA" mean the default device: callers of
+        device: a Device, or what Device() takes. None, "CPU" and "CUDA" mean the default device: callers of
             onnx.backend name a kind of device, which has no meaning here.
         opset_version: the opset that the node is written for; by default the newest that the package onnx knows.
 

@@ -8,6 +8,7 @@ import copy
 import warnings
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -20,7 +21,7 @@ from ...errors import InvalidArgumentError, NothingOnDeviceWarning, shown
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape, layers_of
-from .torch_operators import OPERATORS, Compiled, States, call_with, check_tensors
+from .torch_operators import OPERATORS, Compiled, States, call_with, check_tensors, untraced
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -110,7 +111,6 @@ class Twin(nn.Module):
             compiled = _compiled.setdefault(self, Compiled(self._index, self._device))
         return compiled
 
-    @torch.compiler.disable
     def _call(self, *arguments: Any) -> States:
         with calls:
             return call_with(self._kept(), self._mode(), *arguments)
@@ -133,7 +133,7 @@ class Twin(nn.Module):
 
     def _run(self, input: Tensor, states: States, batch_sizes: Tensor | None = None) -> tuple[Tensor, States]:
         """Run input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
-        call = OPERATORS[self._mode()] if torch.compiler.is_compiling() else self._call
+        call = OPERATORS[self._mode()] if torch.compiler.is_compiling() else partial(untraced(Twin._call), self)
         y, *last = call(input, list(states), self._weights(), batch_sizes, *self._form(), self._index)
         return y, tuple(last)
 

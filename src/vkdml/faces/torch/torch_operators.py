@@ -15,6 +15,7 @@ They return y, [T, B, directions * size], or the data of a PackedSequence, and t
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,18 @@ from .stacks import ELEMENTS, KINDS, Form, Kind, Layer, Parameters, Shape, Stack
 _STACKS_KEPT = 64  # executions of a module, for the shapes that were called last: each is a recording of commands
 
 States = tuple[Tensor, ...]
+
+
+def untraced(function: Callable[..., States]) -> Callable[..., States]:
+    """torch.compiler.disable, once PyTorch's compiler is loaded: it would load that compiler, which takes a second."""
+    if "torch._dynamo" not in sys.modules:
+        return function
+    if function not in _untraced:
+        _untraced[function] = torch.compiler.disable(function)
+    return _untraced[function]
+
+
+_untraced: dict[Callable[..., States], Callable[..., States]] = {}
 
 
 class Compiled:
@@ -110,7 +123,6 @@ def check_tensors(module: str, tensors: Mapping[str, Tensor], layers: Sequence[L
     return element
 
 
-@torch.compiler.disable
 def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
          ) -> States:
     form, device = Form(*rest[:-1]), rest[-1]
@@ -248,7 +260,7 @@ def _define(mode: str) -> Any:
     _library.define(f"{name}(Tensor input, Tensor[] hx, Tensor[] weights, Tensor? batch_sizes, str module, int input_size, "
                     f"int hidden_size, int num_layers, bool bidirectional, int device) -> ({', '.join(results)})",
                     tags=torch.Tag.pt2_compliant_tag)
-    _library.impl(name, partial(_run, mode), "CompositeExplicitAutograd")
+    _library.impl(name, lambda *arguments: untraced(_run)(mode, *arguments), "CompositeExplicitAutograd")
     _library.impl(name, partial(_autocast, mode), "AutocastCPU")
     _library.impl(name, _no_vmap, "FuncTorchBatched")
     torch.library.register_fake(f"vkdml::{name}", partial(_fake, mode), lib=_library)
