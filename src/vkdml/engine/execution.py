@@ -111,6 +111,8 @@ class Execution:
     share: which runs are checked. contents: of executions with the same nodes, but for T and B. carried: inputs by the names of
     outputs that they become: what a run leaves there the next one begins with. At first they are zeros. carrier: an execution
     that carries the same tensors: both go on where either ended.
+
+    inputs, weight_names: what each run is given, and what is looked at where a run is given it.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -124,11 +126,11 @@ class Execution:
         weights = {index: {field: names[field] for field in compiled.weight_fields}
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
-        self._weight_names = {name for fields in self._given.values() for name in fields.values()}
+        self.weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._sizes = self._buffer_sizes()
-        self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
+        self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
         self._read = list(outputs)  # by the host, after each run
-        self._on_host = self._sizes.keys() if self._is_verified else {*self._inputs, *self._read}
+        self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
@@ -168,7 +170,7 @@ class Execution:
             self.gpu.lock.is_computing = True
             try:
                 commands = self._prepared(values, self._is_verified and self._share.has_next())
-                for name in self._inputs:
+                for name in self.inputs:
                     self._buffers[name].put(flat(values[name]))
                 commands.execute()
                 self._carried.advance()
@@ -200,7 +202,7 @@ class Execution:
         if not self._commands:  # what is made to choose may take the place of what this execution has
             self._layout = self._chosen_layout()
         self.gpu.store.use(self._lease.keys)
-        if not self._weight_names.isdisjoint(values):
+        if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
                 self._contents.look(index, names, values)
         key = self._carried.turn, is_checked
@@ -287,7 +289,7 @@ class Execution:
         self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
         memory = {**self._buffers, **self._carried.buffers()}
         commands = Commands(self.gpu, lease=self._lease)
-        for name in self._inputs:
+        for name in self.inputs:
             commands.upload(self._buffers[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._layout.own[index].items()}

@@ -226,7 +226,8 @@ class DeviceLock(system.Lock):
         self.is_computing = False
 
     def __enter__(self) -> None:
-        super().__enter__()
+        system.check()
+        self._lock.acquire()
         if self._driver.running is None and self._driver.lost is None:  # nearly always, and short calls are made often
             return
         try:
@@ -236,13 +237,12 @@ class DeviceLock(system.Lock):
             super().__exit__()
             raise
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, raised: type[BaseException] | None = None, *_: object) -> None:
         try:
-            is_half_done = bool(raised) and raised[0] is not None and not issubclass(raised[0], (VkdmlError, MemoryError))
-            if is_half_done and self._driver.running is None:
+            if raised and not issubclass(raised, (VkdmlError, MemoryError)) and self._driver.running is None:
                 self._driver.forget()
         finally:
-            super().__exit__()
+            self._lock.release()
 
 
 _Work = tuple[Future[None], Callable[[], None]]

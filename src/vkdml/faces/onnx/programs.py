@@ -10,7 +10,7 @@ Sources: ONNX If 1 to 25, Loop 1 to 25, Scan 9 to 25.
 from __future__ import annotations
 
 import copy
-from collections import ChainMap, Counter, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -119,7 +119,8 @@ class Program:
                                        "none: dense initializers")
         self.name = graph.name
         self.assigned: list[AssignedNode] = []
-        self._scope = outer.only(graphs.captures(graph))
+        self._captured = graphs.captures(graph)
+        self._scope = outer.only(self._captured)
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
@@ -184,7 +185,7 @@ class Program:
                 self.assigned += _assigned(reported, NOWHERE)
             steps += [self._holding(node, context) for node in holding]
             parts = [self._part(node, moves.get(id(node)), context) for node in on_device]
-            is_run = len(parts) > 1 and any(isinstance(part, RecurrentStep) for part in parts)
+            is_run = any(isinstance(part, RecurrentStep) for part in parts)
             steps += [DeviceRun(parts, wanted(on_device, stage, _ON_DEVICE), self._scope)] if is_run else parts
         return steps
 
@@ -225,15 +226,17 @@ class Program:
 
     def run(self, given: Sequence[Any], run_options: RunOptions, outer: Values | None = None) -> list[Any]:
         """Run the steps and return the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
-        values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
+        values: Values = {**self._scope.arrays, **dict(zip(self.inputs, given))}
+        if outer is not None:
+            values.update((name, outer[name]) for name in self._captured if name in outer)
         for step in self._steps:
             step.run(values, run_options)
         return [values[name] for name in self.outputs]
 
-    def on_device(self) -> Iterator[RecurrentStep | DeviceRun]:
+    def on_device(self) -> Iterator[DeviceRun]:
         """The steps with recurrent nodes, those in bodies too."""
         for step in self._steps:
-            if isinstance(step, RecurrentStep | DeviceRun):
+            if isinstance(step, DeviceRun):
                 yield step
             elif isinstance(step, IfStep | LoopStep | ScanStep):
                 for body in step.bodies:

@@ -5,6 +5,7 @@ A move is a view where the kernels can take one, else one copy on the device.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -81,7 +82,7 @@ class DeviceRun:
             call = None if first.context.ort.profile else self._call(key, device, fed)
             if call:
                 try:
-                    values.update(call.run({**self._constants, **fed}))
+                    values.update(call.run(fed))
                 except DriverError:
                     self._calls.drop(key)
                     raise
@@ -122,7 +123,7 @@ class DeviceRun:
             trace.add(part)
         kinds = tuple(type(node.problem) for node in trace.nodes)
         contents = self._contents.setdefault(kinds, Contents())
-        return _Call(trace, self.outputs, device, self.recurrent[0].context.options, contents)
+        return _Call(trace, self._constants, self.outputs, device, self.recurrent[0].context.options, contents)
 
 
 def _key(device: Device, fed: Mapping[str, np.ndarray]) -> Hashable:
@@ -139,6 +140,10 @@ class _Value(NamedTuple):
     buffer: str
     memory: np.ndarray
     array: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        return self.array.size == self.memory.size and self.array.flags.c_contiguous
 
     @property
     def begin(self) -> int:
@@ -249,16 +254,21 @@ def _tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tu
 class _Call:
     """The execution for runs on arrays of the same shapes and types.
 
-    problems: what each recurrent part computes. outputs: the names of the values that it returns.
+    problems: what each recurrent part computes. constants: what is not fed. outputs: the names of the values that it returns.
     """
 
-    def __init__(self, trace: _Trace, outputs: Sequence[str], device: Device, options: Options, contents: Contents) -> None:
-        self.nodes, self.problems = trace.nodes, trace.problems
+    def __init__(self, trace: _Trace, constants: Mapping[str, np.ndarray], outputs: Sequence[str], device: Device,
+                 options: Options, contents: Contents) -> None:
+        self.nodes, self.problems, self._constants = trace.nodes, trace.problems, constants
         self._name = next(iter(self.problems)).node.operator
         self._known = {name: trace.known[name] for name in outputs if name in trace.known}
         found = {name: trace.values[name] for name in outputs if name not in self._known}
-        self._results = {value.buffer: (value.memory.shape, value.memory.dtype) for value in found.values()}
-        self._outputs = [(name, value.buffer, value.array.shape, value.begin * value.array.itemsize, value.array.strides)
+        uses = Counter(value.buffer for value in found.values())
+        whole = {name for name, value in found.items() if uses[value.buffer] == 1 and value.is_whole}
+        self._results = {value.buffer: ((value.array if name in whole else value.memory).shape, value.memory.dtype)
+                         for name, value in found.items()}
+        self._outputs = [(name, value.buffer, None if name in whole else
+                          (value.array.shape, value.memory.dtype, value.begin * value.array.itemsize, value.array.strides))
                          for name, value in found.items()]
         self._lengths = [(part.node.operator, part.node.fields[LENGTHS], problem.steps)
                          for part, problem in self.problems.items() if problem.has(LENGTHS)]
@@ -269,9 +279,9 @@ class _Call:
         """True if the device is lost."""
         return self.execution.gpu.driver.lost is not None
 
-    def run(self, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs, by name. given: all that is fed, and constants."""
-        lengths = {}
+    def run(self, fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs, by name."""
+        given, lengths = {**self._constants, **fed}, {}
         for operator, name, steps in self._lengths:
             check_lengths(operator, given[name], steps)
             lengths[name] = given[name].astype(np.uint32)
@@ -279,10 +289,13 @@ class _Call:
         results = self.execution.run({**given, **lengths}, self._results)
         if check:
             check.check_results(results)
+        elif self.execution.weight_names <= self._constants.keys():  # which were looked at now, and stay as they are
+            self._constants = {name: self._constants[name] for name in self.execution.inputs if name in self._constants}
         arrays = {name: array.copy() for name, array in self._known.items()}
-        for name, buffer, shape, begin, strides in self._outputs:
-            memory = results[buffer]
-            array = np.ndarray(shape, memory.dtype, memory, begin, strides)
-            is_shared = any(np.may_share_memory(array, other) for other in arrays.values())
-            arrays[name] = np.array(array, order="C") if is_shared else np.asarray(array, order="C")
+        for name, buffer, part in self._outputs:
+            arrays[name] = results[buffer] if part is None else _part(results[buffer], *part)
         return arrays
+
+
+def _part(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, begin: int, strides: tuple[int, ...]) -> np.ndarray:
+    return np.array(np.ndarray(shape, dtype, memory, begin, strides), order="C")
