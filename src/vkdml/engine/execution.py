@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from .trust.verification import Share
 from .vulkan.buffers import Bound, Buffer
 from .vulkan.gpu import Gpu
 from .vulkan.store import Lease
-from .weights import Contents, PackState, Snapshot, Weights, is_current
+from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
 _LEAST_BYTES = 256
 
@@ -110,13 +111,14 @@ class Execution:
 
     share: which runs are checked. contents: of executions with the same nodes, but for T and B. carried: inputs by the names of
     outputs that they become: what a run leaves there the next one begins with. At first they are zeros. carrier: an execution
-    that carries the same tensors: both go on where either ended.
+    that carries the same tensors: both go on where either ended. constants: inputs that are the same in each run, among others.
 
     inputs, weight_names: what each run is given, and what is looked at where a run is given it.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
+                 contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None,
+                 constants: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
         self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # in errors
@@ -128,7 +130,9 @@ class Execution:
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
         self.weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._sizes = self._buffer_sizes()
-        self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
+        self._constants = {name: (("constant", digest({"": array})), array)
+                           for name, array in constants.items() if name in self._sizes}
+        self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()) - self._constants.keys())
         self._read = list(outputs)  # by the host, after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
@@ -228,8 +232,9 @@ class Execution:
         largest, carried = self.gpu.info.max_storage_buffer_range, self._carried.buffers()
         scratch = Scratch(largest)
         tensors = {name: scratch.place(size, name in self._on_host)
-                   for name, size in self._sizes.items() if name not in carried}
-        own, packing, kept = [], {}, Counter[str]()
+                   for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        own, packing = [], {}
+        kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
             packed, needed = compiled.plan.packed, compiled.temporary
             for name, size in compiled.read.items():
@@ -281,13 +286,20 @@ class Execution:
         commands.execute()
         return packed
 
+    def _uploaded(self, name: str, array: np.ndarray) -> Buffer:
+        buffer = Buffer(self.gpu, self._sizes[name])
+        buffer.upload(flat(array))
+        return buffer
+
     # Commands
 
     def _record(self, is_checked: bool) -> Commands:
         """Upload the inputs, run all nodes, and read back what `_read` names."""
         assert self._layout is not None
         self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
-        memory = {**self._buffers, **self._carried.buffers()}
+        memory = {**self._buffers, **self._carried.buffers(), **{
+            name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True), self._lease)
+            for name, (key, array) in self._constants.items()}}
         commands = Commands(self.gpu, lease=self._lease)
         for name in self.inputs:
             commands.upload(self._buffers[name])

@@ -28,6 +28,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, RangeCheck
 from . import graphs
+from .linear import Linear, steps
 from .moves import Move
 from .steps import RecurrentStep, RunOptions, Scope, Values, expect_going
 
@@ -35,9 +36,9 @@ _SEQUENCE = "OutputSequenceTensor"
 
 
 class MoveStep:
-    """A move on the host, in numpy."""
+    """A move, or a node of a linear layer, on the host, in numpy."""
 
-    def __init__(self, move: Move, scope: Scope) -> None:
+    def __init__(self, move: Move | Linear, scope: Scope) -> None:
         self.move = move
         self.inputs, self.outputs = move.inputs, move.outputs
         kind = graphs.tensor_type(TensorProto.INT64) if move.is_shape else graphs.without_shape(scope.type_of(self.inputs[0]))
@@ -174,7 +175,10 @@ class _Trace:
     def add(self, part: Part) -> None:
         if any(self.values[name].array.size == 0 for name in part.inputs):
             raise _UnfitError
-        self.values |= self._moved_by(part.move) if isinstance(part, MoveStep) else self._computed_by(part)
+        if isinstance(part, RecurrentStep):
+            self.values |= self._computed_by(part)
+        else:
+            self.values |= self._linear(part.move) if isinstance(part.move, Linear) else self._moved_by(part.move)
 
     def _moved_by(self, move: Move) -> dict[str, _Value]:
         source, *others = [self.values[name] for name in move.inputs]
@@ -193,6 +197,21 @@ class _Trace:
             raise _UnfitError
         return views
 
+    def _linear(self, node: Linear) -> dict[str, _Value]:
+        inputs = [self.values[name] for name in node.inputs]
+        *lead, last = inputs[0].array.shape
+        if node.work and len(lead) != 1:  # all rows are one product's
+            rows = {"": inputs[0].array.reshape(-1, last)}
+            inputs[0] = (inputs[0].views(rows) or {"": self._copied(inputs[:1], rows[""])})[""]
+        inputs = [self._usable(value) for value in inputs]
+        problem, shape = node.problem([value.array for value in inputs])
+        if not 0 < len(shape) <= MOST_DIMENSIONS:
+            raise _UnfitError
+        array = np.empty((*lead, shape[-1]) if node.work and len(lead) != 1 else shape, inputs[0].array.dtype)
+        result = _new(node.outputs[0], array)
+        self.nodes.append(Node(problem, dict(zip(problem.tensors, [*(value.buffer for value in inputs), result.buffer]))))
+        return {node.outputs[0]: result}
+
     def _copied(self, sources: Sequence[_Value], result: np.ndarray) -> _Value:
         """A new value of a result's shape, which the sources fill, one after the other along the axis in which it is longer."""
         value = _new(f"{sources[0].buffer} (copy {len(self.nodes)})", np.empty(result.shape, result.dtype))
@@ -204,7 +223,7 @@ class _Trace:
         for place, source in enumerate(sources):
             # A first dimension, of which the copy takes the last element, so that it may begin anywhere
             field, begin, sizes = f"InputTensors[{place}]", source.begin, source.array.shape
-            tensors[field] = _tensor(data_type, (begin + 1, *sizes), (1, *_steps(source.array)), result.itemsize)
+            tensors[field] = _tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
             parts.append(CopiedPart(field, (1, *sizes), (begin, *zeros), ones, (0, *map(int, at))))
             at += np.where(np.equal(sizes, result.shape), 0, sizes)
         sizes = 1, *result.shape
@@ -243,10 +262,6 @@ def _new(buffer: str, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
 
-def _steps(array: np.ndarray) -> tuple[int, ...]:
-    return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
-
-
 def _tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
     return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
@@ -273,7 +288,7 @@ class _Call:
         self._lengths = [(part.node.operator, part.node.fields[LENGTHS], problem.steps)
                          for part, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
-        self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents)
+        self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants=constants)
 
     def is_lost(self) -> bool:
         """True if the device is lost."""
@@ -290,7 +305,7 @@ class _Call:
         if check:
             check.check_results(results)
         elif self.execution.weight_names <= self._constants.keys():  # which were looked at now, and stay as they are
-            self._constants = {name: self._constants[name] for name in self.execution.inputs if name in self._constants}
+            self._constants = {}
         arrays = {name: array.copy() for name, array in self._known.items()}
         for name, buffer, part in self._outputs:
             arrays[name] = results[buffer] if part is None else _part(results[buffer], *part)

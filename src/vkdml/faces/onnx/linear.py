@@ -1,0 +1,143 @@
+"""Nodes of linear layers between recurrent nodes or behind them: which of them the device computes, and by which operators.
+
+Sources: ONNX MatMul 1 to 13, Gemm 7 to 13, Add, Sub and Mul 7 to 14, and the operators that are activations of recurrent nodes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto
+
+from ...operators import activations, element_types
+from ...operators.element_types import ElementType
+from ...operators.checks import Tensor, least_size
+from ...operators.plain_problem import (
+    OUTPUT,
+    ArithmeticProblem,
+    ElementwiseProblem,
+    GemmProblem,
+    PlainProblem,
+    common_fields,
+)
+from . import graphs
+from .moves import refusing
+from .nodes import attribute_value
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
+_PRODUCTS = {"MatMul": set[str](), "Gemm": {"alpha", "beta", "transA", "transB"}}
+_ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu": {"alpha"}, "ThresholdedRelu": {"alpha"},
+                **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), set[str]())}
+_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, set[str]())}  # others are of old versions
+_ELEMENTS = {TensorProto.FLOAT: element_types.of(np.dtype(np.float32)), TensorProto.FLOAT16: element_types.of(np.dtype(np.float16))}
+
+# Multiply-adds of a product: so many take a CPU driver no longer than to go to the host and back, and onnxruntime no less than
+# a GPU takes to begin a dispatch (docs/notebook.md)
+_MOST_ON_CPU, _LEAST_BEHIND = 2**18, 2**20
+
+
+def is_faster(is_cpu: bool, multiplications: int, is_open: bool, is_between: bool) -> bool:
+    """Whether a product belongs on the device. is_cpu: whether that is a CPU. is_open: whether the model leaves sizes open, which
+    count as 1. is_between: whether a recurrent node needs it, so that it would be a way to the host and back.
+    """
+    if is_cpu:
+        return is_between and not is_open and multiplications <= _MOST_ON_CPU
+    return is_between or multiplications >= _LEAST_BEHIND
+
+
+class Linear:
+    """A node that computes floats, of which at most the first is a constant matrix's factor. inputs, outputs: names.
+
+    work: multiply-adds of a product, where sizes that the model leaves open are 1, and whether it leaves any open; else None.
+    """
+
+    is_shape = False
+
+    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any], work: tuple[int, bool] | None
+                 ) -> None:
+        self.node, self.work = node, work
+        self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
+        self._operator = graphs.describe(node)
+        self._element, self._attributes = element, attributes
+        if node.op_type in _ACTIVATIONS:
+            given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
+            desc, = activations.from_onnx(self._operator, [node.op_type], *given)
+            self._function = activations.parametrize(self._operator, "", desc, element)
+
+    def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
+        """The output by name, computed on the host. Raises InvalidArgumentError for arrays that the node cannot take."""
+        with refusing(self.node, arrays):
+            if self.work:
+                a, b, *c = self._matrices(arrays)
+                result = self._scale("alpha") * (a @ b)
+                result = result + self._scale("beta") * c[0] if c else result
+            elif self.node.op_type in _OPERATIONS:
+                result = _OPERATIONS[self.node.op_type](*arrays)
+            else:
+                result = self._function(arrays[0].astype(np.float64))
+        return {self.outputs[0]: np.asarray(result, arrays[0].dtype)}
+
+    def problem(self, arrays: Sequence[np.ndarray]) -> tuple[PlainProblem, tuple[int, ...]]:
+        """What the device computes, and the output's shape. arrays: the inputs as they lie, a product's of two dimensions each.
+        Raises InvalidArgumentError for arrays that the node cannot take.
+        """
+        with refusing(self.node, arrays):
+            if self.work:
+                a, b, *c = self._matrices(arrays)
+                if a.shape[1] != b.shape[0]:
+                    raise ValueError("sizes that do not agree")
+                shape: tuple[int, ...] = (a.shape[0], b.shape[1])
+                found = {"ATensor": a, "BTensor": b, **{"CTensor": np.broadcast_to(array, shape) for array in c}}
+            else:
+                shape = np.broadcast_shapes(*(array.shape for array in arrays))
+                fields = ("ATensor", "BTensor") if len(arrays) == 2 else ("InputTensor",)
+                found = {field: np.broadcast_to(array, shape) for field, array in zip(fields, arrays)}
+        found[OUTPUT] = np.empty(shape, arrays[0].dtype)
+        common = common_fields(self._operator, self._element, {
+            field: Tensor(self._element.data_type, array.shape, steps(array), least_size(array.shape, steps(array), array.itemsize))
+            for field, array in found.items()})
+        if self.work:
+            return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
+                               beta=self._scale("beta")), shape
+        if self.node.op_type in _OPERATIONS:
+            return ArithmeticProblem(**common, function=None, operation=_OPERATIONS[self.node.op_type]), shape
+        return ElementwiseProblem(**common, function=self._function), shape
+
+    def _matrices(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        swaps = [self._attributes.get("transA"), self._attributes.get("transB"), 0]
+        return [array.T if swap else array for array, swap in zip(arrays, swaps)]
+
+    def _scale(self, name: str) -> np.float32:
+        return np.float32(self._attributes.get(name, 1))
+
+
+def steps(array: np.ndarray) -> tuple[int, ...]:
+    """Strides in elements, 0 for dimensions of size 1."""
+    return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
+
+
+def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], sizes: Mapping[str, Sequence[int | None]],
+           made: Collection[str]) -> Linear | None:
+    """The node as a Linear; None for another, and for one with data that the device does not make or weights that are not constant.
+
+    kinds, sizes: ONNX's types and the dimensions of values, as far as they are known. made: what the device makes.
+    """
+    if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES:
+        return None
+    names = [name for name in node.input if name]
+    data = [name for name in names if name not in constants]
+    element = _ELEMENTS.get(kinds.get(data[0], TensorProto.UNDEFINED)) if data else None
+    attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
+    if not element or not set(data) <= set(made) or not attributes.keys() <= _ATTRIBUTES[node.op_type]:
+        return None
+    if node.op_type not in _PRODUCTS:
+        return Linear(node, element, attributes, None)
+    shape = sizes.get(names[0])
+    if data != names[:1] or constants[names[1]].ndim != 2 or not shape:
+        return None
+    rows = shape[1:] if attributes.get("transA") else shape[:-1]
+    return Linear(node, element, attributes, (constants[names[1]].size * prod(size or 1 for size in rows), None in rows))
