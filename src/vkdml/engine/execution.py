@@ -297,9 +297,10 @@ class Execution:
         """Upload the inputs, run all nodes, and read back what `_read` names."""
         assert self._layout is not None
         self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
-        memory = {**self._buffers, **self._carried.buffers(), **{
-            name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True), self._lease)
-            for name, (key, array) in self._constants.items()}}
+        constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
+                                         self._lease)
+                     for name, (key, array) in self._constants.items()}
+        memory = {**self._buffers, **self._carried.buffers(), **constants}
         commands = Commands(self.gpu, lease=self._lease)
         for name in self.inputs:
             commands.upload(self._buffers[name])

@@ -82,6 +82,16 @@ def test_one_submission(name, submitted):
         assert len(submitted) == 1
 
 
+def test_constant_lengths():
+    """In each run, and refused in the first where they are above T."""
+    ours, theirs = both(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { n = Constant <value_ints=[2,5]> ()"
+                              " l = Cast <to=6> (n) y = GRU <hidden_size=4> (x, W, R, B, l) }", weights()))
+    for seed in range(2):
+        expect_alike(ours, theirs, inputs_of(ours, np.random.default_rng(seed), {"T": 5, "B": 2}))
+    with pytest.raises(vkdml.InvalidArgumentError, match="sequence length of row 1"):
+        ours.run(None, inputs_of(ours, np.random.default_rng(0), {"T": 4, "B": 2}))
+
+
 @pytest.mark.parametrize("share", [0, 1])
 def test_the_directions_of_a_row_lie_side_by_side(submitted, share):
     """Then nothing is copied between the layers of a bidirectional stack. With all calls verified, too."""

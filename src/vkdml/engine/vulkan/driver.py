@@ -237,9 +237,10 @@ class DeviceLock(system.Lock):
             super().__exit__()
             raise
 
-    def __exit__(self, raised: type[BaseException] | None = None, *_: object) -> None:
+    def __exit__(self, *raised: Any) -> None:
         try:
-            if raised and not issubclass(raised, (VkdmlError, MemoryError)) and self._driver.running is None:
+            kind = raised[0] if raised else None
+            if kind and not issubclass(kind, (VkdmlError, MemoryError)) and self._driver.running is None:
                 self._driver.forget()
         finally:
             self._lock.release()

@@ -14,8 +14,9 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from ...operators import activations, element_types
-from ...operators.element_types import ElementType
 from ...operators.checks import Tensor, least_size
+from ...operators.element_types import ElementType
+from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import (
     OUTPUT,
     ArithmeticProblem,
@@ -29,11 +30,13 @@ from .moves import refusing
 from .nodes import attribute_value
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
-_PRODUCTS = {"MatMul": set[str](), "Gemm": {"alpha", "beta", "transA", "transB"}}
+_NONE = frozenset[str]()
+_PRODUCTS = {"MatMul": _NONE, "Gemm": {"alpha", "beta", "transA", "transB"}}
 _ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu": {"alpha"}, "ThresholdedRelu": {"alpha"},
-                **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), set[str]())}
-_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, set[str]())}  # others are of old versions
-_ELEMENTS = {TensorProto.FLOAT: element_types.of(np.dtype(np.float32)), TensorProto.FLOAT16: element_types.of(np.dtype(np.float16))}
+                **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), _NONE)}
+_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE)}  # others are of old versions
+_ELEMENTS = {int(kind): element_types.of(np.dtype(dtype))
+             for kind, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16))}
 
 # Multiply-adds of a product: so many take a CPU driver no longer than to go to the host and back, and onnxruntime no less than
 # a GPU takes to begin a dispatch (docs/notebook.md)
@@ -41,8 +44,8 @@ _MOST_ON_CPU, _LEAST_BEHIND = 2**18, 2**20
 
 
 def is_faster(is_cpu: bool, multiplications: int, is_open: bool, is_between: bool) -> bool:
-    """Whether a product belongs on the device. is_cpu: whether that is a CPU. is_open: whether the model leaves sizes open, which
-    count as 1. is_between: whether a recurrent node needs it, so that it would be a way to the host and back.
+    """Whether a product belongs on the device. is_cpu: whether that is a CPU. is_open: whether the model leaves sizes open,
+    which count as 1. is_between: whether a recurrent node needs it, so that it would be a way to the host and back.
     """
     if is_cpu:
         return is_between and not is_open and multiplications <= _MOST_ON_CPU
@@ -91,14 +94,14 @@ class Linear:
                 if a.shape[1] != b.shape[0]:
                     raise ValueError("sizes that do not agree")
                 shape: tuple[int, ...] = (a.shape[0], b.shape[1])
-                found = {"ATensor": a, "BTensor": b, **{"CTensor": np.broadcast_to(array, shape) for array in c}}
+                found = dict(zip(("ATensor", "BTensor", "CTensor"), (a, b, *(np.broadcast_to(array, shape) for array in c))))
             else:
                 shape = np.broadcast_shapes(*(array.shape for array in arrays))
                 fields = ("ATensor", "BTensor") if len(arrays) == 2 else ("InputTensor",)
                 found = {field: np.broadcast_to(array, shape) for field, array in zip(fields, arrays)}
         found[OUTPUT] = np.empty(shape, arrays[0].dtype)
         common = common_fields(self._operator, self._element, {
-            field: Tensor(self._element.data_type, array.shape, steps(array), least_size(array.shape, steps(array), array.itemsize))
+            field: tensor(self._element.data_type, array.shape, steps(array), array.itemsize)
             for field, array in found.items()})
         if self.work:
             return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
@@ -111,8 +114,13 @@ class Linear:
         swaps = [self._attributes.get("transA"), self._attributes.get("transB"), 0]
         return [array.T if swap else array for array, swap in zip(arrays, swaps)]
 
-    def _scale(self, name: str) -> np.float32:
-        return np.float32(self._attributes.get(name, 1))
+    def _scale(self, name: str) -> float:
+        return float(self._attributes.get(name, 1))
+
+
+def tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
+    """A tensor of the least size that holds its elements."""
+    return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
 
 def steps(array: np.ndarray) -> tuple[int, ...]:
@@ -120,9 +128,9 @@ def steps(array: np.ndarray) -> tuple[int, ...]:
     return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
 
 
-def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], sizes: Mapping[str, Sequence[int | None]],
-           made: Collection[str]) -> Linear | None:
-    """The node as a Linear; None for another, and for one with data that the device does not make or weights that are not constant.
+def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int],
+           sizes: Mapping[str, Sequence[int | None]], made: Collection[str]) -> Linear | None:
+    """The node as a Linear; None for another, and for one whose data the device does not make or whose weights are computed.
 
     kinds, sizes: ONNX's types and the dimensions of values, as far as they are known. made: what the device makes.
     """

@@ -18,7 +18,7 @@ from ...engine.vulkan.store import Recent
 from ...engine.weights import Contents
 from ...errors import DriverError
 from ...operators import element_types
-from ...operators.checks import Tensor, element_strides, least_size, packed_strides
+from ...operators.checks import element_strides, packed_strides
 from ...operators.copy_problem import CopyProblem
 from ...operators.copy_problem import Move as CopiedPart
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
@@ -28,7 +28,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, RangeCheck
 from . import graphs
-from .linear import Linear, steps
+from .linear import Linear, steps, tensor
 from .moves import Move
 from .steps import RecurrentStep, RunOptions, Scope, Values, expect_going
 
@@ -223,11 +223,11 @@ class _Trace:
         for place, source in enumerate(sources):
             # A first dimension, of which the copy takes the last element, so that it may begin anywhere
             field, begin, sizes = f"InputTensors[{place}]", source.begin, source.array.shape
-            tensors[field] = _tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
+            tensors[field] = tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
             parts.append(CopiedPart(field, (1, *sizes), (begin, *zeros), ones, (0, *map(int, at))))
             at += np.where(np.equal(sizes, result.shape), 0, sizes)
         sizes = 1, *result.shape
-        tensors[OUTPUT] = _tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
+        tensors[OUTPUT] = tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
         problem = CopyProblem("a copy between nodes", element_types.any_of(data_type), tensors, tuple(tensors)[:-1], (OUTPUT,),
                               (), tuple(parts))
         names = {field: source.buffer for field, source in zip(tensors, sources)}
@@ -262,10 +262,6 @@ def _new(buffer: str, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
 
-def _tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
-    return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
-
-
 class _Call:
     """The execution for runs on arrays of the same shapes and types.
 
@@ -297,9 +293,10 @@ class _Call:
     def run(self, fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs, by name."""
         given, lengths = {**self._constants, **fed}, {}
-        for operator, name, steps in self._lengths:
-            check_lengths(operator, given[name], steps)
-            lengths[name] = given[name].astype(np.uint32)
+        for operator, name, t in self._lengths:
+            if name in given:  # constants are not, once they were looked at
+                check_lengths(operator, given[name], t)
+                lengths[name] = given[name].astype(np.uint32)
         check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
         results = self.execution.run({**given, **lengths}, self._results)
         if check:
