@@ -51,9 +51,8 @@ def test_forms(form, share, monkeypatch):
     assert not ours.assignment().on("onnxruntime")
 
 
-@pytest.mark.parametrize(("sizes", "expected"), [(f"{T},{B}", ["DeviceRun"]), ("T,B", ["DeviceRun", "Piece", "DeviceRun"])])
-def test_a_cpu_takes_small_products_of_known_sizes(sizes, expected):
-    assert kinds(expect_alike(made(FORMS["MatMul"], sizes))) == expected
+def test_a_cpu_leaves_products_to_the_host():
+    assert kinds(expect_alike(made(FORMS["MatMul"], f"{T},{B}"))) == ["DeviceRun", "Piece", "DeviceRun"]
 
 
 def test_a_factor_that_is_fed_stays_on_the_host(monkeypatch):
@@ -62,9 +61,8 @@ def test_a_factor_that_is_fed_stays_on_the_host(monkeypatch):
                  ) == ["DeviceRun", "Piece", "DeviceRun"]
 
 
-@pytest.mark.parametrize(("is_cpu", "multiplications", "is_open", "is_between", "expected"), [
-    (True, 2**18, False, True, True), (True, 2**18 + 1, False, True, False), (True, 1, True, True, False),
-    (True, 1, False, False, False), (False, 1, True, True, True), (False, 2**20, True, False, True),
-    (False, 2**20 - 1, False, False, False)])
-def test_where_a_product_is_faster(is_cpu, multiplications, is_open, is_between, expected):
-    assert linear.is_faster(is_cpu, multiplications, is_open, is_between) == expected
+@pytest.mark.parametrize(("is_cpu", "multiplications", "is_between", "expected"), [
+    (True, 1, True, False), (True, 2**20, False, False), (False, 1, True, True), (False, 2**20, False, True),
+    (False, 2**20 - 1, False, False)])
+def test_where_a_product_is_faster(is_cpu, multiplications, is_between, expected):
+    assert linear.is_faster(is_cpu, multiplications, is_between) == expected

@@ -38,30 +38,25 @@ _ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE)}
 _ELEMENTS = {int(kind): element_types.of(np.dtype(dtype))
              for kind, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16))}
 
-# Multiply-adds of a product: so many take a CPU driver no longer than to go to the host and back, and onnxruntime no less than
-# a GPU takes to begin a dispatch (docs/notebook.md)
-_MOST_ON_CPU, _LEAST_BEHIND = 2**18, 2**20
+_LEAST_BEHIND = 2**20  # multiply-adds; assumed: no GPU was measured (docs/notebook.md)
 
 
-def is_faster(is_cpu: bool, multiplications: int, is_open: bool, is_between: bool) -> bool:
-    """Whether a product belongs on the device. is_cpu: whether that is a CPU. is_open: whether the model leaves sizes open,
-    which count as 1. is_between: whether a recurrent node needs it, so that it would be a way to the host and back.
+def is_faster(is_cpu: bool, multiplications: int, is_between: bool) -> bool:
+    """Whether a product belongs on the device: not where that is a CPU. is_between: whether a recurrent node needs it, so that
+    it would be a way to the host and back.
     """
-    if is_cpu:
-        return is_between and not is_open and multiplications <= _MOST_ON_CPU
-    return is_between or multiplications >= _LEAST_BEHIND
+    return not is_cpu and (is_between or multiplications >= _LEAST_BEHIND)
 
 
 class Linear:
     """A node that computes floats, of which at most the first is a constant matrix's factor. inputs, outputs: names.
 
-    work: multiply-adds of a product, where sizes that the model leaves open are 1, and whether it leaves any open; else None.
+    work: multiply-adds of a product, where sizes that the model leaves open are 1; else None.
     """
 
     is_shape = False
 
-    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any], work: tuple[int, bool] | None
-                 ) -> None:
+    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any], work: int | None) -> None:
         self.node, self.work = node, work
         self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
         self._operator = graphs.describe(node)
@@ -148,4 +143,4 @@ def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[
     if data != names[:1] or constants[names[1]].ndim != 2 or not shape:
         return None
     rows = shape[1:] if attributes.get("transA") else shape[:-1]
-    return Linear(node, element, attributes, (constants[names[1]].size * prod(size or 1 for size in rows), None in rows))
+    return Linear(node, element, attributes, constants[names[1]].size * prod(size or 1 for size in rows))

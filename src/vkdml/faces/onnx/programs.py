@@ -130,10 +130,10 @@ class Program:
             found = move(node, self._scope.arrays, self._kinds, shapes) or linear(
                 node, self._scope.arrays, self._kinds, self._scope.sizes, made)
             work = found.work if isinstance(found, Linear) else None
-            if found and not made.isdisjoint(found.inputs) and (not work or is_faster(is_cpu, *work, is_between=True)):
+            if found and not made.isdisjoint(found.inputs) and (not work or is_faster(is_cpu, work, is_between=True)):
                 others[id(node)] = found
                 shapes.update(node.output if found.is_shape else ())
-                if is_faster(is_cpu, *work, is_between=False) if work else isinstance(found, Linear) and needed.issuperset(
+                if is_faster(is_cpu, work, is_between=False) if work else isinstance(found, Linear) and needed.issuperset(
                         set(found.inputs) - self._scope.arrays.keys()):
                     needed.update(node.output)
             if is_recurrent(node) or id(node) in others:
