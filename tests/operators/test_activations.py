@@ -55,6 +55,7 @@ def test_a_row_stays_itself_when_it_is_pickled(row):
     ("THRESHOLDED_RELU", (1.0,), 1.0, 0.0),
     ("THRESHOLDED_RELU", (1.0,), 1.5, 1.5),
     ("GELU", (), 1.0, 0.8413447460685429),
+    ("GELU", (), -10.0, -7.619853024160527e-23),
     ("SWISH", (2.0,), -1.5, -1.5 / (1 + np.exp(3))),
     ("HARD_SWISH", (0.25, 0.5), -1.0, -0.25),
     ("HARD_SWISH", (0.25, 0.5), 3.0, 3.0),

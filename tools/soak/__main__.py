@@ -26,6 +26,8 @@ from vkdml.laboratory import supervise
 ROOT = Path(__file__).resolve().parents[2]
 LANES, LONGEST_LIFE = 2, 10 * 60.0
 COMMAND = ["-m", "tools.soak.worker"]
+# glibc keeps free memory of each thread's arena, and a driver that is lost and found begins new threads: that is no growth
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 ERROR = 1  # the exit code of a Python program that an exception has ended
 SILENCE = 300.0  # seconds that a round may take
 
@@ -66,7 +68,7 @@ def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) ->
     file.touch()
     command = [sys.executable, *COMMAND, str(file), "--seed", str(seed), "--seconds", str(seconds),
                *(["--faults", str(folder / "layer")] if layer else [])]
-    child = supervise(command, {**os.environ, **layer}, ROOT, grows=file, silence=SILENCE)
+    child = supervise(command, {**os.environ, **ONE_ARENA, **layer}, ROOT, grows=file, silence=SILENCE)
     ended = "" if child.code in (0, ERROR) else child.how
     if not ended and (child.code or not file.stat().st_size):  # the worker's own error
         ended = "ended by an error"

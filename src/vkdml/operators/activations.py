@@ -91,7 +91,8 @@ def _shrink(x: np.ndarray, bias: float, threshold: float) -> np.ndarray:
     return np.where(x < -threshold, x + bias, np.where(x > threshold, x - bias, inside))
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+# 1 + erf(x) has lost its digits long before x = -6
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 _T = DML_OPERATOR_TYPE
 _ROWS = [
@@ -126,7 +127,7 @@ _ROWS = [
     Activation(_T.ACTIVATION_THRESHOLDED_RELU, descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, 15,
                lambda x, a, b: np.where(x <= a, 0.0, x), ("Alpha",), "ThresholdedRelu", (1.0,)),
     Activation(_T.ACTIVATION_GELU, descs.DML_ACTIVATION_GELU_OPERATOR_DESC, 16,
-               lambda x, a, b: 0.5 * x * (1 + _erf(x / math.sqrt(2))), has_pairs=False),
+               lambda x, a, b: 0.5 * x * _erfc(-x / math.sqrt(2)), has_pairs=False),
     Activation(_T.ACTIVATION_SWISH, descs.DML_ACTIVATION_SWISH_OPERATOR_DESC, 17,
                lambda x, a, b: x * _sigmoid(a * x), ("SigmoidInputScale",), has_pairs=False),
     Activation(_T.ACTIVATION_HARD_SWISH, descs.DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC, 18,
