@@ -1,4 +1,4 @@
-"""Where the nodes of a model run."""
+"""Places of a model's nodes: device, onnxruntime, host."""
 
 from __future__ import annotations
 
