@@ -4,6 +4,8 @@ graphs run.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
 _LEAST_BYTES = 256
+
+_log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
@@ -173,25 +177,39 @@ class Execution:
                                            "handler", "one after the other")
             self.gpu.lock.is_computing = True
             try:
+                begin, made = time.perf_counter(), self.gpu.pipelines_made
                 commands = self._prepared(values, self._is_verified and self._share.has_next())
                 for name in self.inputs:
                     self._buffers[name].put(flat(values[name]))
                 commands.execute()
+                self._tell(begin, made)
                 self._carried.advance()
                 return {name: self._buffers[name].take(shape, dtype) for name, (shape, dtype) in results.items()}
             finally:
                 self.gpu.lock.is_computing = False
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Pack the weights, by name, and make all that a run with them needs."""
+        """Pack the weights, by name, and make all that a run with them needs. Where that compiled anything, it ends with a run
+        on zeros: some drivers do most of their compiling at the first dispatch.
+        """
         with self.gpu.lock:
-            turn = self._carried.turn
+            begin, made, turn = time.perf_counter(), self.gpu.pipelines_made, self._carried.turn
             try:
                 for _ in range(self._carried.turns):
                     self._prepared(weights, False).prepare()
                     self._carried.advance()
+                self._carried.turn = turn
+                if self.gpu.pipelines_made > made:
+                    self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self._inputs}, {})
+                    self._tell(begin, made)
             finally:
                 self._carried.turn = turn  # whatever failed, what is carried stays
+
+    def _tell(self, begin: float, made: int) -> None:
+        """Log what it took to compile, if anything was. made: how many pipelines there were at the time `begin`."""
+        if self.gpu.pipelines_made > made:
+            _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
+                      self.gpu.pipelines_made - made)
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Change a carried tensor, by either name. Raises what Buffer.upload raises."""

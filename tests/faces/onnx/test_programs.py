@@ -156,7 +156,7 @@ def test_as_few_pieces_as_the_recurrent_nodes_allow():
     assert kinds(check(model(text, weights()))) == ["Piece", "DeviceRun", "Piece"]
 
 
-def test_a_model_without_recurrent_nodes():
+def test_a_model_without_recurrent_nodes(no_sessions):
     with pytest.warns(vkdml.NothingOnDeviceWarning):
         assert kinds(check(model("g (float[T,B,3] x) => (float[T,B,3] y) { y = Neg(x) }"))) == ["Piece"]
 

@@ -19,7 +19,7 @@ import onnx
 import onnx.shape_inference
 import onnxruntime
 from google.protobuf.message import DecodeError, EncodeError, Message
-from onnx import GraphProto, ModelProto, TensorProto, external_data_helper, inliner
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TypeProto, external_data_helper, inliner
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 from onnxruntime.capi import onnxruntime_pybind11_state
@@ -167,6 +167,22 @@ def _tensors(message: Message) -> Iterator[TensorProto]:
         if field.message_type is not None:
             for inner in [value] if isinstance(value, Message) else value:
                 yield from _tensors(inner)
+
+
+def widen(message: Message) -> bool:
+    """Put float32 in the place of float16 in a model, or a part of one. Returns whether there was any."""
+    if isinstance(message, TensorProto) and message.data_type == TensorProto.FLOAT16:
+        message.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(message).astype(np.float32), message.name))
+        return True
+    if isinstance(message, TypeProto.Tensor) and message.elem_type == TensorProto.FLOAT16:
+        message.elem_type = TensorProto.FLOAT
+        return True
+    if isinstance(message, AttributeProto) and message.name in ("to", "dtype") and message.i == TensorProto.FLOAT16:
+        message.i = TensorProto.FLOAT
+        return True
+    inner = [value for field, value in message.ListFields() if field.message_type is not None]
+    found = [widen(part) for value in inner for part in ([value] if isinstance(value, Message) else value)]
+    return any(found)
 
 
 def _without_large_tensors(model: ModelProto) -> ModelProto:
