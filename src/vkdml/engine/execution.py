@@ -200,7 +200,7 @@ class Execution:
                     self._carried.advance()
                 self._carried.turn = turn
                 if self.gpu.pipelines_made > made:
-                    self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self._inputs}, {})
+                    self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self.inputs}, {})
                     self._tell(begin, made)
             finally:
                 self._carried.turn = turn  # whatever failed, what is carried stays
