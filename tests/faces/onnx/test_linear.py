@@ -42,10 +42,15 @@ def expect_alike(proto, share=0):
     return ours
 
 
+def as_on_a_gpu(monkeypatch):
+    """Products are the device's."""
+    monkeypatch.setattr(programs, "linear", lambda *arguments: linear.linear(*arguments[:-1], False))
+
+
 @pytest.mark.parametrize("share", [0, 1])
 @pytest.mark.parametrize("form", FORMS)
 def test_forms(form, share, monkeypatch):
-    monkeypatch.setattr(programs, "is_faster", lambda *_, is_between: is_between)
+    as_on_a_gpu(monkeypatch)
     ours = expect_alike(made(FORMS[form]), share)
     assert kinds(ours) == ["DeviceRun"]
     assert not ours.assignment().on("onnxruntime")
@@ -56,13 +61,6 @@ def test_a_cpu_leaves_products_to_the_host():
 
 
 def test_a_factor_that_is_fed_stays_on_the_host(monkeypatch):
-    monkeypatch.setattr(programs, "is_faster", lambda *_, is_between: is_between)
+    as_on_a_gpu(monkeypatch)
     assert kinds(expect_alike(made("t = Transpose <perm=[1,0]> (f) k = MatMul (f, t) m = MatMul (k, f) a = Unsqueeze (m, zero)"))
                  ) == ["DeviceRun", "Piece", "DeviceRun"]
-
-
-@pytest.mark.parametrize(("is_cpu", "multiplications", "is_between", "expected"), [
-    (True, 1, True, False), (True, 2**20, False, False), (False, 1, True, True), (False, 2**20, False, True),
-    (False, 2**20 - 1, False, False)])
-def test_where_a_product_is_faster(is_cpu, multiplications, is_between, expected):
-    assert linear.is_faster(is_cpu, multiplications, is_between) == expected

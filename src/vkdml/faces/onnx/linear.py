@@ -1,4 +1,4 @@
-"""Nodes of linear layers between recurrent nodes or behind them: which of them the device computes, and by which operators.
+"""Nodes of linear layers between recurrent nodes: which of them the device computes, and by which operators.
 
 Sources: ONNX MatMul 1 to 13, Gemm 7 to 13, Add, Sub and Mul 7 to 14, and the operators that are activations of recurrent nodes.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,29 +37,18 @@ _ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE)}
 _ELEMENTS = {int(kind): element_types.of(np.dtype(dtype))
              for kind, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16))}
 
-_LEAST_BEHIND = 2**20  # multiply-adds; assumed: no GPU was measured (docs/notebook.md)
-
-
-def is_faster(is_cpu: bool, multiplications: int, is_between: bool) -> bool:
-    """Whether a product belongs on the device: not where that is a CPU. is_between: whether a recurrent node needs it, so that
-    it would be a way to the host and back.
-    """
-    return not is_cpu and (is_between or multiplications >= _LEAST_BEHIND)
-
 
 class Linear:
-    """A node that computes floats, of which at most the first is a constant matrix's factor. inputs, outputs: names.
-
-    work: multiply-adds of a product, where sizes that the model leaves open are 1; else None.
-    """
+    """A node that computes floats. inputs, outputs: names. is_product: it multiplies its first input by a constant matrix."""
 
     is_shape = False
 
-    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any], work: int | None) -> None:
-        self.node, self.work = node, work
+    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any]) -> None:
+        self.node, self.is_product = node, node.op_type in _PRODUCTS
         self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
         self._operator = graphs.describe(node)
         self._element, self._attributes = element, attributes
+        self._function: Callable[..., Any] = _OPERATIONS.get(node.op_type, self._product)
         if node.op_type in _ACTIVATIONS:
             given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
             desc, = activations.from_onnx(self._operator, [node.op_type], *given)
@@ -69,14 +57,7 @@ class Linear:
     def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
         """The output by name, computed on the host. Raises InvalidArgumentError for arrays that the node cannot take."""
         with refusing(self.node, arrays):
-            if self.work:
-                a, b, *c = self._matrices(arrays)
-                result = self._scale("alpha") * (a @ b)
-                result = result + self._scale("beta") * c[0] if c else result
-            elif self.node.op_type in _OPERATIONS:
-                result = _OPERATIONS[self.node.op_type](*arrays)
-            else:
-                result = self._function(arrays[0].astype(np.float64))
+            result = self._function(*(array.astype(np.float64) for array in arrays))
         return {self.outputs[0]: np.asarray(result, arrays[0].dtype)}
 
     def problem(self, arrays: Sequence[np.ndarray]) -> tuple[PlainProblem, tuple[int, ...]]:
@@ -84,7 +65,7 @@ class Linear:
         Raises InvalidArgumentError for arrays that the node cannot take.
         """
         with refusing(self.node, arrays):
-            if self.work:
+            if self.is_product:
                 a, b, *c = self._matrices(arrays)
                 if a.shape[1] != b.shape[0]:
                     raise ValueError("sizes that do not agree")
@@ -98,12 +79,16 @@ class Linear:
         common = common_fields(self._operator, self._element, {
             field: tensor(self._element.data_type, array.shape, steps(array), array.itemsize)
             for field, array in found.items()})
-        if self.work:
+        if self.is_product:
             return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
                                beta=self._scale("beta")), shape
         if self.node.op_type in _OPERATIONS:
-            return ArithmeticProblem(**common, function=None, operation=_OPERATIONS[self.node.op_type]), shape
+            return ArithmeticProblem(**common, function=None, operation=self._function), shape
         return ElementwiseProblem(**common, function=self._function), shape
+
+    def _product(self, *arrays: np.ndarray) -> np.ndarray:
+        a, b, *c = self._matrices(arrays)
+        return self._scale("alpha") * (a @ b) + (self._scale("beta") * c[0] if c else 0)
 
     def _matrices(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         swaps = [self._attributes.get("transA"), self._attributes.get("transB"), 0]
@@ -123,11 +108,12 @@ def steps(array: np.ndarray) -> tuple[int, ...]:
     return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
 
 
-def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int],
-           sizes: Mapping[str, Sequence[int | None]], made: Collection[str]) -> Linear | None:
-    """The node as a Linear; None for another, and for one whose data the device does not make or whose weights are computed.
+def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], made: Collection[str], is_cpu: bool
+           ) -> Linear | None:
+    """The node as a Linear; None for another, for one whose data the device does not make or whose weights are computed, and for
+    a product where the device is a CPU, as onnxruntime is faster there.
 
-    kinds, sizes: ONNX's types and the dimensions of values, as far as they are known. made: what the device makes.
+    kinds: ONNX's types of values, as far as they are known. made: what the device makes.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES:
         return None
@@ -137,10 +123,6 @@ def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[
     attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
     if not element or not set(data) <= set(made) or not attributes.keys() <= _ATTRIBUTES[node.op_type]:
         return None
-    if node.op_type not in _PRODUCTS:
-        return Linear(node, element, attributes, None)
-    shape = sizes.get(names[0])
-    if data != names[:1] or constants[names[1]].ndim != 2 or not shape:
+    if node.op_type in _PRODUCTS and (is_cpu or data != names[:1] or constants[names[1]].ndim != 2):
         return None
-    rows = shape[1:] if attributes.get("transA") else shape[:-1]
-    return Linear(node, element, attributes, constants[names[1]].size * prod(size or 1 for size in rows))
+    return Linear(node, element, attributes)

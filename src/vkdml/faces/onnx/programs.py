@@ -23,7 +23,7 @@ from ...errors import InvalidArgumentError
 from ..sessions import open_device
 from . import graphs, models
 from .assignment import DEVICE, HOST, LOAD, NOWHERE, ONNXRUNTIME, AssignedNode, assigned, within
-from .linear import Linear, is_faster, linear
+from .linear import Linear, linear
 from .moves import Move, move
 from .nodes import attribute_value, is_recurrent
 from .runs import DeviceRun, MoveStep, Part
@@ -121,21 +121,15 @@ class Program:
         return steps
 
     def _others_on_device(self, nodes: Sequence[NodeProto], context: Context) -> dict[int, Move | Linear]:
-        """The nodes by which a recurrent node's outputs become a recurrent node's inputs, and those behind that are faster on
-        the device, by their ids.
-        """
+        """The nodes by which a recurrent node's outputs become a recurrent node's inputs, by their ids."""
         others, made, shapes, needed = dict[int, Move | Linear](), set[str](), set[str](), set[str]()
         is_cpu = open_device(self.name, context.device).info.type == "cpu"
         for node in nodes:
             found = move(node, self._scope.arrays, self._kinds, shapes) or linear(
-                node, self._scope.arrays, self._kinds, self._scope.sizes, made)
-            work = found.work if isinstance(found, Linear) else None
-            if found and not made.isdisjoint(found.inputs) and (not work or is_faster(is_cpu, work, is_between=True)):
+                node, self._scope.arrays, self._kinds, made, is_cpu)
+            if found and not made.isdisjoint(found.inputs):
                 others[id(node)] = found
                 shapes.update(node.output if found.is_shape else ())
-                if is_faster(is_cpu, work, is_between=False) if work else isinstance(found, Linear) and needed.issuperset(
-                        set(found.inputs) - self._scope.arrays.keys()):
-                    needed.update(node.output)
             if is_recurrent(node) or id(node) in others:
                 made.update(node.output)
         for node in reversed(nodes):
