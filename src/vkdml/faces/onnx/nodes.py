@@ -65,6 +65,7 @@ class RecurrentNode:
                                        f"1 to {len(self._cell.outputs)} names, at least one not empty")
         self._wanted = [bool(name) for name, _ in zip_longest(outputs, self._cell.outputs)]
         self._sessions, self._device, self._options = sessions, device, options
+        self._last: tuple[list[Any], ElementType | None] = ([], None)  # how the last inputs that were taken as they are lay
 
     @property
     def fields(self) -> dict[str, str]:
@@ -133,7 +134,28 @@ class RecurrentNode:
         return {fields[field]: array for field, array in given.items()}
 
     def convert(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Arrays, ElementType]:
-        """The checked inputs by field, and their type."""
+        """The checked inputs by field, and their type. Those that lie as the last ones did are not checked again."""
+        if not isinstance(inputs, Mapping) or any(name not in inputs for name in self._input_names.values()):
+            return self._converted(inputs)
+        given = {field: inputs[name] for field, name in self._input_names.items()}
+        key = [(type(array), array.dtype, array.shape, array.strides) for array in given.values() if type(array) is np.ndarray]
+        last, element = self._last
+        if element is not None and key == last:
+            return {**self._left_out, **given}, element
+        checked, element = self._converted(inputs)
+        if all(checked[field] is array for field, array in given.items()):
+            self._last = key, element
+        return checked, element
+
+    @cached_property
+    def _input_names(self) -> dict[str, str]:
+        return {field: name for field, name in self.fields.items() if field in self._cell.inputs}
+
+    @cached_property
+    def _left_out(self) -> dict[str, None]:
+        return dict.fromkeys(field for field in self._cell.inputs if field not in self._input_names)
+
+    def _converted(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Arrays, ElementType]:
         arrays = _inputs(self.operator, self._cell, self._node, inputs)
         _check_types(self.operator, self._cell, self._version, arrays)
         found = np.shape(arrays["RecurrenceTensor"])[-1:]
