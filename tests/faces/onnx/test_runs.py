@@ -211,3 +211,17 @@ def test_stacks_as_pytorch_exports_them(mode, bidirectional, batch_first, submit
     submitted.clear()
     ours.run(None, feed)
     assert len(submitted) == 1
+
+
+def test_nothing_is_copied_between_nodes(monkeypatch):
+    """With memory of the device's own: the inputs go up and the outputs come down, in one submission."""
+    device, copied = vkdml.Device(), []
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    for name in ("upload", "readback", "run"):
+        whole = getattr(Submission, name)
+        monkeypatch.setattr(Submission, name, lambda *given, name=name, whole=whole: (copied.append(name), whole(*given))[1])
+    session = InferenceSession(model(HEAD.format(BETWEEN["squeeze"]), weights() | weights(inputs=H, suffix="1")), device=device)
+    session.run(None, {"x": np.ones((T, B, I), np.float32)})
+    copied.clear()
+    session.run(None, {"x": np.ones((T + 1, B, I), np.float32)})  # of other sizes, so that it is recorded anew
+    assert copied == ["upload", "readback", "run"]
