@@ -48,7 +48,7 @@ class Linear:
         self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
         self._operator = graphs.describe(node)
         self._element, self._attributes = element, attributes
-        self._function: Callable[..., Any] = _OPERATIONS.get(node.op_type, self._product)
+        self._function: Any = _OPERATIONS.get(node.op_type, self._product)
         if node.op_type in _ACTIVATIONS:
             given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
             desc, = activations.from_onnx(self._operator, [node.op_type], *given)
@@ -110,8 +110,8 @@ def steps(array: np.ndarray) -> tuple[int, ...]:
 
 def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], made: Collection[str], is_cpu: bool
            ) -> Linear | None:
-    """The node as a Linear; None for another, for one whose data the device does not make or whose weights are computed, and for
-    a product where the device is a CPU, as onnxruntime is faster there.
+    """The node as a Linear; None for another, for one whose data the device does not make or whose weights are computed, and
+    for a product where the device is a CPU: onnxruntime is faster there.
 
     kinds: ONNX's types of values, as far as they are known. made: what the device makes.
     """
