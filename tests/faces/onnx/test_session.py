@@ -39,7 +39,7 @@ def test_functions():
         layer (p, q, r) => (z) { a = Tanh(p) z = GRU <hidden_size=4> (a, q, r) }""")
     for name in ("W", "R"):
         parsed.graph.initializer.append(numpy_helper.from_array(weights()[name], name))
-    assert kinds(check(parsed)) == ["Piece", "RecurrentStep"]
+    assert kinds(check(parsed)) == ["Piece", "DeviceRun"]
 
 
 def test_defaults_and_opsets_of_functions():

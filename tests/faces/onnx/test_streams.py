@@ -99,9 +99,9 @@ def test_a_state_on_the_device_is_not_touched(monkeypatch):
     stream, x = ours.stream(BOTH), np.ones((2, 1, I), np.float32)
     stream.step({"x": x})
     touched = []
-    put, take = Buffer.put, Buffer.take
-    monkeypatch.setattr(Buffer, "put", lambda self, *given: (touched.append(given[0].size), put(self, *given))[1])
-    monkeypatch.setattr(Buffer, "take", lambda self, *given: (touched.append(int(np.prod(given[0]))), take(self, *given))[1])
+    put, take = Buffer._put, Buffer._take
+    monkeypatch.setattr(Buffer, "_put", lambda self, *given: (touched.append(given[0].size), put(self, *given))[1])
+    monkeypatch.setattr(Buffer, "_take", lambda self, *given: (touched.append(int(np.prod(given[0]))), take(self, *given))[1])
     stream.step({"x": x})
     assert touched == [2 * I, 2 * H]
 

@@ -70,8 +70,8 @@ def test_layers_chain_on_the_device(monkeypatch):
     execute = Commands.execute
     monkeypatch.setattr(Commands, "execute", lambda self: (calls.append(self), execute(self)))
     written = []
-    put = vkdml.Buffer.put
-    monkeypatch.setattr(vkdml.Buffer, "put", lambda self, *given: (written.append(given[0].shape), put(self, *given)))
+    put = vkdml.Buffer._put
+    monkeypatch.setattr(vkdml.Buffer, "_put", lambda self, *given: (written.append(given[0].shape), put(self, *given)))
     twin(x)
     assert (len(calls), written) == (1, [(T * B * I,)])
 

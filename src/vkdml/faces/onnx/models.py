@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -35,12 +36,33 @@ from .quantized import dequantized
 _LARGEST_MODEL = 2**31 - 1  # bytes: protobuf's limit
 _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check a model: no shape or axes are in it
 
+_NO_VERSION = 2**63 - 1  # what onnxruntime says of a model without a version
+
 # What the package onnx raises for models that it cannot take. ValueError: also where they are larger than 2 GiB; RuntimeError:
 # also where their bodies are too deep in one another
 _ONNX_ERRORS = (DecodeError, EncodeError, InferenceError, KeyError, RuntimeError, TypeError, ValidationError, ValueError)
 
 T = TypeVar("T")
 Source: TypeAlias = str | bytes | os.PathLike[str] | ModelProto
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+    @staticmethod
+    def of(model: ModelProto) -> ModelMetadata:
+        version = model.model_version if model.HasField("model_version") else _NO_VERSION
+        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
+                             version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 def load(source: Source, allow_outside: bool) -> ModelProto:

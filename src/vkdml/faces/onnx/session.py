@@ -8,7 +8,6 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
@@ -26,10 +25,11 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
+from .assignment import DEVICE, Assignment
 from .feeds import Inputs, IOBinding, NodeArg, expect_names, own
 from .ort_sessions import PROVIDER, Arguments, OrtSessions, expect_known, has_adapter
 from .ort_values import ort_value, write
-from .programs import DEVICE, Assignment, Program
+from .programs import Program
 from .session_streams import SessionStream
 from .steps import Context, RecurrentStep, RunOptions, Scope
 
@@ -38,29 +38,9 @@ _ONNXRUNTIMES = ("create_ortvalue_from_shape_and_type", "get_input_epdevices", "
                  "get_output_memory_infos", "get_tuning_results", "release_captured_graph", "set_tuning_results")
 
 _OVERRIDABLE_SINCE = 4  # the version of ONNX's files from which on an initializer may be an input's default
-_NO_VERSION = 2**63 - 1  # what onnxruntime says of a model without a version
 _OVERRIDDEN_KEPT = 2  # programs for initializers that are fed
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ModelMetadata:
-    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
-
-    producer_name: str
-    graph_name: str
-    domain: str
-    description: str
-    graph_description: str
-    version: int
-    custom_metadata_map: dict[str, str]
-
-    @staticmethod
-    def of(model: ModelProto) -> ModelMetadata:
-        version = model.model_version if model.HasField("model_version") else _NO_VERSION
-        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
-                             version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 class InferenceSession:
@@ -110,7 +90,7 @@ class InferenceSession:
         model = self._ort.applied(read) if sess_options is not None else read
         if model is not read:
             self._args, self._outputs = models.described(model, arguments.sess_options)
-        self._metadata = ModelMetadata.of(model)
+        self._metadata = models.ModelMetadata.of(model)
         constants = {tensor.name for tensor in model.graph.initializer}
         self._overridable = [self._args[value.name] for value in model.graph.input
                              if value.name in constants and model.ir_version >= _OVERRIDABLE_SINCE]
@@ -224,7 +204,7 @@ class InferenceSession:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._ort.front, name)
 
-    def get_modelmeta(self) -> ModelMetadata:
+    def get_modelmeta(self) -> models.ModelMetadata:
         return self._metadata
 
     def assignment(self) -> Assignment:
