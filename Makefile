@@ -18,7 +18,8 @@
 VENV_PYTHON = .venv/bin/python
 export WORDS =
 
-# Drivers compile shaders on one core, so a second process takes half of the time away.
+# Drivers compile shaders on one core, so a second process takes half of the time away. Hundreds of tests start a Python of their
+# own, which is faster with bytecode, whatever the environment says.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from onnx import helper
+
+from bench.one_node import one_node
 
 WEIGHTS = ("W", "R", "B", "P")  # initializers of a model, as in exported models; the others are its inputs
 INPUTS = {"GRU": ("X", "W", "R", "B", "sequence_lens", "initial_h"), "RNN": ("X", "W", "R", "B", "sequence_lens", "initial_h"),
@@ -68,34 +68,13 @@ class Node:
         return tuple(self.get("activations") or ACTIVATIONS[self.op] * self.directions)
 
     @property
-    def opset(self) -> int:
-        return 22 if self.element == "bfloat16" else 14
-
-    @property
     def feeds(self) -> dict[str, np.ndarray]:
         """The inputs of its model, in their order."""
         return {name: self.inputs[name] for name in INPUTS[self.op] if name in self.inputs and name not in WEIGHTS}
 
-    @cached_property
-    def proto(self) -> Any:
-        names = [name if name in self.inputs else "" for name in INPUTS[self.op]]
-        while not names[-1]:
-            names.pop()
-        return helper.make_node(self.op, names, list(self.outputs), hidden_size=self.hidden, **self.attributes)
-
     def model(self) -> bytes:
         """A serialized model of this node alone."""
-        kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in self.inputs.items()}
-        weights = [helper.make_tensor(name, kinds[name], self.inputs[name].shape, self.inputs[name].tobytes(), raw=True)
-                   for name in WEIGHTS if name in self.inputs]
-        state, y = self.shapes
-        graph = helper.make_graph(
-            [self.proto], self.op.lower(),
-            [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in self.feeds.items()],
-            [helper.make_tensor_value_info(name, kinds["X"], y if name == "Y" else state) for name in self.outputs], weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)],
-                                  ir_version=8 if self.opset < 22 else 10)
-        return bytes(model.SerializeToString())
+        return bytes(one_node(self.op, dict(self.inputs), self.element, **self.attributes)[0])
 
 
 def literal(array: np.ndarray) -> str:
@@ -107,26 +86,14 @@ def literal(array: np.ndarray) -> str:
     return re.sub(r"-(0\.)(?!\d)", r"\1", re.sub(r"\s+", " ", text)).replace("[ ", "[")
 
 
+def literals(node: Node) -> str:
+    """A node's inputs as Python text."""
+    return "{" + ", ".join(f'"{name}": {literal(array)}' for name, array in node.inputs.items()) + "}"
+
+
 def numbers(node: Node) -> str:
     """Lines of numpy that make a node's inputs, as `arrays`."""
-    listed = ", ".join(f'"{name}": {literal(array)}' for name, array in node.inputs.items())
     element = "float32" if node.element == "bfloat16" else node.element
     return (f"from numpy import array, inf, int32, nan, zeros, {element}\n"
-            f"arrays = {{{listed}}}\n"
+            f"arrays = {literals(node)}\n"
             f'arrays = {{n: array(values, int32 if n == "sequence_lens" else {element}) for n, values in arrays.items()}}\n')
-
-
-def lines_of_onnx(node: Node) -> str:
-    """Lines that make `arrays`, of the model's inputs, and `model`, its bytes."""
-    attributes = "".join(f", {name}={value!r}" for name, value in node.attributes.items())
-    weights = tuple(name for name in WEIGHTS if name in node.inputs)
-    return (f"from onnx import helper as o, numpy_helper\n{numbers(node)}"
-            f"node = o.make_node({node.op!r}, {list(node.proto.input)}, {list(node.outputs)}, "
-            f"hidden_size={node.hidden}{attributes})\n"
-            f"weights = [numpy_helper.from_array(arrays.pop(name), name) for name in {weights}]\n"
-            "inputs = [o.make_tensor_value_info(n, o.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in arrays.items()]\n"
-            f"outputs = [o.make_tensor_value_info(n, inputs[0].type.tensor_type.elem_type, None) for n in node.output]\n"
-            f'graph = o.make_graph([node], "case", inputs, outputs, weights)\n'
-            f'model = o.make_model(graph, opset_imports=[o.make_opsetid("", {node.opset})], ir_version=8)\n'
-            "model = model.SerializeToString()\n")
-

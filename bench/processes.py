@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from vkdml.laboratory import Worker, WorkerError
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 180.0  # seconds without an answer after which a worker hangs
+
+
+def machine() -> dict[str, str]:
+    """What a report says of this computer."""
+    return {"system": platform.platform(), "Python": platform.python_version(), "cores": str(len(os.sched_getaffinity(0)))}
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:

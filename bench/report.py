@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from bench.bounds import bound
 from bench.cases import Case
 from bench.measure import Result
 from bench.peers import OURS, Peer
+from bench.processes import machine
 from vkdml.laboratory import cell, document, table, write
 
 Row = dict[str, Any]
@@ -58,11 +57,6 @@ def _row(result: Result, found: Mapping[tuple[str, str, str], Result], peer: Pee
     return row
 
 
-def machine() -> Row:
-    return {"system": platform.platform(), "python": platform.python_version(), "cores": len(os.sched_getaffinity(0)),
-            "validation_layers": "off"}
-
-
 @dataclass
 class Report:
     """Everything that was measured. results.json has these fields."""
@@ -73,13 +67,13 @@ class Report:
     ceilings: Row = field(default_factory=dict)
     first_result: Row = field(default_factory=dict)
     growth: dict[str, list[Row]] = field(default_factory=dict)
-    machine: Row = field(default_factory=machine)
+    machine: Mapping[str, str] = field(default_factory=machine)
 
     def write(self, folder: Path) -> None:
         write(folder, {"results.json": asdict(self), "report.md": self.markdown()})
 
     def markdown(self) -> str:
-        system = "{system}, Python {python}, {cores} cores; validation layers {validation_layers}.".format(**self.machine)
+        system = "{system}, Python {Python}, {cores} cores; validation layers off.".format(**self.machine)
         first_results = [{"": when, "s": seconds} for when, seconds in self.first_result.items()]
         sections = {
             "Workers": table(self.workers, FORMATS, {"worker": "name", "version": "version", "device": "device"}),

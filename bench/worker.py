@@ -48,10 +48,9 @@ class Worker:
             return str(error)
         return outputs
 
-    def code(self, node: Node) -> str:
-        """A program in the library's own terms that prints its outputs of a node."""
-        code: str = self._library.code(node)
-        return code
+    def code(self, node: Node) -> tuple[str, str]:
+        """A program in the library's own terms that prints its outputs of a node: how all begin, and the rest."""
+        return self._library.setup, self._library.code(node)
 
     def warm_up(self, way: str) -> dict[str, Any]:
         """Seconds of the first call and of a later one, and the outputs of the last of the checked calls."""

@@ -5,6 +5,7 @@ import os
 import time
 from collections import defaultdict
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
@@ -144,6 +145,12 @@ def _hidden_drivers(request, monkeypatch):
     if not request.node.get_closest_marker("device"):
         for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
             monkeypatch.setenv(name, "/nonexistent.json")
+
+
+@pytest.fixture
+def no_sessions(monkeypatch):
+    """Nobody has an ONNX session yet."""
+    monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
 
 
 @pytest.fixture

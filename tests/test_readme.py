@@ -62,7 +62,7 @@ def test_examples(document, section, tmp_path, monkeypatch):
 def test_each_kind_of_user_has_an_example():
     kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {
-        ("docs/correctness.md", "Other libraries"): ["python"],
+        ("docs/correctness.md", "Other libraries"): ["python", "python"],
         ("README.md", "Where a GPU pays"): ["python"], ("README.md", "Is my GPU used?"): ["sh"], ("README.md", "ONNX"): ["python"],
         ("README.md", "PyTorch"): ["python"],
         ("docs/correctness.md", "Checking calls"): ["python"],
@@ -78,8 +78,10 @@ def test_each_kind_of_user_has_an_example():
 
 
 def test_every_block_that_can_run_is_an_example():
-    """None stands above the first heading of a document, or in one whose examples are not run."""
-    blocks = sum(language in RUN for text in TEXTS.values() for language, _ in BLOCK.findall(text))
+    """None stands above the first heading of a document, or in one whose examples are not run. tests/tools/test_targets.py runs
+    those of docs/who-is-right.md, which need other libraries.
+    """
+    blocks = sum(language in RUN for name, text in TEXTS.items() if name != "docs/who-is-right.md" for language, _ in BLOCK.findall(text))
     assert blocks == sum(map(len, EXAMPLES.values()))
 
 

@@ -17,7 +17,8 @@ SUITE = [*(f"tests/{name}.py" for name in MODULES), "tests/conformance/*.py",
          "tools/__init__.py", "tools/validate.py", "tools/gpu/__init__.py", "tools/gpu/cases.py", "tools/gpu_report/*.py",
          "tools/targets/*.py",
          *(f"bench/{name}.py" for name in ("__init__", "candidates", "cases", "ceilings", "measure", "models", "nodes",
-                                           "peers", "processes", "runner", "shapes", "targets", "trials", "worker")),
+                                           "one_node", "peers", "processes", "runner", "shapes", "targets", "trials",
+                                           "worker")),
          "bench/adapters/*.py"]
 CEILINGS = "bench/shaders"  # compiled into the wheel, as few of its users have a compiler
 CHAINS = (2, 3, 4, 8)  # each has a variant of its own, as unrolling needs

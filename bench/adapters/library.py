@@ -10,16 +10,21 @@ import numpy as np
 
 from bench.cases import Case
 from bench.models import STATE_INPUTS, node_of
-from bench.nodes import Node, lines_of_onnx
+from bench.nodes import Node, literals
+from bench.one_node import TEXT
 from bench.runner import Runner, zero_arrays
 
 Call = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
 
 
 class Computes(ABC):
-    """A library that computes nodes. description: its version and device."""
+    """A library that computes nodes. description: its version and device. setup: how all programs of `code` begin."""
 
     description: dict[str, str]
+
+    @property
+    def setup(self) -> str:
+        return ""
 
     @abstractmethod
     def compute(self, node: Node) -> dict[str, np.ndarray]:
@@ -34,9 +39,13 @@ class Computes(ABC):
 
 
 class OnnxLibrary(Computes):
-    """A library that loads ONNX models. lines: what runs `model` on `arrays` and prints the outputs, for `code`."""
+    """A library that loads ONNX models. lines: a function run(model, arrays) that returns the outputs, for programs."""
 
     lines: str
+
+    @property
+    def setup(self) -> str:
+        return f"{TEXT}\n{self.lines}"
 
     @abstractmethod
     def load(self, node: Node) -> Call:
@@ -49,7 +58,9 @@ class OnnxLibrary(Computes):
         return dict(zip(node.outputs, self.to_numpy(self.load(node)(node.feeds)), strict=True))
 
     def code(self, node: Node) -> str:
-        return lines_of_onnx(node) + self.lines
+        said = [repr(node.op), literals(node), *([repr(node.element)] if node.element != "float32" else []),
+                *(f"{name}={value!r}" for name, value in node.attributes.items())]
+        return f"print(run(*one_node({', '.join(said)})))\n"
 
     def prepare(self, case: Case) -> dict[str, Runner]:
         """One way to call it: from numpy to numpy."""

@@ -10,8 +10,8 @@ from bench.nodes import Node
 
 
 class Library(OnnxLibrary):
-    lines = ("import onnx\nfrom onnx.reference import ReferenceEvaluator\n"
-             "print(ReferenceEvaluator(onnx.load_from_string(model)).run(None, arrays))\n")
+    lines = ("import onnx\nfrom onnx.reference import ReferenceEvaluator\ndef run(model, arrays):\n"
+             "    return ReferenceEvaluator(onnx.load_from_string(model)).run(None, arrays)\n")
 
     def __init__(self) -> None:
         self.description = {"version": onnx.__version__, "device": "CPU"}

@@ -26,9 +26,8 @@ class Library(OnnxLibrary):
             raise UnavailableError(f"OpenVINO lists no {device}: it has {', '.join(self._core.available_devices)}")
         self._device = most_alike(names, name)
         self.description = {"version": openvino.__version__.split("-")[0], "device": names[self._device]}
-        self.lines = ("import openvino\n"
-                      f'compiled = openvino.compile_model(openvino.Core().read_model(model), "{self._device}", {OPTIONS})\n'
-                      "print([*compiled(arrays).values()])\n")
+        self.lines = ("import openvino\ndef run(model, arrays):\n    model = openvino.Core().read_model(model)\n"
+                      f'    return [*openvino.compile_model(model, "{self._device}", {OPTIONS})(arrays).values()]\n')
 
     def load(self, node: Node) -> Call:
         if node.element == "bfloat16":

@@ -59,11 +59,13 @@ def _devices(name: str, vendor: int) -> list[Any]:
 
 
 _LINES = """import onnxruntime
-print(onnxruntime.InferenceSession(model, providers=["{provider}"]).run(None, arrays))
+def run(model, arrays):
+    return onnxruntime.InferenceSession(model, providers=["{provider}"]).run(None, arrays)
 """
 _LINES_OF_PLUGIN = """import onnxruntime, onnxruntime_ep_webgpu as plugin
 onnxruntime.register_execution_provider_library(plugin.get_ep_name(), plugin.get_library_path())
-options = onnxruntime.SessionOptions()
-options.add_provider_for_devices([d for d in onnxruntime.get_ep_devices() if d.ep_name == plugin.get_ep_name()][:1], {})
-print(onnxruntime.InferenceSession(model, options).run(None, arrays))
+def run(model, arrays):
+    options, devices = onnxruntime.SessionOptions(), onnxruntime.get_ep_devices()
+    options.add_provider_for_devices([one for one in devices if one.ep_name == plugin.get_ep_name()][:1], {})
+    return onnxruntime.InferenceSession(model, options).run(None, arrays)
 """

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 import vkdml
 from bench.adapters.library import Computes
@@ -28,7 +29,8 @@ class Library(Computes):
         self.description = {"version": vkdml.__version__, "device": f"{info.name}, {info.driver} {info.driver_version}"}
 
     def compute(self, node: Node) -> dict[str, np.ndarray]:
-        outputs = run_node(node.proto, node.inputs, self._device, opset_version=node.opset)
+        model = onnx.load_from_string(node.model())
+        outputs = run_node(model.graph.node[0], node.inputs, self._device, opset_version=model.opset_import[0].version)
         return dict(zip(node.outputs, outputs))
 
     def code(self, node: Node) -> str:

@@ -16,9 +16,9 @@ from bench.runner import UnsupportedError
 
 
 class Library(OnnxLibrary):
-    lines = ('import tract\nopen("case.onnx", "wb").write(model)\n'
-             'run = tract.onnx().load("case.onnx").into_model()\nrun = run.into_runnable()\n'
-             "print([output.to_numpy() for output in run.run([*arrays.values()])])\n")
+    lines = ('import tract\ndef run(model, arrays):\n    open("case.onnx", "wb").write(model)\n'
+             '    found = tract.onnx().load("case.onnx").into_model().into_runnable().run([*arrays.values()])\n'
+             "    return [output.to_numpy() for output in found]\n")
 
     def __init__(self) -> None:
         self.description = {"version": version("tract"), "device": "CPU"}

@@ -44,6 +44,22 @@ def test_what_was_computed_in_half_precision_is_judged_by_its_tolerance(types, a
     assert compared(arrays([1.001], "f4"), arrays([1], "f4"), types)["agrees"] is agrees
 
 
+@pytest.mark.parametrize(("ours", "theirs", "wide", "agrees"), [
+    ([1.02, 1], [0.98, 1], [1, 1], True),  # as far from float32 as theirs
+    ([1, 1.02], [0.98, 1], [1, 1], True),
+    ([1.03, 1], [0.98, 1], [1, 1], False),
+    ([1.02, 1], [1, 1], [1, 1], False),
+    ([1.02, 1], [0.98, 1], [1, 1, 1], False),
+    ([1.02, np.inf], [0.98, np.inf], [1, 70000], True),
+    ([1.02, np.inf], [0.98, 65504], [1, 70000], False),
+    ([1.02, 1], [0.98, np.inf], [1, 70000], False),
+    ([1.02, np.nan], [0.98, 1], [1, 1], False),
+    ([1.02, np.nan], [0.98, np.nan], [1, 1], True),
+])
+def test_onnxruntimes_own_error_counts_in_half_precision(ours, theirs, wide, agrees):
+    assert compared(arrays(ours, "f2"), arrays(theirs, "f2"), (), arrays(wide, "f4"))["agrees"] is agrees
+
+
 @pytest.mark.parametrize(("ours", "theirs", "absolute", "agrees"), [
     ([arrays([1], "f4"), arrays([2], "f4")], [arrays([1], "f4"), arrays([2.5], "f4")], 0.5, False),
     ([arrays([1], "f4")], [arrays([1], "f4")] * 2, None, False),

@@ -111,6 +111,31 @@ def test_half_precision_is_judged_by_its_own_tolerance(capsys, folder, monkeypat
         assert (code, json.loads(out)["outputs"][0]["agrees"]) == (not agrees, agrees)
 
 
+def test_half_precision_is_compared_with_float32_too(capsys, folder, monkeypatch):
+    """Where float16 is in inputs, constants, casts, bodies and outputs. What is near that agrees as far as onnxruntime's is."""
+    half = {name: array.astype(np.float16) for name, array in weights().items()}
+    onnx.save(model("""g (float16[T,B,3] x) => (float16[T,D,B,4] y) {
+        scale = Constant <value = float16 {16896}> ()
+        yes = Constant <value = bool {1}> ()
+        a = Mul (x, scale)
+        b = If (yes) <then_branch = t () => (float16[T,B,3] c) { d = Cast <to=1> (a) c = Cast <to=10> (d) },
+                      else_branch = e () => (float16[T,B,3] c2) { c2 = Identity (a) }>
+        y = GRU <hidden_size=4> (b, W, R, B) }""", half), "half.onnx")
+    np.save("x.npy", np.load("x.npy").astype(np.float16))
+    run(capsys, "half.onnx", "--input", "x=x.npy", "--output-dir", "out")
+    real, y = cli.run._onnxruntime_alone, np.load("out/y.npy")
+
+    def alone(proto, given):
+        """Of the model itself something else, so that it disagrees."""
+        return real(proto, given) if isinstance(proto, bytes) else lambda: [y + y.dtype.type(0.1)]
+
+    monkeypatch.setattr(cli.run, "_onnxruntime_alone", alone)
+    assert run(capsys, "half.onnx", "--input", "x=x.npy", "--compare", "onnxruntime")[0] == 0
+    np.save("x.npy", np.load("x.npy").astype(np.float32))
+    y = y.astype(np.float32)
+    assert run(capsys, "gru.onnx", "--input", "x=x.npy", "--compare", "onnxruntime")[0] == 1
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["gru.onnx", "--input", "x=s.npz"], "--input: x: s.npz; the model needs tensor(float), in a .npy file: an array"),
     (["sequence.onnx", "--input", "s=x.npy", "--input", "n=n.npy"], "--input: s: x.npy; the model needs seq(tensor(float)), in a .npz file: arrays"),

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,8 @@ def test_no_thread_for_an_execution(monkeypatch):
 def test_no_thread_for_a_session(monkeypatch):
     parser = pytest.importorskip("onnx.parser")
     from vkdml.onnx import InferenceSession
-    with pytest.warns(vkdml.NothingOnDeviceWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vkdml.NothingOnDeviceWarning)
         session = InferenceSession(parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'))
     monkeypatch.setattr("threading.Thread.start", refuse)
     with pytest.raises(vkdml.OnnxRuntimeError, match="run_async: the system gave no thread.*ulimit -u"):

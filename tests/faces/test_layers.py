@@ -1,11 +1,14 @@
 """Layers that hold their weights: the same results as the functions', with nothing done twice."""
 
+import re
+
 import numpy as np
 import pytest
 
 import vkdml
 from tests.support import ATOL, DTYPES, RTOL
 from vkdml.engine import weights as weight_contents
+from vkdml.engine.commands import Commands
 from vkdml.operators import reference
 
 pytestmark = pytest.mark.device
@@ -101,6 +104,24 @@ def test_nothing_is_made_after_a_warm_up(device, layout):
     assert (device.gpu.pipelines_made, device.gpu.store.sizes()["packed weights"]) == (made, packed)
 
 
+def test_a_warm_up_runs_what_it_compiled(device, monkeypatch, caplog):
+    """Drivers may leave most of their compiling for the first dispatch. The log tells what it took in all."""
+    ran, execute = [], Commands.execute
+    monkeypatch.setattr(Commands, "execute", lambda commands: (ran.append(commands), execute(commands)))
+    layer = vkdml.RNN(make(1, 13, I), make(1, 13, 13))  # of a size that nobody else has
+    layer.warm_up(20, 2)
+    ran.clear()
+    with caplog.at_level("INFO", "vkdml"):
+        layer.warm_up(20, [1, 9, 2], sequence_lens=True)
+    told = [re.fullmatch(r"DML_RNN_OPERATOR_DESC: ([\d.]+) s in all for \d+ compiled kernels, with the first run", record.getMessage())
+            for record in caplog.records if record.name == "vkdml.engine.execution"]
+    assert len(ran) == len(told) > 0
+    assert all(told)
+    ran.clear()
+    layer.warm_up(20, [1, 9, 2], sequence_lens=True)
+    assert ran == []
+
+
 def test_layers_with_the_same_weights_share_them(device):
     given, x = weights("GRU"), make(T, B, I)
     first, second = vkdml.GRU(**given), vkdml.GRU(**given)
@@ -154,7 +175,7 @@ def test_wrong_arguments_of_a_call_leave_it_usable(arguments, message):
 
 @pytest.mark.parametrize(("sizes", "message"), [
     ((0,), "GRU: warm_up: T: found 0; expected whole numbers from 1"), (([1, 2.5],), "warm_up: T: found 2.5"),
-    ((1, "a"), "warm_up: B: found 'a'"), ((1, None), "warm_up: B: found None")])
+    ((1, "a"), "warm_up: B: found 'a'"), ((1, None), "warm_up: B: found None"), ((), "GRU: warm_up: T: found None")])
 def test_wrong_sizes_of_a_warm_up(sizes, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
         vkdml.GRU(**weights("GRU")).warm_up(*sizes)

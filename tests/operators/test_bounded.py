@@ -1,5 +1,7 @@
 """What float32 computes is within the bound, and the bound is not much larger than it has to be."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,17 @@ def test_a_jump_away_from_where_the_error_ends(row, parameters):
     jump, error = parameters.get("Threshold", parameters.get("Alpha")), 0.25
     bounded = Bounded(np.array([jump - 0.125]), np.array([error]), FLOAT32).through(function)
     assert_within(function(np.array([jump + 1e-6])), bounded)
+
+
+def test_denormal_numbers_may_be_read_as_0():
+    """Of a matrix, of columns and of a bias; nothing is added where there are none."""
+    half = replace(FLOAT32, least=2.0**-14)
+    w, x, bias = np.array([[2.0**-15, 0.5], [0.5, 0.25]]), np.array([[3.0], [2.0**-16]]), np.array([[0.0], [2.0**-17]])
+    exactly_read, bounded = (w @ arithmetic.read(x) + bias for arithmetic in (FLOAT32, half))
+    np.testing.assert_allclose(bounded.error - exactly_read.error, [[3 * 2.0**-15 + 2.0**-17], [2.0**-18 + 2.0**-17]], rtol=1e-3)
+    assert_within(w * (w > half.least) @ (x * (x > half.least)) + bias * (bias > half.least), bounded)
+    normal = np.full((2, 2), 0.5)
+    np.testing.assert_array_equal((normal @ half.read(normal)).error, (normal @ FLOAT32.read(normal)).error)
 
 
 def test_a_clip_narrows_it():

@@ -1,9 +1,12 @@
 """Other libraries under test: mistakes of an adapter are seen, right ones are not accused, and what is said of a mistake is so."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,12 +14,13 @@ import pytest
 from onnx import numpy_helper
 
 from bench.nodes import Node
-from bench.processes import ROOT
+from bench.processes import ROOT, Process
 from bench.targets import target
 from tests.conformance.test_mutations import EQUATIONS, mutated
 from tools.targets import corpora, exporting, judging, page, running, shrinking
 from tools.targets.judging import CRASHED, HUNG, OPEN, REFUSED, RIGHT, UNSUPPORTED, WRONG
 from vkdml import cli
+from vkdml.laboratory import WorkerError
 from vkdml.operators import reference
 
 # What ONNX's texts do not say (judging.UNDEFINED), so that no case may be judged by it
@@ -102,6 +106,28 @@ def test_what_is_ignored_is_said(cause):
     assert cause in told
 
 
+# What becomes of a name in an adapter
+ADAPTERS = {
+    "a clip left out": ("ort", "Library.load", lambda load: lambda self, node: load(self, judging._without("clip")(node))),
+    "gates swapped": ("torch_nn", "GATE_ORDER", lambda order: {**order, "gru": (0, 1, 2)}),
+    "lengths ignored": ("torch_nn", "_caller", lambda call: lambda module, _, *rest: call(module, None, *rest)),
+    "directions swapped": ("ort", "Library.to_numpy", lambda _: lambda self, outputs: [np.flip(one, one.ndim - 3) for one in outputs])}
+
+
+@pytest.mark.family("mistakes of adapters", first=2)
+@pytest.mark.parametrize("mistake", ADAPTERS)
+def test_a_mistake_of_an_adapter_is_seen(mistake, monkeypatch):
+    module, name, change = ADAPTERS[mistake]
+    adapter = pytest.importorskip(f"bench.adapters.{module}", exc_type=ImportError)
+    owner, name = (adapter.Library, name.removeprefix("Library.")) if "Library" in name else (adapter, name)
+    node = corpora.usual("GRU", (4, 3, 4, 5), "sequence_lens", direction="bidirectional", linear_before_reset=1,
+                         **({"clip": 0.3} if module == "ort" else {}))
+    library = adapter.Library()
+    assert judging.judge(node, library.compute(node)).outcome == RIGHT
+    monkeypatch.setattr(owner, name, change(getattr(owner, name)))
+    assert judging.judge(node, library.compute(node)).outcome == WRONG
+
+
 def test_a_smallest_case():
     """One step, row and unit, and no input or attribute but clip, which a library ignores."""
     node = corpora.usual("LSTM", (7, 4, 5, 9), "sequence_lens initial_h P", direction="bidirectional", clip=0.3, layout=1)
@@ -148,13 +174,13 @@ def test_a_program_of_the_library_prints_what_its_adapter_computes(text, said):
     one = running.Asked(text)
     try:
         outputs = one.process.ask("compute", node)
-        code = one.code(node)
+        code = "".join(one.code(node))
     finally:
         one.process.close()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert f"{outputs['Y_h'].ravel()[-1]:.3f}" in done.stdout
-    assert code.count("\n") <= 16
+    assert code.count("\n") <= 33
 
 
 def test_a_report(tmp_path, capsys):
@@ -187,6 +213,23 @@ def test_targets_by_name():
     assert target("torch").settings == {"device": "cpu"}
 
 
+def block(beginning):
+    """The program of docs/correctness.md that defines a function."""
+    (found,) = [one for one in (ROOT / "docs/correctness.md").read_text().split("```python") if beginning in one]
+    return found.split("```")[0]
+
+
+def test_a_function_as_the_document_has_it(tmp_path, monkeypatch):
+    (tmp_path / "documented.py").write_text(block("def compute("))
+    monkeypatch.chdir(tmp_path)
+    command = ["conformance", "--target", "python:documented.compute", "--only", "RNN-one-row", "RNN-lengths-0", "GRU-plain-0",
+               "test_simple_rnn_defaults"]
+    assert cli.main([*command, "--output", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "conformance.json").read_text())["rows"]
+    assert {row["name"]: row["outcome"] for row in rows} == {"RNN-one-row": RIGHT, "RNN-lengths-0": UNSUPPORTED,
+                                                             "GRU-plain-0": UNSUPPORTED, "test_simple_rnn_defaults": RIGHT}
+
+
 def test_cases_as_files(tmp_path):
     """Read by what the document has for that, and as onnx's own tests are."""
     folder = tmp_path / "cases"
@@ -194,9 +237,8 @@ def test_cases_as_files(tmp_path):
     listed = json.loads((folder / "cases.json").read_text())
     assert listed["format"] == exporting.FORMAT
     assert len(listed["cases"]) == 6
-    (reader,) = [block for block in (ROOT / "docs/correctness.md").read_text().split("```") if "def cases(" in block]
     namespace: dict = {}
-    exec(reader.removeprefix("python"), namespace)
+    exec(block("def cases("), namespace)
     found = list(namespace["cases"](folder))
     assert len(found) == 6
     for op, attributes, inputs, check in found:
@@ -230,3 +272,44 @@ def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
     assert f"**{cause}** (1 node). By hand." in page.page([report], {target_: {cause: {"text": "By hand."}}})
     monkeypatch.setattr(page, "SECONDS", (target_,))  # itself
     assert "No finding stands" in page.page([report], {target_: {cause: {"text": "By hand."}}})
+
+
+def programs():
+    """Of the page: each library, its version, how its programs begin, what is said of a case, and the case."""
+    text, *sections = (ROOT / "docs" / "who-is-right.md").read_text().split("\n### ")
+    common = text.split("```python\n")[1].split("```")[0]
+    for section in sections:
+        head, *blocks = section.split("```python\n")
+        begins, *cases = [block.split("```\n") for block in blocks] or [["", ""]]
+        library, version = head.split()[:2]
+        said = begins[1]
+        for case, following in cases:
+            yield pytest.param(library, version.rstrip(","), common + begins[0], said, case, id=f"{library}: {said.split('**')[1]}")
+            said = following
+
+
+@pytest.mark.family("cases of the page", first=2)
+@pytest.mark.parametrize(("library", "version", "begin", "said", "case"), [*programs()])
+def test_a_case_of_the_page_prints_what_the_page_says(library, version, begin, said, case, tmp_path):
+    """Where that version is installed. Without vkdml."""
+    process = Process(target(library))
+    try:
+        process.open()
+    except WorkerError as error:
+        pytest.skip(str(error))
+    finally:
+        process.close()
+    if process.description["version"] != version:
+        pytest.skip(f"the page is of {library} {version}")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # IREE's programs call its commands
+    done = subprocess.run([sys.executable, "-I", "-c", begin + case], capture_output=True, text=True, cwd=tmp_path,
+                          env={**os.environ, "PATH": path})
+    if "Here crashed" in said:
+        assert done.returncode < 0
+        return
+    assert done.returncode == 0, done.stderr
+    if found := re.search(r" is (\S+), expected", said):
+        printed = [float(number) for number in re.findall(r"-?\d+\.\d*(?:e[-+]\d+)?", done.stdout)]
+        assert float(found[1]) == pytest.approx(min(printed, key=lambda one: abs(one - float(found[1]))), rel=1e-3)
+    else:
+        assert "has the shape" in said

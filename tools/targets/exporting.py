@@ -31,7 +31,7 @@ def main(chosen: argparse.Namespace) -> int:
     if folder.exists() and any(folder.iterdir()):
         raise InvalidArgumentError("conformance", "--export", folder, "a folder that is empty, or is not there")
     support.base_seed = chosen.seed
-    planned = list(running.nodes(chosen.long, tuple(chosen.only)))
+    planned = running.nodes(chosen.long, tuple(chosen.only))
     small = [(corpus, re.sub(r"[^\w-]", "_", name), node) for corpus, name, node in planned if _size(node) <= LARGEST]
     cases = [exported(folder, corpus, name, node) for corpus, name, node in tqdm(small, disable=None, unit="case")]
     write(folder, {"cases.json": {"format": FORMAT, "seed": chosen.seed, "undefined": judging.UNDEFINED, "cases": cases}})
@@ -61,7 +61,7 @@ def exported(folder: Path, corpus: str, name: str, node: Node) -> dict[str, Any]
     more: dict[str, Any] = {f"{kind}_{tensor}": array for kind, of in told.items() for tensor, array in of.items()}
     np.savez_compressed(folder / f"{name}.npz", **(more | bits))
     attributes = {**node.attributes, "hidden_size": node.hidden}
-    entry = {"name": name, "corpus": corpus, "op": node.op, "element": node.element, "opset": node.opset,
+    entry = {"name": name, "corpus": corpus, "op": node.op, "element": node.element,
              "attributes": attributes, "features": sorted(report.features(node)), "undefined": judging.undefined(node)}
     write(folder, {f"{name}.json": {"format": FORMAT, **entry}})
     return entry

@@ -26,6 +26,7 @@ LAST_BIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "floa
 ROUNDINGS, NUDGES = 16, 3  # an error of so many roundings of all inputs is allowed; what one does is tried so often
 RIGHT, WRONG, REFUSED, UNSUPPORTED, CRASHED, HUNG = "right", "wrong", "refused", "unsupported", "crashed", "hung"
 OPEN = "not judged"
+FINDINGS = (WRONG, CRASHED, HUNG)
 OUTCOMES = (RIGHT, WRONG, REFUSED, UNSUPPORTED, CRASHED, HUNG, OPEN)
 
 # What ONNX's texts do not say, and what becomes of it here

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.nodes import ACTIVATIONS, Node
-from tools.targets.judging import OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
+from tools.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
 from vkdml.laboratory import bullets, document, table, write
 
 if TYPE_CHECKING:
@@ -73,15 +73,19 @@ def markdown(run: Run) -> str:
     about = run.about
     return document(
         f"# {about['target']}", f"{about['version']}, {about['device']}; {about['date']}; {_listed(about['software'])}",
-        f"`{about['command']}`", outcome(run), by_feature(run.rows), *(finding(one) for one in shown(run.findings)),
+        f"`{about['command']}`", outcome(run), by_feature(run.rows), *map(finding, run.findings[:_MOST_FINDINGS]),
+        unexplained(content(run)),
         bullets("Further findings:", [f"{one.cause}: {one.verdict.said}" for one in run.findings[_MOST_FINDINGS:]]),
         reasons("Refused by the library:", run.rows, REFUSED), reasons("Cannot be said in its terms:", run.rows, UNSUPPORTED),
         reasons("Not judged, as ONNX's texts leave it open:", run.rows, OPEN),
         bullets("What ONNX's texts leave open:", [f"{what}: {then}" for what, then in UNDEFINED.items()]))
 
 
-def shown(findings: list[Finding]) -> list[Finding]:
-    return findings[:_MOST_FINDINGS]
+def unexplained(report: Mapping[str, Any]) -> str:
+    """How many mistakes belong to no finding, if any do."""
+    told = {name for one in report["findings"] for name in one["cases"]}
+    count = sum(row["outcome"] in FINDINGS and row["name"] not in told for row in report["rows"])
+    return f"Nodes with other results that were not looked into, for want of time: {count}." if count else ""
 
 
 def by_feature(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -103,7 +107,8 @@ def _largest(group: Iterable[Mapping[str, Any]]) -> str | None:
 
 def finding(one: Finding) -> str:
     what = f"{len(one.cases)} nodes, such as `{one.cases[0]}`" if len(one.cases) > 1 else f"`{one.cases[0]}`"
-    code = one.code if len(one.code) < _LONG_LITERAL else "# Its arrays are too large to show; --export writes such cases.\n"
+    begin, rest = one.code
+    code = begin + rest if len(rest) < _LONG_LITERAL else "# Its arrays are too large to show; --export writes such cases.\n"
     return document(f"## {one.cause}", f"{what}. The smallest case: {one.verdict.said}", f"```python\n{code}```")
 
 

@@ -17,16 +17,18 @@ OPTIONAL = ("B", "sequence_lens", "initial_h", "initial_c", "P")
 SECONDS, TRIES = 90.0, 250  # of a library at most
 
 
-def shrink(node: Node, is_wrong: Callable[[Node], bool]) -> Node:
-    """Take the first smaller node that is still wrong, until none is."""
-    until, tries = time.monotonic() + SECONDS, TRIES
+def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) -> Node:
+    """Take smaller nodes that are still wrong, until no one thing can be simpler. until: when there is no more time."""
+    until, tries = min(until, time.monotonic() + SECONDS), TRIES
+    place = 0  # of the last that was taken: those before it were tried
     while True:
-        for smaller in candidates(node):
+        simpler = list(candidates(node))
+        for index in (*range(place, len(simpler)), *range(min(place, len(simpler)))):
             if tries == 0 or time.monotonic() > until:
                 return node
             tries -= 1
-            if is_wrong(smaller):
-                node = smaller
+            if is_wrong(simpler[index]):
+                node, place = simpler[index], index
                 break
         else:
             return node
@@ -43,10 +45,7 @@ def candidates(node: Node) -> Iterator[Node]:
     for size in dict.fromkeys((1, 2, node.steps // 2, node.steps - 1)):
         if 0 < size < node.steps:
             yield of_steps(node, size)
-    for rows in (slice(0, 1), slice(node.batch - 1, node.batch), slice(0, node.batch // 2), slice(node.batch // 2, node.batch),
-                 slice(0, node.batch - 1)):
-        if 0 < rows.stop - rows.start < node.batch:
-            yield of_rows(node, rows)
+    yield from (of_rows(node, rows) for rows in parts(node.batch))
     if node.directions == 2:
         yield from (of_direction(node, direction) for direction in range(2))
     for name in OPTIONAL:
@@ -56,17 +55,20 @@ def candidates(node: Node) -> Iterator[Node]:
         if name in node.attributes and not (name == "direction" and node.directions == 2):
             yield replace(node, attributes={key: value for key, value in node.attributes.items() if key != name})
     yield from of_activations(node)
-    for size in dict.fromkeys((1, 2, 3, node.hidden // 2, node.hidden - 1)):
-        if 0 < size < node.hidden:
-            yield of_hidden(node, size)
-    inputs = node.inputs["X"].shape[2]
-    for size in dict.fromkeys((1, 2, inputs // 2)):
-        if 0 < size < inputs:
-            yield replace(node, inputs={**node.inputs, "X": node.inputs["X"][..., :size], "W": node.inputs["W"][..., :size]})
+    yield from (of_hidden(node, units) for units in parts(node.hidden))
+    for some in parts(node.inputs["X"].shape[2]):
+        yield replace(node, inputs={**node.inputs, "X": node.inputs["X"][..., some], "W": node.inputs["W"][..., some]})
     if node.element != "float32":
         yield changed(node, lambda array: array.astype(np.float32))
     for digits in (0, 1, 2):
         yield from _if_shorter(node, changed(node, partial(_rounded, digits=digits)))
+
+
+def parts(size: int) -> Iterator[slice]:
+    """An end, a half and all but one of so many rows, units or inputs."""
+    for start, stop in dict.fromkeys(((0, 1), (size - 1, size), (0, size // 2), (size // 2, size), (0, size - 1), (1, size))):
+        if 0 < stop - start < size:
+            yield slice(start, stop)
 
 
 def _rounded(array: np.ndarray, digits: int) -> np.ndarray:
@@ -120,18 +122,14 @@ def of_direction(node: Node, direction: int) -> Node:
     return replace(node, attributes={name: value for name, value in attributes.items() if value != []}, inputs=inputs)
 
 
-def of_hidden(node: Node, size: int) -> Node:
-    """The first so many units of each gate."""
-    h = node.hidden
-
-    def cut(array: np.ndarray, axis: int, blocks: int) -> np.ndarray:
-        parts = [np.take(array, range(block * h, block * h + size), axis) for block in range(blocks)]
-        return np.concatenate(parts, axis)
-
-    gates = GATES[node.op]
+def of_hidden(node: Node, units: slice) -> Node:
+    """Some units of each gate."""
+    gates, h = GATES[node.op], node.hidden
     ways = {"W": (1, gates), "R": (1, gates), "B": (1, 2 * gates), "P": (1, 3), "initial_h": (2, 1), "initial_c": (2, 1)}
-    inputs = {name: cut(array, *ways[name]) if name in ways else array for name, array in node.inputs.items()}
-    return replace(node, inputs={**inputs, "R": inputs["R"][..., :size]})
+    indices = np.arange(h)[units]
+    inputs = {name: np.take(array, np.add.outer(h * np.arange(ways[name][1]), indices).ravel(), ways[name][0])
+              if name in ways else array for name, array in node.inputs.items()}
+    return replace(node, inputs={**inputs, "R": inputs["R"][..., units]})
 
 
 def of_activations(node: Node) -> Iterator[Node]:

@@ -171,7 +171,7 @@ class Compiled:
         field, problem = self.problem.checked_input, self.problem
         if field is not None and not commands.writes(memory[field]):
             size, given = problem.tensor(field).size_in_bytes, memory[field]
-            commands.before_execute(lambda: problem.check_values(given.read((size,), np.uint8)))
+            commands.before_execute(lambda: problem.check_values(given.buffer._take((size,), np.uint8, given.offset)))
 
     def contents(self, memory: Mapping[str, Bound]) -> dict[str, np.ndarray]:
         """The bytes of tensors that the device has, by field."""

@@ -4,9 +4,12 @@ graphs run.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,9 +27,11 @@ from .trust.verification import Share
 from .vulkan.buffers import Bound, Buffer
 from .vulkan.gpu import Gpu
 from .vulkan.store import Lease
-from .weights import Contents, PackState, Snapshot, Weights, is_current
+from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
 _LEAST_BYTES = 256
+
+_log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
@@ -110,11 +115,14 @@ class Execution:
 
     share: which runs are checked. contents: of executions with the same nodes, but for T and B. carried: inputs by the names of
     outputs that they become: what a run leaves there the next one begins with. At first they are zeros. carrier: an execution
-    that carries the same tensors: both go on where either ended.
+    that carries the same tensors: both go on where either ended. constants: inputs that are the same in each run, among others.
+
+    inputs, weight_names: what each run is given, and what is looked at where a run is given it.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None) -> None:
+                 contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None,
+                 constants: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
         self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # in errors
@@ -124,11 +132,13 @@ class Execution:
         weights = {index: {field: names[field] for field in compiled.weight_fields}
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
-        self._weight_names = {name for fields in self._given.values() for name in fields.values()}
+        self.weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._sizes = self._buffer_sizes()
-        self._inputs = sorted(self._sizes.keys() - computed - set(carried.values()))
+        self._constants = {name: (("constant", digest({"": array})), array)
+                           for name, array in constants.items() if name in self._sizes}
+        self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()) - self._constants.keys())
         self._read = list(outputs)  # by the host, after each run
-        self._on_host = self._sizes.keys() if self._is_verified else {*self._inputs, *self._read}
+        self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
@@ -167,25 +177,39 @@ class Execution:
                                            "handler", "one after the other")
             self.gpu.lock.is_computing = True
             try:
+                begin, made = time.perf_counter(), self.gpu.pipelines_made
                 commands = self._prepared(values, self._is_verified and self._share.has_next())
-                for name in self._inputs:
+                for name in self.inputs:
                     self._buffers[name]._put(flat(values[name]))
                 commands.execute()
+                self._tell(begin, made)
                 self._carried.advance()
                 return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
             finally:
                 self.gpu.lock.is_computing = False
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Pack the weights, by name, and make all that a run with them needs."""
+        """Pack the weights, by name, and make all that a run with them needs. Where that compiled anything, it ends with a run
+        on zeros: some drivers do most of their compiling at the first dispatch.
+        """
         with self.gpu.lock:
-            turn = self._carried.turn
+            begin, made, turn = time.perf_counter(), self.gpu.pipelines_made, self._carried.turn
             try:
                 for _ in range(self._carried.turns):
                     self._prepared(weights, False).prepare()
                     self._carried.advance()
+                self._carried.turn = turn
+                if self.gpu.pipelines_made > made:
+                    self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self.inputs}, {})
+                    self._tell(begin, made)
             finally:
                 self._carried.turn = turn  # whatever failed, what is carried stays
+
+    def _tell(self, begin: float, made: int) -> None:
+        """Log what it took to compile, if anything was. made: how many pipelines there were at the time `begin`."""
+        if self.gpu.pipelines_made > made:
+            _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
+                      self.gpu.pipelines_made - made)
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Change a carried tensor, by either name. Raises what Buffer.upload raises."""
@@ -200,7 +224,7 @@ class Execution:
         if not self._commands:  # what is made to choose may take the place of what this execution has
             self._layout = self._chosen_layout()
         self.gpu.store.use(self._lease.keys)
-        if not self._weight_names.isdisjoint(values):
+        if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
                 self._contents.look(index, names, values)
         key = self._carried.turn, is_checked
@@ -226,8 +250,9 @@ class Execution:
         largest, carried = self.gpu.info.max_storage_buffer_range, self._carried.buffers()
         scratch = Scratch(largest)
         tensors = {name: scratch.place(size, name in self._on_host)
-                   for name, size in self._sizes.items() if name not in carried}
-        own, packing, kept = [], {}, Counter[str]()
+                   for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        own, packing = [], {}
+        kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
             packed, needed = compiled.plan.packed, compiled.temporary
             for name, size in compiled.read.items():
@@ -279,15 +304,23 @@ class Execution:
         commands.execute()
         return packed
 
+    def _uploaded(self, name: str, array: np.ndarray) -> Buffer:
+        buffer = Buffer(self.gpu, self._sizes[name])
+        buffer.upload(flat(array))
+        return buffer
+
     # Commands
 
     def _record(self, is_checked: bool) -> Commands:
         """Upload the inputs, run all nodes, and read back what `_read` names."""
         assert self._layout is not None
         self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
-        memory = {**self._buffers, **self._carried.buffers()}
+        constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
+                                         self._lease)
+                     for name, (key, array) in self._constants.items()}
+        memory = {**self._buffers, **self._carried.buffers(), **constants}
         commands = Commands(self.gpu, lease=self._lease)
-        for name in self._inputs:
+        for name in self.inputs:
             commands.upload(self._buffers[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._layout.own[index].items()}

@@ -55,12 +55,12 @@ class Layer:
         assert w is not None
         return self._session.run(name, self._weights | convert_to(name, self._cell, w.dtype, "WeightTensor", arrays))
 
-    def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1, *, initial_states: bool = False,
+    def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, initial_states: bool = False,
                 sequence_lens: bool = False) -> None:
         """Pack the weights and compile all that calls with these lengths and batches need: they compile nothing then.
 
-        Each length is prepared with each batch size, in a few milliseconds where nothing is to be compiled. Lengths of
-        about the same size share what is compiled, so a few of them are enough for a range.
+        Each length is prepared with each batch size, in a few milliseconds where nothing is to be compiled, else with a run on
+        zeros. Lengths and batches of about the same size share what is compiled, so a few of them are enough for a range.
 
         Args:
             T: time steps: a number, or several, such as range(10, 200, 10).
@@ -68,7 +68,7 @@ class Layer:
             initial_states, sequence_lens: whether the calls will give them.
 
         Raises:
-            InvalidArgumentError: no whole number from 1, or a size that the device cannot hold.
+            InvalidArgumentError: no T, no whole number from 1, or a size that the device cannot hold.
             DriverError: the driver failed.
         """
         fields = ["InputTensor", *["SequenceLengthsTensor"] * sequence_lens]

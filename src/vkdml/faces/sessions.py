@@ -294,7 +294,7 @@ class SessionCache:
 shared_sessions = SessionCache(kept=16)
 
 
-def shapes_to_warm_up(name: str, T: int | Iterable[int], B: int | Iterable[int]) -> list[tuple[int, int]]:
+def shapes_to_warm_up(name: str, T: int | Iterable[int] | None, B: int | Iterable[int]) -> list[tuple[int, int]]:
     """All pairs of a T and a B. Raises InvalidArgumentError unless they are whole numbers from 1."""
     sizes = []
     for argument, given in (("T", T), ("B", B)):

@@ -26,12 +26,23 @@ class Arithmetic:
 
     unit: the relative error of a sum or product of two numbers. tiny: what may become 0. largest: above it, something on the
     way to a number may have been infinite. terms: number of those in the longest sum, which the device adds in any order.
+    least: what a tensor has below it, denormals of its type, may be read as 0.
     """
 
     unit: float
     tiny: float
     largest: float
     terms: int
+    least: float = 0.0
+
+    def lost(self, read: np.ndarray) -> np.ndarray:
+        """How far what a device reads may be from what a tensor has."""
+        magnitude = np.abs(read)
+        return np.where(magnitude < self.least, magnitude, 0.0)
+
+    def read(self, array: np.ndarray) -> Bounded:
+        """What a tensor has, with that error."""
+        return Bounded(array, self.lost(array), self)
 
 
 class Bounded:
@@ -49,10 +60,11 @@ class Bounded:
         self._arithmetic = arithmetic
 
     def _parts(self, other: Any) -> tuple[Any, Any]:
-        """Value and error of an operand. An array, such as a bias, gets the error of all additions of its sum here."""
+        """Value and error of an operand. An array, such as a bias, gets the error of reading it, and of all additions of
+        its sum, here."""
         if isinstance(other, Bounded):
             return other.value, other.error
-        return other, self._sum_error(other) if isinstance(other, np.ndarray) else 0.0
+        return other, self._sum_error(other) + self._arithmetic.lost(other) if isinstance(other, np.ndarray) else 0.0
 
     def _sum_error(self, terms: np.ndarray) -> np.ndarray:
         return self._arithmetic.terms * self._arithmetic.unit * np.abs(terms)
@@ -80,6 +92,8 @@ class Bounded:
 
     def __rmatmul__(self, matrix: np.ndarray) -> Bounded:
         error = np.abs(matrix) @ (self.error + self._sum_error(self.value) + self._arithmetic.tiny)
+        if self._arithmetic.least:
+            error += self._arithmetic.lost(matrix) @ (np.abs(self.value) + self.error)
         most = self._sum_error(np.array(self._arithmetic.largest))  # with more, a part of the sum may have been too large
         return Bounded(matrix @ self.value, np.where(error <= most, error, np.inf), self._arithmetic)
 

@@ -60,7 +60,7 @@ class Tensor:
         """A view of a flat array, gaps included, in the tensor's sizes and strides."""
         if flat.size < self.size_of_elements:
             raise InvalidArgumentError("tensor", "array", f"{flat.size} elements", f"{self.size_of_elements} or more")
-        return np.lib.stride_tricks.as_strided(flat, self.sizes, [stride * flat.itemsize for stride in self.strides])
+        return np.ndarray(self.sizes, flat.dtype, flat, 0, tuple(stride * flat.itemsize for stride in self.strides))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class _Precision:
     rounding: float
     largest: float
     tiny: float = 2.0**-120
+    denormal: float = 0.0  # below it numbers are denormal, and may be read as 0
     least: float = 0.0  # error of what is stored
 
 
@@ -41,7 +42,7 @@ _MOST_COMPUTED = 1e30  # float32 has no infinity on the way to numbers up to thi
 _FLOAT32_UNIT = 2.0**-23  # twice that of rounding to nearest, which Vulkan does not promise
 _PRECISIONS = {
     "float32": _Precision(_FLOAT32_UNIT, 0.0, MAX_FLOAT32),
-    "float16": _Precision(_FLOAT32_UNIT, 2.0**-11, 65504.0, least=2.0**-25),
+    "float16": _Precision(_FLOAT32_UNIT, 2.0**-11, 65504.0, denormal=2.0**-14, least=2.0**-25),
     "bfloat16": _Precision(_FLOAT32_UNIT, 2.0**-8, 3.38e38, least=2.0**-120),
     "float64": _Precision(2.0**-45, 0.0, MAX_FLOAT32, tiny=1e-34),
 }
@@ -136,7 +137,7 @@ def _difference(field: str, found: np.ndarray, expected: Bounded, precision: _Pr
 
 def _arithmetic(problem: Problem | PlainProblem, terms: int) -> Arithmetic:
     precision = _PRECISIONS[problem.element.name]
-    return Arithmetic(precision.unit, precision.tiny, _MOST_COMPUTED, terms)
+    return Arithmetic(precision.unit, precision.tiny, _MOST_COMPUTED, terms, precision.denormal)
 
 
 def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray) -> dict[str, Bounded]:
@@ -166,15 +167,16 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
     x = view(problem, arrays, "InputTensor", np.empty(0))[0]
     initial, *initial_c = (array[direction] for array in initial_states(problem, arrays))
     before = np.where(is_first[..., None], initial, np.roll(sequence, -1 if reverse else 1, 0))
-    rounding = np.where(is_first[..., None], 0, precision.rounding * np.abs(before) + precision.least)
+    rounding = np.where(is_first[..., None], arithmetic.lost(initial), precision.rounding * np.abs(before) + precision.least)
     step = _BoundedStep(problem, arrays, direction)
     results = [(np.empty(sequence.shape), np.empty(sequence.shape)) for _ in (initial, *initial_c)]
-    c = Bounded(initial_c[0].T, 0.0, arithmetic) if initial_c else None
+    first_c: Any = arithmetic.read(initial_c[0].T) if initial_c else None
+    c = first_c
     at_once = max(1, _NUMBERS_AT_ONCE // before[0].size)
     starts = range(0, problem.steps, at_once)
     for start in reversed(starts) if reverse else starts:
         block = slice(start, start + at_once)
-        x_columns = Bounded(_columns(x[block]), 0.0, arithmetic)
+        x_columns = arithmetic.read(_columns(x[block]))
         h_columns = Bounded(_columns(before[block]), _columns(rounding[block]), arithmetic)
         if c is None:
             _store(results, block, step(x_columns, h_columns))
@@ -183,7 +185,7 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
         places = range(start, min(start + at_once, problem.steps))
         for place in reversed(places) if reverse else places:
             first = is_first[place]
-            c = Bounded(np.where(first, initial_c[0].T, c.value), np.where(first, 0.0, c.error), arithmetic)
+            c = Bounded(np.where(first, first_c.value, c.value), np.where(first, first_c.error, c.error), arithmetic)
             columns = slice((place - start) * problem.batch, (place - start + 1) * problem.batch)
             h, c = step(columns, columns, c)
             _store(results, slice(place, place + 1), (h, c))

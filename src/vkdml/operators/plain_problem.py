@@ -84,7 +84,7 @@ class ElementwiseProblem(ComputedProblem):
     function: FusedActivation
 
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        return Bounded(arrays["InputTensor"], 0.0, arithmetic)
+        return arithmetic.read(arrays["InputTensor"])
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ArithmeticProblem(ComputedProblem):
     operation: Callable[[Any, Any], Any]
 
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        a, b = (Bounded(arrays[field], 0.0, arithmetic) for field in self.inputs)
+        a, b = (arithmetic.read(arrays[field]) for field in self.inputs)
         result: Bounded = self.operation(a, b)
         return result
 
@@ -129,8 +129,8 @@ class GemmProblem(ComputedProblem):
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
         a, b = (arrays[field].swapaxes(-1, -2) if is_transposed else arrays[field]
                 for field, is_transposed in zip(("ATensor", "BTensor"), self.transposed))
-        result: Bounded = self.alpha * (a @ Bounded(b, 0.0, arithmetic))
-        return result + self.beta * Bounded(arrays["CTensor"], 0.0, arithmetic) if self.has("CTensor") else result
+        result: Bounded = self.alpha * (a @ arithmetic.read(b))
+        return result + self.beta * arithmetic.read(arrays["CTensor"]) if self.has("CTensor") else result
 
 
 # The checks: each raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.

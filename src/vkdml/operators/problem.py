@@ -63,8 +63,7 @@ class Problem(CheckedOperator):
 
     def check_values(self, memory: np.ndarray) -> None:
         """Refuse sequence lengths above T. memory: the bytes of SequenceLengthsTensor. Raises InvalidArgumentError."""
-        tensor = self.tensor(LENGTHS)
-        check_lengths(self.operator, tensor.view(memory[:4 * tensor.size_of_elements].view(np.uint32)).reshape(-1), self.steps)
+        check_lengths(self.operator, self.tensor(LENGTHS).view(memory.view(np.uint32)).reshape(-1), self.steps)
 
     @property
     def directions(self) -> int:
@@ -116,10 +115,10 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
 
 def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
     """Refuse a sequence length below 0 or above T, naming the row."""
-    wrong = np.flatnonzero((lengths < 0) | (lengths > steps))
-    if wrong.size:
-        raise InvalidArgumentError(operator, f"sequence length of row {wrong[0]}", int(lengths[wrong[0]]),
-                                   f"0 to T = {steps}")
+    wrong = (lengths < 0) | (lengths > steps)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidArgumentError(operator, f"sequence length of row {row}", int(lengths[row]), f"0 to T = {steps}")
 
 
 def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:

@@ -20,7 +20,7 @@ class ResidentRates:
     """Seconds of a subgroup in the resident kernels."""
 
     product: float             # of a column, for one gate and row
-    store: float = 10e-9       # of a weight of each invocation, to private memory
+    store: float = 45e-9       # of a weight of each invocation, to private memory
     fetch: float = 0.75e-9     # of a weight of each invocation from beyond a core's cache, once a phase
     cache_bytes: int = 512 * 1024
     barrier: float = 20e-9

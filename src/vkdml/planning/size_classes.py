@@ -6,7 +6,8 @@ how much longer its neighbour's kernels would take, by the model of costs or mea
 - a few steps: loading weights to stay does not pay and, on a CPU driver, nor does a dispatch for a projection. There an
   LSTM(256) of one step takes 0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. Of one row, only a single step
   is a class;
-- one row, up to 4, up to 8, up to 16: a tile multiplies all rows that it may have (1.3 to 2 times);
+- one row, up to 4, up to 8, up to 16: a tile multiplies all rows that it may have (1.3 to 2 times, measured where the next
+  class's kernel is another or unrolls its rows; else nothing);
 - up to 32 rows of many steps: a tile of 32 leaves one of two cores idle, unless its units are shared out (1.9 times);
 - more than 128: GPUs have work for all their cores in tiles of several rows (1.4 to 1.7 times).
 T of a representative is chosen so that neighbouring classes pick the same projection kernel.

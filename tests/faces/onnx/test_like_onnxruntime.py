@@ -106,6 +106,14 @@ def test_what_runs_refuse(ort, small, expected, names, feed):
     np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (0,), (1, 1)])
+def test_arrays_in_the_place_of_a_scalar(ort, shape):
+    """Any shape."""
+    text = "g (float[T,B,3] x, int64 n) => (float[T,D,B,4] y, int64[N] m) { y = GRU <hidden_size=4> (x, W, R, B) m = Identity (n) }"
+    y, m = ort.InferenceSession(model(text, weights()).SerializeToString()).run(None, {"x": X, "n": np.full(shape, 7)})
+    assert (y.shape, m.shape, m.tolist()) == ((2, 1, 1, 4), shape, np.full(shape, 7).tolist())
+
+
 @pytest.mark.parametrize("source", [b"", b"nothing", None, 3, "/no/such/file.onnx"])
 def test_what_is_no_model(ort, source):
     with pytest.raises(Exception, match="."):
@@ -189,6 +197,18 @@ def test_names_types_and_shapes(ort):
     found = [(arg.name, arg.type, arg.shape) for arg in (*session.get_inputs(), *session.get_outputs())]
     assert found == [("x", "tensor(float)", ["T", 2, 3]), ("n", "tensor(int32)", [2]), ("y", "tensor(float)", ["T", 1, 2, 4]),
                      ("h", "tensor(float)", [1, 2, 4])]
+
+
+@pytest.mark.filterwarnings("ignore::vkdml.NothingOnDeviceWarning")
+def test_dimensions_with_odd_names_and_without(ort):
+    """As tf2onnx names what it does not know, and as PyTorch's first exporter leaves it."""
+    text = "g (float[T,2,3] x, float[T,2] z) => (float[T,2,3] y, float[T,2] n) { y = Neg (x) n = Neg (z) }"
+    proto = model(text)
+    for value, shape in zip((*proto.graph.input, *proto.graph.output), (["unk__332", None, 3], [None, None]) * 2):
+        value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, 1, shape))
+    session = ort.InferenceSession(proto.SerializeToString())
+    for args in (session.get_inputs(), session.get_outputs()):
+        assert [arg.shape for arg in args] == [["unk__332", None, 3], [None, None]]
 
 
 # Bound inputs and outputs
@@ -376,6 +396,13 @@ def test_providers_may_change(ort, small, expected):
     np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-6)
     again = ort.InferenceSession(small, providers=session.get_providers(), provider_options=list(session.get_provider_options().values()))
     assert again.get_provider_options() == session.get_provider_options()
+
+
+def test_what_was_asked(ort, small, monkeypatch):
+    """For programs that refuse to run on other providers than those that they asked for."""
+    monkeypatch.setenv("VKDML_HIDE_PROVIDER", "1")
+    session = ort.InferenceSession(small, providers=["CPUExecutionProvider"])
+    assert (session.get_providers(), session.get_provider_options()) == (["CPUExecutionProvider"], {"CPUExecutionProvider": {}})
 
 
 def test_arguments_by_keyword(ort, small, expected):

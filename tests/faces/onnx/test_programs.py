@@ -32,7 +32,7 @@ def test_exporters_chains_around_weights_are_folded_once(monkeypatch):
     arrays = {name: rng.standard_normal(shape).astype(np.float32)
               for name, shape in {"w_ih": (I, 3 * H), "w_hh": (3 * H, H), "b_ih": (3 * H,), "b_hh": (3 * H,)}.items()}
     session = check(model(text, arrays))
-    assert kinds(session) == ["RecurrentStep"]
+    assert kinds(session) == ["DeviceRun"]
     monkeypatch.setattr(contents, "_words", lambda *_: pytest.fail("compared the weights"))
     feed = {"x": np.ones((T, B, I), np.float32)}
     np.testing.assert_array_equal(session.run(None, feed)[0], session.run(None, feed)[0])
@@ -143,7 +143,7 @@ def test_control_flow_without_recurrent_nodes_stays_in_one_piece():
     text = """g (float[T,B,3] x, bool c) => (float[T,D,B,4] y) {
         a = If (c) < then_branch = then () => (float[T,B,3] p) { p = Neg(x) }, else_branch = else () => (float[T,B,3] q) { q = Abs(x) } >
         y = GRU <hidden_size=4> (a, W, R, B) }"""
-    assert kinds(check(model(text, weights()), c=np.array(True))) == ["Piece", "RecurrentStep"]
+    assert kinds(check(model(text, weights()), c=np.array(True))) == ["Piece", "DeviceRun"]
 
 
 def test_as_few_pieces_as_the_recurrent_nodes_allow():
@@ -156,7 +156,7 @@ def test_as_few_pieces_as_the_recurrent_nodes_allow():
     assert kinds(check(model(text, weights()))) == ["Piece", "DeviceRun", "Piece"]
 
 
-def test_a_model_without_recurrent_nodes():
+def test_a_model_without_recurrent_nodes(no_sessions):
     with pytest.warns(vkdml.NothingOnDeviceWarning):
         assert kinds(check(model("g (float[T,B,3] x) => (float[T,B,3] y) { y = Neg(x) }"))) == ["Piece"]
 

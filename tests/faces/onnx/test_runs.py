@@ -82,6 +82,16 @@ def test_one_submission(name, submitted):
         assert len(submitted) == 1
 
 
+def test_constant_lengths():
+    """In each run, and refused in the first where they are above T."""
+    ours, theirs = both(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { n = Constant <value_ints=[2,5]> ()"
+                              " l = Cast <to=6> (n) y = GRU <hidden_size=4> (x, W, R, B, l) }", weights()))
+    for seed in range(2):
+        expect_alike(ours, theirs, inputs_of(ours, np.random.default_rng(seed), {"T": 5, "B": 2}))
+    with pytest.raises(vkdml.InvalidArgumentError, match="sequence length of row 1"):
+        ours.run(None, inputs_of(ours, np.random.default_rng(0), {"T": 4, "B": 2}))
+
+
 @pytest.mark.parametrize("share", [0, 1])
 def test_the_directions_of_a_row_lie_side_by_side(submitted, share):
     """Then nothing is copied between the layers of a bidirectional stack. With all calls verified, too."""
@@ -131,7 +141,7 @@ def test_what_others_use_comes_back():
     ours, theirs = both(proto)
     feed = inputs_of(ours, np.random.default_rng(0), {"T": T, "B": B})
     expect_alike(ours, theirs, feed)
-    assert kinds(ours) == ["DeviceRun", "Piece", "RecurrentStep"]
+    assert kinds(ours) == ["DeviceRun", "Piece", "DeviceRun"]
     results = ours.run(None, feed)
     for place, result in enumerate(results):
         assert not any(np.shares_memory(result, other) for other in results[place + 1:])
@@ -201,3 +211,17 @@ def test_stacks_as_pytorch_exports_them(mode, bidirectional, batch_first, submit
     submitted.clear()
     ours.run(None, feed)
     assert len(submitted) == 1
+
+
+def test_nothing_is_copied_between_nodes(monkeypatch):
+    """With memory of the device's own: the inputs go up and the outputs come down, in one submission."""
+    device, copied = vkdml.Device(), []
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    for name in ("upload", "readback", "run"):
+        whole = getattr(Submission, name)
+        monkeypatch.setattr(Submission, name, lambda *given, name=name, whole=whole: (copied.append(name), whole(*given))[1])
+    session = InferenceSession(model(HEAD.format(BETWEEN["squeeze"]), weights() | weights(inputs=H, suffix="1")), device=device)
+    session.run(None, {"x": np.ones((T, B, I), np.float32)})
+    copied.clear()
+    session.run(None, {"x": np.ones((T + 1, B, I), np.float32)})  # of other sizes, so that it is recorded anew
+    assert copied == ["upload", "readback", "run"]

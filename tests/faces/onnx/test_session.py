@@ -39,7 +39,7 @@ def test_functions():
         layer (p, q, r) => (z) { a = Tanh(p) z = GRU <hidden_size=4> (a, q, r) }""")
     for name in ("W", "R"):
         parsed.graph.initializer.append(numpy_helper.from_array(weights()[name], name))
-    assert kinds(check(parsed)) == ["Piece", "RecurrentStep"]
+    assert kinds(check(parsed)) == ["Piece", "DeviceRun"]
 
 
 def test_defaults_and_opsets_of_functions():
@@ -211,6 +211,25 @@ def test_providers_and_options():
     assert session.get_overridable_initializers() == []
 
 
+@pytest.mark.parametrize(("told", "given", "asked", "hidden"), [
+    ("1", None, [], True), ("1", False, [], False), ("", True, ["CPUExecutionProvider"], True), ("0", None, [], False),
+    ("", True, ["VkdmlExecutionProvider"], False), ("1", None, ["VkdmlExecutionProvider", "CPUExecutionProvider"], False),
+])
+def test_a_hidden_provider(monkeypatch, told, given, asked, hidden):
+    monkeypatch.setenv("VKDML_HIDE_PROVIDER", told)
+    session = InferenceSession(model(SMALL, weights(1)).SerializeToString(), providers=asked, hide_provider=given)
+    for _ in range(2):
+        assert session.get_providers() == ["VkdmlExecutionProvider"] * (not hidden) + ["CPUExecutionProvider"]
+        assert len(session.assignment().on("device")) == 1
+        session.set_providers(asked)
+
+
+def test_a_wrong_word_about_hiding(monkeypatch):
+    monkeypatch.setenv("VKDML_HIDE_PROVIDER", "yes")
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_HIDE_PROVIDER in the environment: found 'yes'; expected 0 or 1"):
+        InferenceSession(model(SMALL, weights(1)))
+
+
 def test_run_options_reach_onnxruntime():
     session, run_options = InferenceSession(model(SMALL, weights(1))), onnxruntime.RunOptions()
     expected, = session.run(None, {"x": X}, None)
@@ -318,6 +337,7 @@ def test_wrong_bindings(wrong, message):
     ({"providers": ["CPUExecutionProvider"], "provider_options": [3]}, "providers: found .*; expected names, or names with dict"),
     ({"providers": [("VkdmlExecutionProvider", {"id": 1})]}, "options of VkdmlExecutionProvider: found .*; expected device alone"),
     ({"providers": [("VkdmlExecutionProvider", {"device": "no such"})]}, "no such"),
+    ({"hide_provider": 1}, "hide_provider: found int; expected True, False or None"),
     ({"enable_fallbak": 1}, "enable_fallbak: found an unknown argument; expected one of sess_options, "),
     ({"devise": "Radeon"}, "devise: found an unknown argument; expected one of .*, device, .*disabled_optimizers"),
 ])

@@ -11,7 +11,7 @@ from onnx import helper
 
 import vkdml
 from tests.faces.onnx.support import B, H, I, T, check, model, weights
-from vkdml.faces import sessions
+from vkdml.faces.onnx import runs
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
@@ -103,19 +103,18 @@ def test_bfloat16_between_pieces():
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(sessions, "SHAPES_KEPT", 4)
+    monkeypatch.setattr(runs, "SHAPES_KEPT", 4)
     session = InferenceSession(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", weights()))
     for t in range(1, 12):
         session.run(None, {"x": np.ones((t, 1, I), np.float32)})
-    kept = session._program._steps[0].node._sessions._sessions
-    assert [len(each._calls) for each in kept._values.values()] == [4]
+    assert len(session._program._steps[0]._calls) == 4
 
 
 def test_inputs_after_others_are_checked():
     """What lies as the last run's inputs is taken as it is; anything else is checked, and refused, as at first."""
     text = "g (float[T,B,I] x, int32[N] n) => (float[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R, B, n) }"
     session = InferenceSession(model(text, weights()))
-    (step,) = session._program._steps
+    (step,) = session._program.recurrent()
     feed = {"x": np.ones((T, B, I), np.float32), "n": np.array([T, 1], np.int32)}
     for _ in range(2):
         expected = session.run(None, feed)[0]

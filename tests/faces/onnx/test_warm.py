@@ -61,7 +61,8 @@ def test_nodes_whose_weights_are_fed_are_left_out(device):
     assert made(device) == before
 
 
-@pytest.mark.parametrize(("sizes", "message"), [((0, 1), "InferenceSession: warm_up: T: found 0"), ((1, [1, -2]), "warm_up: B: found -2")])
+@pytest.mark.parametrize(("sizes", "message"), [((0, 1), "InferenceSession: warm_up: T: found 0"), ((1, [1, -2]), "warm_up: B: found -2"),
+                                                ((), "InferenceSession: warm_up: T: found None; expected whole numbers from 1")])
 def test_wrong_sizes(sizes, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
         InferenceSession(model(GRU.format("GRU <hidden_size=4>"), weights())).warm_up(*sizes)

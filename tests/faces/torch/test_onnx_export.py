@@ -72,6 +72,25 @@ def test_models_that_are_exported(kind, settings):
     torch.testing.assert_close(ran(made, [x, *later]), flat(model(x, *later)), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.thorough
+def test_a_gru_behind_a_convolution_is_exported():
+    """Of open sizes, and with a stride: PyTorch's own GRU is not."""
+    pytest.importorskip("onnxscript", reason="torch.onnx.export needs it")
+
+    class Behind(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.rnn = nn.Conv1d(I, H, 3, stride=2), nn.GRU(H, H, batch_first=True)
+
+        def forward(self, x):
+            return self.rnn(self.conv(x).transpose(1, 2))[0]
+
+    model, x = Behind().eval(), torch.randn(3, I, 33)
+    made = exported(model, (torch.randn(2, I, 20),), ({0: "B", 2: "T"},))
+    assert operators(made, "GRU") == ["GRU"]
+    torch.testing.assert_close(ran(made, [x]), flat(model(x)), atol=1e-5, rtol=1e-5)
+
+
 def test_what_onnx_does_not_have_is_refused():
     pytest.importorskip("onnxscript", reason="torch.onnx.export needs it")
     translate = vt.onnx_translations()[torch.ops.vkdml.lstm.default]

@@ -226,7 +226,8 @@ class DeviceLock(system.Lock):
         self.is_computing = False
 
     def __enter__(self) -> None:
-        super().__enter__()
+        system.check()
+        self._lock.acquire()
         if self._driver.running is None and self._driver.lost is None:  # nearly always, and short calls are made often
             return
         try:
@@ -238,11 +239,11 @@ class DeviceLock(system.Lock):
 
     def __exit__(self, *raised: Any) -> None:
         try:
-            is_half_done = bool(raised) and raised[0] is not None and not issubclass(raised[0], (VkdmlError, MemoryError))
-            if is_half_done and self._driver.running is None:
+            kind = raised[0] if raised else None
+            if kind and not issubclass(kind, (VkdmlError, MemoryError)) and self._driver.running is None:
                 self._driver.forget()
         finally:
-            super().__exit__()
+            self._lock.release()
 
 
 _Work = tuple[Future[None], Callable[[], None]]

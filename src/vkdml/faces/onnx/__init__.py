@@ -21,11 +21,12 @@ try:
 except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
 
+from .assignment import AssignedNode, Assignment
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
 from .feeds import IOBinding, NodeArg
+from .models import ModelMetadata
 from .nodes import run_node
-from .programs import AssignedNode, Assignment
-from .session import InferenceSession, ModelMetadata
+from .session import InferenceSession
 from .session_streams import SessionStream
 
 __all__ = ["AssignedNode", "Assignment", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "PreparedModel",

@@ -74,7 +74,7 @@ class Inputs:
         if array.dtype != dtype and not (tensor.elem_type == TensorProto.STRING and is_text):
             raise InvalidArgumentError("run", f"input_feed: {name}", array.dtype, str(dtype))
         fits = array.ndim == len(sizes) and all(size in (None, found) for size, found in zip(sizes, array.shape))
-        if tensor.HasField("shape") and not fits:
+        if sizes and not fits:  # in the place of a scalar onnxruntime takes any shape
             shape = next(arg.shape for arg in self.args if arg.name == name)
             raise InvalidArgumentError("run", f"input_feed: {name}", f"the shape {array.shape}", str(shape))
         return array

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -18,7 +19,7 @@ import onnx
 import onnx.shape_inference
 import onnxruntime
 from google.protobuf.message import DecodeError, EncodeError, Message
-from onnx import GraphProto, ModelProto, TensorProto, external_data_helper, inliner
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TypeProto, external_data_helper, inliner
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 from onnxruntime.capi import onnxruntime_pybind11_state
@@ -35,12 +36,33 @@ from .quantized import dequantized
 _LARGEST_MODEL = 2**31 - 1  # bytes: protobuf's limit
 _LARGE = 2**12  # bytes of an initializer that onnxruntime need not see to check a model: no shape or axes are in it
 
+_NO_VERSION = 2**63 - 1  # what onnxruntime says of a model without a version
+
 # What the package onnx raises for models that it cannot take. ValueError: also where they are larger than 2 GiB; RuntimeError:
 # also where their bodies are too deep in one another
 _ONNX_ERRORS = (DecodeError, EncodeError, InferenceError, KeyError, RuntimeError, TypeError, ValidationError, ValueError)
 
 T = TypeVar("T")
 Source: TypeAlias = str | bytes | os.PathLike[str] | ModelProto
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+    @staticmethod
+    def of(model: ModelProto) -> ModelMetadata:
+        version = model.model_version if model.HasField("model_version") else _NO_VERSION
+        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
+                             version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 def load(source: Source, allow_outside: bool) -> ModelProto:
@@ -145,6 +167,22 @@ def _tensors(message: Message) -> Iterator[TensorProto]:
         if field.message_type is not None:
             for inner in [value] if isinstance(value, Message) else value:
                 yield from _tensors(inner)
+
+
+def widen(message: Message) -> bool:
+    """Put float32 in the place of float16 in a model, or a part of one. Returns whether there was any."""
+    if isinstance(message, TensorProto) and message.data_type == TensorProto.FLOAT16:
+        message.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(message).astype(np.float32), message.name))
+        return True
+    if isinstance(message, TypeProto.Tensor) and message.elem_type == TensorProto.FLOAT16:
+        message.elem_type = TensorProto.FLOAT
+        return True
+    if isinstance(message, AttributeProto) and message.name in ("to", "dtype") and message.i == TensorProto.FLOAT16:
+        message.i = TensorProto.FLOAT
+        return True
+    inner = [value for field, value in message.ListFields() if field.message_type is not None]
+    found = [widen(part) for value in inner for part in ([value] if isinstance(value, Message) else value)]
+    return any(found)
 
 
 def _without_large_tensors(model: ModelProto) -> ModelProto:

@@ -5,7 +5,8 @@ Sources: the ONNX operators of these names, in all versions that have the same m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,18 @@ class Move:
 
     def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
         """The outputs by name. Raises InvalidArgumentError for arrays that the node cannot take."""
-        try:
+        with refusing(self.node, arrays):
             return {name: array for name, array in zip(self.outputs, self._function(*arrays), strict=True) if name}
-        except (IndexError, ValueError) as error:  # numpy's AxisError is both
-            found = " and ".join(f"the shape {array.shape}" for array in arrays)
-            raise InvalidArgumentError(graphs.describe(self.node), "input", f"{found} ({error})",
-                                       "what the node takes") from None
+
+
+@contextmanager
+def refusing(node: NodeProto, arrays: Sequence[np.ndarray]) -> Iterator[None]:
+    """What numpy raises for arrays that a node cannot take is an InvalidArgumentError."""
+    try:
+        yield
+    except (IndexError, ValueError) as error:  # numpy's AxisError is both
+        found = " and ".join(f"the shape {array.shape}" for array in arrays)
+        raise InvalidArgumentError(graphs.describe(node), "input", f"{found} ({error})", "what the node takes") from None
 
 
 def move(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], shapes: Collection[str]

@@ -28,8 +28,9 @@ from . import graphs
 from .ort_values import array_of, of_onnxruntime, switched
 
 PROVIDER = "VkdmlExecutionProvider"
-_NAMED = ("sess_options", "providers", "provider_options", "device", "options", "allow_outside")  # a session's own
+_NAMED = ("sess_options", "providers", "provider_options", "device", "options", "allow_outside", "hide_provider")  # a session's
 _OTHERS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
+_HIDES = {"": False, "0": False, "1": True}  # what VKDML_HIDE_PROVIDER may say
 _CONFIG = "ORT_LOAD_CONFIG_FROM_MODEL"  # set to 1, onnxruntime takes options from the model's metadata alone
 _OF_FRONT = {"optimized_model_filepath": "", "intra_op_num_threads": 1, "inter_op_num_threads": 1}  # it runs nothing
 _NO_SIZES = (0,) * 5  # sizes that no real initializer has
@@ -42,10 +43,12 @@ class Arguments:
     """What onnxruntime's sessions take besides the model, checked: raises InvalidArgumentError for what onnxruntime does not
     take. Names of providers are onnxruntime's to judge.
 
-    providers: names with options, without PROVIDER. device: what the options of PROVIDER name. others: by keyword.
+    providers: names with options, without PROVIDER. device: what the options of PROVIDER name. tells_provider: whether the
+    session tells of PROVIDER. others: by keyword.
     """
 
-    def __init__(self, sess_options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> None:
+    def __init__(self, sess_options: Any, providers: Any, provider_options: Any, hide_provider: Any, others: Mapping[str, Any]
+                 ) -> None:
         if not isinstance(sess_options, onnxruntime.SessionOptions | None):
             raise _wrong("sess_options", type(sess_options).__name__, "a SessionOptions or None")
         for name in others:
@@ -53,7 +56,14 @@ class Arguments:
                 raise _wrong(name, "an unknown argument", "one of " + ", ".join(_NAMED + _OTHERS))
         if os.environ.get(_CONFIG) == "1":
             raise _wrong(f"{_CONFIG} in the environment", 1, "0 or nothing: sess_options say how to run the model")
+        told = os.environ.get("VKDML_HIDE_PROVIDER", "")
+        if told not in _HIDES:
+            raise _wrong("VKDML_HIDE_PROVIDER in the environment", repr(told), "0 or 1")
+        if not isinstance(hide_provider, bool | None):
+            raise _wrong("hide_provider", type(hide_provider).__name__, "True, False or None")
         found = _named_providers(providers, provider_options)
+        hides = _HIDES[told] if hide_provider is None else hide_provider
+        self.tells_provider = not hides or PROVIDER in dict(found)
         own = dict(found).get(PROVIDER, {})
         if not set(own) <= {"device"}:
             raise _wrong(f"options of {PROVIDER}", own, "device alone")

@@ -10,19 +10,20 @@ Sources: ONNX If 1 to 25, Loop 1 to 25, Scan 9 to 25.
 from __future__ import annotations
 
 import copy
-from collections import ChainMap, Counter, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
-from tabulate import tabulate
 
 from ...engine.weights import constant
 from ...errors import InvalidArgumentError
+from ..sessions import open_device
 from . import graphs, models
+from .assignment import DEVICE, HOST, LOAD, NOWHERE, ONNXRUNTIME, AssignedNode, assigned, within
+from .linear import Linear, linear
 from .moves import Move, move
 from .nodes import attribute_value, is_recurrent
 from .runs import DeviceRun, MoveStep, Part
@@ -30,79 +31,9 @@ from .steps import Context, Piece, RecurrentStep, RunOptions, Scope, StatefulSte
 
 _PLAIN, _HOLDING, _ON_DEVICE = range(3)  # kinds of nodes; those that hold recurrent nodes in their bodies are the second
 _DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node's inputs
-DEVICE, HOST, ONNXRUNTIME, LOAD, NOWHERE = "device", "host", "onnxruntime", "load", "nowhere"
 
 
-@dataclass(frozen=True)
-class AssignedNode:
-    """A node of a model, after its functions were inlined.
-
-    name, op_type, domain: as the model has them.
-    graph: "" in the model's own; in the body of an If, Loop or Scan its name behind those around it, such as "/then_branch".
-    runs_on: "device", the Vulkan device; "onnxruntime", with the other nodes of its piece; "host", for an If, Loop or Scan
-        that vkdml runs because recurrent nodes are in its bodies; "load", for what was computed once, when the model was
-        loaded; or "nowhere", as nobody uses its results.
-    piece: the number of the piece, from 1, in "onnxruntime"; else None.
-    """
-
-    name: str
-    op_type: str
-    domain: str
-    graph: str
-    runs_on: str
-    piece: int | None = None
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """The places of all nodes of a model, in the order in which they run. Its str() is a table.
-
-    device: the name of the Vulkan device.
-    """
-
-    device: str
-    nodes: tuple[AssignedNode, ...]
-
-    def on(self, place: str) -> list[AssignedNode]:
-        """The nodes of one `runs_on`."""
-        return [node for node in self.nodes if node.runs_on == place]
-
-    def groups(self) -> list[dict[str, object]]:
-        """One for each place and piece: its `runs_on`, `piece`, number of `nodes`, and of nodes by type in `operators`."""
-        def key(node: AssignedNode) -> tuple[str, int]:
-            return node.runs_on, node.piece or 0
-
-        return [{"runs_on": place, "piece": piece or None, "nodes": len(nodes := list(found)),
-                 "operators": dict(Counter(map(_operator, nodes)))}
-                for (place, piece), found in groupby(sorted(self.nodes, key=key), key)]
-
-    def __str__(self) -> str:
-        rows = [(node.runs_on, node.piece, _operator(node), node.name, node.graph) for node in self.nodes]
-        return f"{self.headline}\n" + tabulate(rows, ["runs on", "piece", "operator", "name", "graph"])
-
-    @property
-    def headline(self) -> str:
-        return f"{len(self.on(DEVICE))} of {len(self.nodes)} nodes run on {self.device}"
-
-
-def _assigned(nodes: Iterable[NodeProto], runs_on: str, piece: int | None = None) -> Iterator[AssignedNode]:
-    """Nodes of one graph, each with those in its bodies, which run where it does."""
-    for node in nodes:
-        yield AssignedNode(node.name, node.op_type, node.domain, "", runs_on, piece)
-        for body in graphs.bodies(node):
-            yield from _within(body.name, _assigned(body.node, runs_on, piece))
-
-
-def _within(body: str, nodes: Iterable[AssignedNode]) -> Iterator[AssignedNode]:
-    """The nodes of a body, as the graph around it has them."""
-    return (replace(node, graph=f"/{body}{node.graph}") for node in nodes)
-
-
-def _operator(node: AssignedNode) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-
-
-def _staying(node: NodeProto, found: Move | None) -> set[str]:
+def _staying(node: NodeProto, found: Move | Linear | None) -> set[str]:
     """The inputs of a node on the device that another node there may make: not weights and lengths."""
     return set(found.inputs if found else [node.input[place] for place in _DATA if place < len(node.input)]) - {""}
 
@@ -119,7 +50,8 @@ class Program:
                                        "none: dense initializers")
         self.name = graph.name
         self.assigned: list[AssignedNode] = []
-        self._scope = outer.only(graphs.captures(graph))
+        self._captured = graphs.captures(graph)
+        self._scope = outer.only(self._captured)
         self.inputs = list(input_types)
         self.outputs = [output.name for output in graph.output]
         self._scope.types.update(input_types)
@@ -141,7 +73,7 @@ class Program:
         special = set(self.outputs).union(*(graphs.uses(node) for node in other if graphs.holds_recurrent(node)))
         self._dequantized = {node.output[0]: node for node in constants
                              if node.op_type == "DequantizeLinear" and node.output[0] in plain}
-        self.assigned += _assigned([node for node in constants if node.output[0] not in self._dequantized], LOAD)
+        self.assigned += assigned([node for node in constants if node.output[0] not in self._dequantized], LOAD)
         wanted = graphs.made(constants) & special.union(plain - set(self._dequantized),
                                                         *map(graphs.uses, self._dequantized.values()))
         if wanted:
@@ -152,7 +84,7 @@ class Program:
 
     def _cut(self, nodes: Sequence[NodeProto], context: Context) -> list[Step]:
         """Divides the nodes by stage: how often what a node needs goes from the device to the host before."""
-        moves = self._moves_between(nodes)
+        moves = self._others_on_device(nodes, context)
         stage_of: dict[str, tuple[int, bool]] = {}  # and whether it is on the device
         stages: defaultdict[int, tuple[list[NodeProto], ...]] = defaultdict(lambda: ([], [], []))  # nodes by kind
         users: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)  # value -> stage and kind of its users
@@ -179,34 +111,36 @@ class Program:
             unreported -= set(dequantized)
             if found := wanted(plain, stage, _PLAIN):
                 steps.append(Piece([*dequantized.values(), *plain], found, context, self._scope))
-                self.assigned += _assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
+                self.assigned += assigned(reported, ONNXRUNTIME, next(context.piece_numbers))
             else:
-                self.assigned += _assigned(reported, NOWHERE)
+                self.assigned += assigned(reported, NOWHERE)
             steps += [self._holding(node, context) for node in holding]
             parts = [self._part(node, moves.get(id(node)), context) for node in on_device]
-            is_run = len(parts) > 1 and any(isinstance(part, RecurrentStep) for part in parts)
+            is_run = any(isinstance(part, RecurrentStep) for part in parts)
             steps += [DeviceRun(parts, wanted(on_device, stage, _ON_DEVICE), self._scope)] if is_run else parts
         return steps
 
-    def _moves_between(self, nodes: Sequence[NodeProto]) -> dict[int, Move]:
-        """The moves by which a recurrent node's outputs become a recurrent node's inputs, by the nodes' ids."""
-        moves, made, shapes, needed = dict[int, Move](), set[str](), set[str](), set[str]()
+    def _others_on_device(self, nodes: Sequence[NodeProto], context: Context) -> dict[int, Move | Linear]:
+        """The nodes by which a recurrent node's outputs become a recurrent node's inputs, by their ids."""
+        others, made, shapes, needed = dict[int, Move | Linear](), set[str](), set[str](), set[str]()
+        is_cpu = open_device(self.name, context.device).info.type == "cpu"
         for node in nodes:
-            found = move(node, self._scope.arrays, self._kinds, shapes)
+            found = move(node, self._scope.arrays, self._kinds, shapes) or linear(
+                node, self._scope.arrays, self._kinds, made, is_cpu)
             if found and not made.isdisjoint(found.inputs):
-                moves[id(node)] = found
+                others[id(node)] = found
                 shapes.update(node.output if found.is_shape else ())
-            if is_recurrent(node) or id(node) in moves:
+            if is_recurrent(node) or id(node) in others:
                 made.update(node.output)
         for node in reversed(nodes):
-            if id(node) in moves and needed.isdisjoint(node.output):
-                del moves[id(node)]
-            if is_recurrent(node) or id(node) in moves:
-                needed |= _staying(node, moves.get(id(node)))
-        return moves
+            if id(node) in others and needed.isdisjoint(node.output):
+                del others[id(node)]
+            if is_recurrent(node) or id(node) in others:
+                needed |= _staying(node, others.get(id(node)))
+        return others
 
-    def _part(self, node: NodeProto, found: Move | None, context: Context) -> Part:
-        self.assigned += _assigned([node], DEVICE)
+    def _part(self, node: NodeProto, found: Move | Linear | None, context: Context) -> Part:
+        self.assigned += assigned([node], DEVICE)
         return MoveStep(found, self._scope) if found else RecurrentStep(node, context, self._scope)
 
     def _holding(self, node: NodeProto, context: Context) -> Step:
@@ -216,7 +150,7 @@ class Program:
         step = CONTROL_FLOW[node.op_type](node, context, self._scope)
         self.assigned.append(AssignedNode(node.name, node.op_type, node.domain, "", HOST))
         for body in step.bodies:
-            self.assigned += _within(body.name, body.assigned)
+            self.assigned += within(body.name, body.assigned)
         return step
 
     @property
@@ -225,15 +159,17 @@ class Program:
 
     def run(self, given: Sequence[Any], run_options: RunOptions, outer: Values | None = None) -> list[Any]:
         """Run the steps and return the outputs. given: the inputs, in order. outer: the values of the graphs around a body."""
-        values: Values = ChainMap(dict(zip(self.inputs, given)), self._scope.arrays, {} if outer is None else outer)
+        values: Values = {**self._scope.arrays, **dict(zip(self.inputs, given))}
+        if outer is not None:
+            values.update((name, outer[name]) for name in self._captured if name in outer)
         for step in self._steps:
             step.run(values, run_options)
         return [values[name] for name in self.outputs]
 
-    def on_device(self) -> Iterator[RecurrentStep | DeviceRun]:
+    def on_device(self) -> Iterator[DeviceRun]:
         """The steps with recurrent nodes, those in bodies too."""
         for step in self._steps:
-            if isinstance(step, RecurrentStep | DeviceRun):
+            if isinstance(step, DeviceRun):
                 yield step
             elif isinstance(step, IfStep | LoopStep | ScanStep):
                 for body in step.bodies:

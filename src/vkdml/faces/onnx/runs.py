@@ -5,6 +5,7 @@ A move is a view where the kernels can take one, else one copy on the device.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from ...engine.vulkan.store import Recent
 from ...engine.weights import Contents
 from ...errors import DriverError
 from ...operators import element_types
-from ...operators.checks import Tensor, element_strides, least_size, packed_strides
+from ...operators.checks import element_strides, packed_strides
 from ...operators.copy_problem import CopyProblem
 from ...operators.copy_problem import Move as CopiedPart
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
@@ -27,6 +28,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, RangeCheck
 from . import graphs
+from .linear import Linear, steps, tensor
 from .moves import Move
 from .steps import RecurrentStep, RunOptions, Scope, Values, expect_going
 
@@ -34,9 +36,9 @@ _SEQUENCE = "OutputSequenceTensor"
 
 
 class MoveStep:
-    """A move on the host, in numpy."""
+    """A move, or a node of a linear layer, on the host, in numpy."""
 
-    def __init__(self, move: Move, scope: Scope) -> None:
+    def __init__(self, move: Move | Linear, scope: Scope) -> None:
         self.move = move
         self.inputs, self.outputs = move.inputs, move.outputs
         kind = graphs.tensor_type(TensorProto.INT64) if move.is_shape else graphs.without_shape(scope.type_of(self.inputs[0]))
@@ -81,7 +83,7 @@ class DeviceRun:
             call = None if first.context.ort.profile else self._call(key, device, fed)
             if call:
                 try:
-                    values.update(call.run({**self._constants, **fed}))
+                    values.update(call.run(fed))
                 except DriverError:
                     self._calls.drop(key)
                     raise
@@ -122,7 +124,7 @@ class DeviceRun:
             trace.add(part)
         kinds = tuple(type(node.problem) for node in trace.nodes)
         contents = self._contents.setdefault(kinds, Contents())
-        return _Call(trace, self.outputs, device, self.recurrent[0].context.options, contents)
+        return _Call(trace, self._constants, self.outputs, device, self.recurrent[0].context.options, contents)
 
 
 def _key(device: Device, fed: Mapping[str, np.ndarray]) -> Hashable:
@@ -139,6 +141,10 @@ class _Value(NamedTuple):
     buffer: str
     memory: np.ndarray
     array: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        return self.array.size == self.memory.size and self.array.flags.c_contiguous
 
     @property
     def begin(self) -> int:
@@ -169,7 +175,10 @@ class _Trace:
     def add(self, part: Part) -> None:
         if any(self.values[name].array.size == 0 for name in part.inputs):
             raise _UnfitError
-        self.values |= self._moved_by(part.move) if isinstance(part, MoveStep) else self._computed_by(part)
+        if isinstance(part, RecurrentStep):
+            self.values |= self._computed_by(part)
+        else:
+            self.values |= self._linear(part.move) if isinstance(part.move, Linear) else self._moved_by(part.move)
 
     def _moved_by(self, move: Move) -> dict[str, _Value]:
         source, *others = [self.values[name] for name in move.inputs]
@@ -188,6 +197,21 @@ class _Trace:
             raise _UnfitError
         return views
 
+    def _linear(self, node: Linear) -> dict[str, _Value]:
+        inputs = [self.values[name] for name in node.inputs]
+        *lead, last = inputs[0].array.shape
+        if node.is_product and len(lead) != 1:  # all rows are one product's
+            rows = {"": inputs[0].array.reshape(-1, last)}
+            inputs[0] = (inputs[0].views(rows) or {"": self._copied(inputs[:1], rows[""])})[""]
+        inputs = [self._usable(value) for value in inputs]
+        problem, shape = node.problem([value.array for value in inputs])
+        if not 0 < len(shape) <= MOST_DIMENSIONS:
+            raise _UnfitError
+        array = np.empty((*lead, shape[-1]) if node.is_product and len(lead) != 1 else shape, inputs[0].array.dtype)
+        result = _new(node.outputs[0], array)
+        self.nodes.append(Node(problem, dict(zip(problem.tensors, [*(value.buffer for value in inputs), result.buffer]))))
+        return {node.outputs[0]: result}
+
     def _copied(self, sources: Sequence[_Value], result: np.ndarray) -> _Value:
         """A new value of a result's shape, which the sources fill, one after the other along the axis in which it is longer."""
         value = _new(f"{sources[0].buffer} (copy {len(self.nodes)})", np.empty(result.shape, result.dtype))
@@ -199,11 +223,11 @@ class _Trace:
         for place, source in enumerate(sources):
             # A first dimension, of which the copy takes the last element, so that it may begin anywhere
             field, begin, sizes = f"InputTensors[{place}]", source.begin, source.array.shape
-            tensors[field] = _tensor(data_type, (begin + 1, *sizes), (1, *_steps(source.array)), result.itemsize)
+            tensors[field] = tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
             parts.append(CopiedPart(field, (1, *sizes), (begin, *zeros), ones, (0, *map(int, at))))
             at += np.where(np.equal(sizes, result.shape), 0, sizes)
         sizes = 1, *result.shape
-        tensors[OUTPUT] = _tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
+        tensors[OUTPUT] = tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
         problem = CopyProblem("a copy between nodes", element_types.any_of(data_type), tensors, tuple(tensors)[:-1], (OUTPUT,),
                               (), tuple(parts))
         names = {field: source.buffer for field, source in zip(tensors, sources)}
@@ -238,51 +262,52 @@ def _new(buffer: str, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
 
-def _steps(array: np.ndarray) -> tuple[int, ...]:
-    return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
-
-
-def _tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
-    return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
-
-
 class _Call:
     """The execution for runs on arrays of the same shapes and types.
 
-    problems: what each recurrent part computes. outputs: the names of the values that it returns.
+    problems: what each recurrent part computes. constants: what is not fed. outputs: the names of the values that it returns.
     """
 
-    def __init__(self, trace: _Trace, outputs: Sequence[str], device: Device, options: Options, contents: Contents) -> None:
-        self.nodes, self.problems = trace.nodes, trace.problems
+    def __init__(self, trace: _Trace, constants: Mapping[str, np.ndarray], outputs: Sequence[str], device: Device,
+                 options: Options, contents: Contents) -> None:
+        self.nodes, self.problems, self._constants = trace.nodes, trace.problems, constants
         self._name = next(iter(self.problems)).node.operator
         self._known = {name: trace.known[name] for name in outputs if name in trace.known}
         found = {name: trace.values[name] for name in outputs if name not in self._known}
-        self._results = {value.buffer: (value.memory.shape, value.memory.dtype) for value in found.values()}
-        self._outputs = [(name, value.buffer, value.array.shape, value.begin * value.array.itemsize, value.array.strides)
+        uses = Counter(value.buffer for value in found.values())
+        whole = {name for name, value in found.items() if uses[value.buffer] == 1 and value.is_whole}
+        self._results = {value.buffer: ((value.array if name in whole else value.memory).shape, value.memory.dtype)
+                         for name, value in found.items()}
+        self._outputs = [(name, value.buffer, None if name in whole else
+                          (value.array.shape, value.memory.dtype, value.begin * value.array.itemsize, value.array.strides))
                          for name, value in found.items()]
         self._lengths = [(part.node.operator, part.node.fields[LENGTHS], problem.steps)
                          for part, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
-        self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents)
+        self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants=constants)
 
     def is_lost(self) -> bool:
         """True if the device is lost."""
         return self.execution.gpu.driver.lost is not None
 
-    def run(self, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs, by name. given: all that is fed, and constants."""
-        lengths = {}
-        for operator, name, steps in self._lengths:
-            check_lengths(operator, given[name], steps)
-            lengths[name] = given[name].astype(np.uint32)
+    def run(self, fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs, by name."""
+        given, lengths = {**self._constants, **fed}, {}
+        for operator, name, t in self._lengths:
+            if name in given:  # constants are not, once they were looked at
+                check_lengths(operator, given[name], t)
+                lengths[name] = given[name].astype(np.uint32)
         check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
         results = self.execution.run({**given, **lengths}, self._results)
         if check:
             check.check_results(results)
+        elif self.execution.weight_names <= self._constants.keys():  # which were looked at now, and stay as they are
+            self._constants = {}
         arrays = {name: array.copy() for name, array in self._known.items()}
-        for name, buffer, shape, begin, strides in self._outputs:
-            memory = results[buffer]
-            array = np.ndarray(shape, memory.dtype, memory, begin, strides)
-            is_shared = any(np.may_share_memory(array, other) for other in arrays.values())
-            arrays[name] = np.array(array, order="C") if is_shared else np.asarray(array, order="C")
+        for name, buffer, part in self._outputs:
+            arrays[name] = results[buffer] if part is None else _part(results[buffer], *part)
         return arrays
+
+
+def _part(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, begin: int, strides: tuple[int, ...]) -> np.ndarray:
+    return np.array(np.ndarray(shape, dtype, memory, begin, strides), order="C")

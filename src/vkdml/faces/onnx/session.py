@@ -8,10 +8,10 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 import onnxruntime
 from onnx import ModelProto
@@ -25,10 +25,11 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from . import models
+from .assignment import DEVICE, Assignment
 from .feeds import Inputs, IOBinding, NodeArg, expect_names, own
 from .ort_sessions import PROVIDER, Arguments, OrtSessions, expect_known, has_adapter
 from .ort_values import ort_value, write
-from .programs import DEVICE, Assignment, Program
+from .programs import Program
 from .session_streams import SessionStream
 from .steps import Context, RecurrentStep, RunOptions, Scope
 
@@ -37,29 +38,9 @@ _ONNXRUNTIMES = ("create_ortvalue_from_shape_and_type", "get_input_epdevices", "
                  "get_output_memory_infos", "get_tuning_results", "release_captured_graph", "set_tuning_results")
 
 _OVERRIDABLE_SINCE = 4  # the version of ONNX's files from which on an initializer may be an input's default
-_NO_VERSION = 2**63 - 1  # what onnxruntime says of a model without a version
 _OVERRIDDEN_KEPT = 2  # programs for initializers that are fed
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ModelMetadata:
-    """What a model says of itself, as onnxruntime.ModelMetadata has it."""
-
-    producer_name: str
-    graph_name: str
-    domain: str
-    description: str
-    graph_description: str
-    version: int
-    custom_metadata_map: dict[str, str]
-
-    @staticmethod
-    def of(model: ModelProto) -> ModelMetadata:
-        version = model.model_version if model.HasField("model_version") else _NO_VERSION
-        return ModelMetadata(model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
-                             version, {entry.key: entry.value for entry in model.metadata_props})
 
 
 class InferenceSession:
@@ -80,6 +61,8 @@ class InferenceSession:
         device: a Device, or an argument of Device().
         options: what to force in the plans of the recurrent nodes.
         allow_outside: whether a model's external data may be outside of its folder, also by links. For models that you trust.
+        hide_provider: whether get_providers and get_provider_options leave PROVIDER out unless `providers` names it. For
+            programs that compare them with what they asked for. By default what VKDML_HIDE_PROVIDER in the environment says.
         others: onnxruntime's disabled_optimizers and enable_fallback; also its read_config_from_model, which does nothing.
 
     Raises:
@@ -88,16 +71,17 @@ class InferenceSession:
         OnnxRuntimeError: onnxruntime cannot load its part of the model; its message names the node.
         DriverError: no device.
 
-    Warns with a NothingOnDeviceWarning where no node of the model runs on the device.
+    Warns with a NothingOnDeviceWarning where no node of the model runs on the device, nor of any other session there is.
     """
 
     def __init__(self, path_or_bytes: models.Source | bytearray,
                  sess_options: onnxruntime.SessionOptions | None = None, providers: Sequence[Any] | None = None,
                  provider_options: Sequence[dict[Any, Any]] | None = None, *,
                  device: Device | int | str | None = None, options: Options = Options(), allow_outside: bool = False,
-                 **others: Any) -> None:
+                 hide_provider: bool | None = None, **others: Any) -> None:
         source = bytes(path_or_bytes) if isinstance(path_or_bytes, bytearray) else path_or_bytes
-        arguments = Arguments(sess_options, providers, provider_options, others)
+        arguments = Arguments(sess_options, providers, provider_options, hide_provider, others)
+        self._tells_provider = arguments.tells_provider
         self._device = arguments.device if device is None else device
         opened = open_device("InferenceSession", self._device)
         read = models.load(source, allow_outside)
@@ -106,7 +90,7 @@ class InferenceSession:
         model = self._ort.applied(read) if sess_options is not None else read
         if model is not read:
             self._args, self._outputs = models.described(model, arguments.sess_options)
-        self._metadata = ModelMetadata.of(model)
+        self._metadata = models.ModelMetadata.of(model)
         constants = {tensor.name for tensor in model.graph.initializer}
         self._overridable = [self._args[value.name] for value in model.graph.input
                              if value.name in constants and model.ir_version >= _OVERRIDABLE_SINCE]
@@ -119,13 +103,14 @@ class InferenceSession:
         self._ort.write_optimized(source)
         source = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
         self._given = source, sess_options, providers, provider_options
-        self._keywords: dict[str, Any] = {"device": device, "options": options, "allow_outside": allow_outside, **others}
-        headline = self._assignment.headline
-        _log.info("loaded %r: %s", self._metadata.graph_name, headline)
-        if not self._assignment.on(DEVICE):
-            warnings.warn(f"{headline}: the model has no GRU, LSTM or RNN node of ONNX's own, so "
-                          "onnxruntime.InferenceSession runs it as well. An exporter may have replaced them: "
-                          "print(session.assignment()) lists the nodes", NothingOnDeviceWarning, stacklevel=2)
+        self._keywords: dict[str, Any] = {"device": device, "options": options, "allow_outside": allow_outside,
+                                          "hide_provider": hide_provider, **others}
+        _log.info("loaded %r: %s", self._metadata.graph_name, self._assignment.headline)
+        if self._assignment.on(DEVICE):
+            _on_device.add(self)
+        elif not _on_device:
+            warnings.warn(f"nothing runs on the Vulkan device: of {len(self._assignment.nodes)} nodes none is ONNX's GRU, LSTM "
+                          "or RNN; see session.assignment()", NothingOnDeviceWarning, stacklevel=2)
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, sess_options, *others = self._given
@@ -166,12 +151,15 @@ class InferenceSession:
         return list(self._overridable)
 
     def get_providers(self) -> list[str]:
-        """What runs the nodes: PROVIDER the recurrent ones, and onnxruntime's execution providers the others."""
+        """What runs the nodes: PROVIDER the recurrent ones, unless it is hidden, and onnxruntime's execution providers the
+        others.
+        """
         return list(self.get_provider_options())
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Options by provider; that of PROVIDER is the device."""
-        return {PROVIDER: {"device": self.device.info.name}, **self._ort.front.get_provider_options()}
+        ours = {PROVIDER: {"device": self.device.info.name}} if self._tells_provider else {}
+        return {**ours, **self._ort.front.get_provider_options()}
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
                       ) -> None:
@@ -216,7 +204,7 @@ class InferenceSession:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._ort.front, name)
 
-    def get_modelmeta(self) -> ModelMetadata:
+    def get_modelmeta(self) -> models.ModelMetadata:
         return self._metadata
 
     def assignment(self) -> Assignment:
@@ -311,18 +299,18 @@ class InferenceSession:
             raise OnnxRuntimeError(f"run_async: the system gave no thread: {error}; end some threads, or raise the "
                                    "limit (ulimit -u)") from error
 
-    def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1) -> None:
+    def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1) -> None:
         """Pack weights and compile all that the recurrent nodes need for these lengths and batches: runs compile nothing then.
 
-        Nodes in bodies are among them; nodes whose weights are fed or computed from what is fed are not. Lengths of about the
-        same size share what is compiled, so a few of them are enough for a range.
+        Nodes in bodies are among them; nodes whose weights are fed or computed from what is fed are not. Lengths and batches of
+        about the same size share what is compiled, so a few of them are enough for a range.
 
         Args:
             T: time steps as the recurrent nodes get them: a number, or several, such as range(10, 200, 10).
             B: batch rows: likewise. Each length is prepared with each batch size.
 
         Raises:
-            InvalidArgumentError: no whole number from 1, or a node that cannot have these sizes.
+            InvalidArgumentError: no T, no whole number from 1, or a node that cannot have these sizes.
             DriverError: the driver failed.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
@@ -390,6 +378,9 @@ class InferenceSession:
             return self._program, self._inputs
         with self._lock:
             return self._overridden.get(fed, lambda: self._made(models.without_initializers(self._model, fed)))
+
+
+_on_device: WeakSet[InferenceSession] = WeakSet()  # of which something runs there
 
 
 def _recurrent(program: Program) -> Iterator[tuple[str, RecurrentStep]]:

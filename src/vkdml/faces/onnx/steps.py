@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -25,7 +25,7 @@ from .ort_values import WITHOUT_ARRAYS, feedable, of_onnxruntime
 
 _SESSIONS_KEPT = 4  # a recurrent node needs more than one only where its weights are fed in other shapes
 
-Values = MutableMapping[str, Any]
+Values = dict[str, Any]
 RunOptions: TypeAlias = onnxruntime.RunOptions | None
 
 
@@ -89,6 +89,7 @@ class Piece:
         types = {output.name: graphs.parse_type(output.type) for output in session.get_outputs()}
         kinds = {name: types[name].tensor_type.elem_type for name in self.outputs}
         self._cast = {name: WITHOUT_ARRAYS[kind] for name, kind in kinds.items() if kind in WITHOUT_ARRAYS}
+        self._without_arrays = [name for name in self.inputs if scope.types[name].tensor_type.elem_type in WITHOUT_ARRAYS]
         self._names = [f"{name}/float32" if name in self._cast else name for name in self.outputs]
         if self._cast:
             for output, name in zip(graph.output, self._names):
@@ -101,7 +102,9 @@ class Piece:
         scope.types.update(types)
 
     def run(self, values: Values, run_options: RunOptions) -> None:
-        given = {name: feedable(values[name]) for name in self.inputs}
+        given = {name: values[name] for name in self.inputs}
+        for name in self._without_arrays:
+            given[name] = feedable(given[name])
         results = of_onnxruntime(self._session.run, self._names, given, run_options)
         for name, result in zip(self.outputs, results):
             values[name] = result.astype(self._cast[name]) if name in self._cast else result
@@ -144,10 +147,6 @@ class RecurrentStep:
     def problems(self) -> list[Problem]:
         """Problems of the last runs, each of the last few sizes once."""
         return self.node.problems() + self.others()
-
-    @property
-    def recurrent(self) -> list[RecurrentStep]:
-        return [self]
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
         """The problem of a run, None if its weights are computed or fed. t, b: if None, what the model declares, or else 1."""

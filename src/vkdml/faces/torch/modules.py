@@ -78,10 +78,11 @@ class Twin(nn.Module):
                 raise InvalidArgumentError(self._module, name, shown(value), "what PyTorch made it")
         return form
 
-    def warm_up(self, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False) -> None:
+    def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
+                packed: bool = False) -> None:
         """Pack the parameters and compile all that calls with these lengths and batches need: they compile nothing then.
 
-        Lengths of about the same size share what is compiled, so a few of them are enough for a range.
+        Lengths and batches of about the same size share what is compiled, so a few of them are enough for a range.
 
         Args:
             T: time steps: a number, or several, such as range(10, 200, 10).
@@ -90,7 +91,7 @@ class Twin(nn.Module):
             packed: whether they will give PackedSequences.
 
         Raises:
-            InvalidArgumentError: no whole number from 1, or a module in training mode or on another device.
+            InvalidArgumentError: no T, no whole number from 1, or a module in training mode or on another device.
             DriverError: the driver failed.
         """
         shapes = shapes_to_warm_up(self._module, T, B)
@@ -242,8 +243,8 @@ class RNN(_Sequence, nn.RNN):
 class _Single(Twin, nn.RNNCellBase):
     """GRUCell, LSTMCell and RNNCell: a sequence of one step."""
 
-    def warm_up(self, T: int | Iterable[int] = 1, B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
-                ) -> None:
+    def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
+                packed: bool = False) -> None:
         """The same as a GRU's. A cell has one step, whatever T says."""
         super().warm_up(1, B, hx=hx)
 
@@ -358,8 +359,8 @@ def unconvert(module: Module) -> Module:
     return module
 
 
-def warm_up(module: nn.Module, T: int | Iterable[int], B: int | Iterable[int] = 1, *, hx: bool = False, packed: bool = False
-            ) -> None:
+def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
+            packed: bool = False) -> None:
     """`warm_up` of every twin in a module. They all get these lengths, and cells one step."""
     _check_module("warm_up", module)
     for part in module.modules():

@@ -1,0 +1,128 @@
+"""Nodes of linear layers between recurrent nodes: which of them the device computes, and by which operators.
+
+Sources: ONNX MatMul 1 to 13, Gemm 7 to 13, Add, Sub and Mul 7 to 14, and the operators that are activations of recurrent nodes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto
+
+from ...operators import activations, element_types
+from ...operators.checks import Tensor, least_size
+from ...operators.element_types import ElementType
+from ...operators.header.descs import DML_TENSOR_DATA_TYPE
+from ...operators.plain_problem import (
+    OUTPUT,
+    ArithmeticProblem,
+    ElementwiseProblem,
+    GemmProblem,
+    PlainProblem,
+    common_fields,
+)
+from . import graphs
+from .moves import refusing
+from .nodes import attribute_value
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
+_NONE = frozenset[str]()
+_PRODUCTS = {"MatMul": _NONE, "Gemm": {"alpha", "beta", "transA", "transB"}}
+_ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu": {"alpha"}, "ThresholdedRelu": {"alpha"},
+                **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), _NONE)}
+_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE)}  # others are of old versions
+_ELEMENTS = {int(kind): element_types.of(np.dtype(dtype))
+             for kind, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16))}
+
+
+class Linear:
+    """A node that computes floats. inputs, outputs: names. is_product: it multiplies its first input by a constant matrix."""
+
+    is_shape = False
+
+    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any]) -> None:
+        self.node, self.is_product = node, node.op_type in _PRODUCTS
+        self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
+        self._operator = graphs.describe(node)
+        self._element, self._attributes = element, attributes
+        self._function: Any = _OPERATIONS.get(node.op_type, self._product)
+        if node.op_type in _ACTIVATIONS:
+            given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
+            desc, = activations.from_onnx(self._operator, [node.op_type], *given)
+            self._function = activations.parametrize(self._operator, "", desc, element)
+
+    def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
+        """The output by name, computed on the host. Raises InvalidArgumentError for arrays that the node cannot take."""
+        with refusing(self.node, arrays):
+            result = self._function(*(array.astype(np.float64) for array in arrays))
+        return {self.outputs[0]: np.asarray(result, arrays[0].dtype)}
+
+    def problem(self, arrays: Sequence[np.ndarray]) -> tuple[PlainProblem, tuple[int, ...]]:
+        """What the device computes, and the output's shape. arrays: the inputs as they lie, a product's of two dimensions each.
+        Raises InvalidArgumentError for arrays that the node cannot take.
+        """
+        with refusing(self.node, arrays):
+            if self.is_product:
+                a, b, *c = self._matrices(arrays)
+                if a.shape[1] != b.shape[0]:
+                    raise ValueError("sizes that do not agree")
+                shape: tuple[int, ...] = (a.shape[0], b.shape[1])
+                found = dict(zip(("ATensor", "BTensor", "CTensor"), (a, b, *(np.broadcast_to(array, shape) for array in c))))
+            else:
+                shape = np.broadcast_shapes(*(array.shape for array in arrays))
+                fields = ("ATensor", "BTensor") if len(arrays) == 2 else ("InputTensor",)
+                found = {field: np.broadcast_to(array, shape) for field, array in zip(fields, arrays)}
+        found[OUTPUT] = np.empty(shape, arrays[0].dtype)
+        common = common_fields(self._operator, self._element, {
+            field: tensor(self._element.data_type, array.shape, steps(array), array.itemsize)
+            for field, array in found.items()})
+        if self.is_product:
+            return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
+                               beta=self._scale("beta")), shape
+        if self.node.op_type in _OPERATIONS:
+            return ArithmeticProblem(**common, function=None, operation=self._function), shape
+        return ElementwiseProblem(**common, function=self._function), shape
+
+    def _product(self, *arrays: np.ndarray) -> np.ndarray:
+        a, b, *c = self._matrices(arrays)
+        return self._scale("alpha") * (a @ b) + (self._scale("beta") * c[0] if c else 0)
+
+    def _matrices(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        swaps = [self._attributes.get("transA"), self._attributes.get("transB"), 0]
+        return [array.T if swap else array for array, swap in zip(arrays, swaps)]
+
+    def _scale(self, name: str) -> float:
+        return float(self._attributes.get(name, 1))
+
+
+def tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
+    """A tensor of the least size that holds its elements."""
+    return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
+
+
+def steps(array: np.ndarray) -> tuple[int, ...]:
+    """Strides in elements, 0 for dimensions of size 1."""
+    return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
+
+
+def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], made: Collection[str], is_cpu: bool
+           ) -> Linear | None:
+    """The node as a Linear; None for another, for one whose data the device does not make or whose weights are computed, and
+    for a product where the device is a CPU: onnxruntime is faster there.
+
+    kinds: ONNX's types of values, as far as they are known. made: what the device makes.
+    """
+    if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES:
+        return None
+    names = [name for name in node.input if name]
+    data = [name for name in names if name not in constants]
+    element = _ELEMENTS.get(kinds.get(data[0], TensorProto.UNDEFINED)) if data else None
+    attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
+    if not element or not set(data) <= set(made) or not attributes.keys() <= _ATTRIBUTES[node.op_type]:
+        return None
+    if node.op_type in _PRODUCTS and (is_cpu or data != names[:1] or constants[names[1]].ndim != 2):
+        return None
+    return Linear(node, element, attributes)
