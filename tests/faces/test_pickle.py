@@ -109,8 +109,9 @@ def test_what_was_set_comes_with_it():
     assert copy.deepcopy(device).name == "first"
     layer = pickle.loads(pickle.dumps(Named("mine")))
     assert (type(layer), layer.name) == (Named, "mine")
-    session = pickle.loads(pickle.dumps(InferenceSession(model(), None, ["CPUExecutionProvider"], device=device, options=Options(fused=False))))
-    assert session._keywords == {"device": device, "options": Options(fused=False), "allow_outside": False}
+    session = pickle.loads(pickle.dumps(InferenceSession(
+        model(), None, ["CPUExecutionProvider"], device=device, options=Options(fused=False), hide_provider=True)))
+    assert session._keywords == {"device": device, "options": Options(fused=False), "allow_outside": False, "hide_provider": True}
 
 
 @pytest.mark.parametrize("kind", PLAIN_PROBLEMS)

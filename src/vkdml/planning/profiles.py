@@ -20,7 +20,7 @@ class ResidentRates:
     """Seconds of a subgroup in the resident kernels."""
 
     product: float             # of a column, for one gate and row
-    store: float = 45e-9       # of a weight of each invocation, to private memory
+    store: float = 10e-9       # of a weight of each invocation, to private memory
     fetch: float = 0.75e-9     # of a weight of each invocation from beyond a core's cache, once a phase
     cache_bytes: int = 512 * 1024
     barrier: float = 20e-9
@@ -107,7 +107,7 @@ _LLVMPIPE = DeviceProfile(
     most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
     spins=12_000,
     rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
-                second_worker=60e-6, resident=ResidentRates(product=0.3e-9)),
+                second_worker=60e-6, resident=ResidentRates(product=0.3e-9, store=45e-9)),
     compiling=CompileShares(resident_product=0.3e-6),
 )
 
@@ -131,7 +131,7 @@ PROFILES = {
     "llvmpipe of Mesa 26": replace(
         _LLVMPIPE,
         since_mesa=26,
-        rates=replace(_LLVMPIPE.rates, load=15e-9),
+        rates=replace(_LLVMPIPE.rates, load=15e-9, resident=ResidentRates(product=0.3e-9)),
         compiling=CompileShares(row_of_unit=15e-6, resident_product=1.5e-6),
     ),
     "llvmpipe of Mesa 24 and 25": replace(
