@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..engine.vulkan.system import OfOneProcess
+from ..engine.vulkan.system import Closing, OfOneProcess
 from ..engine.weights import constant
 from ..errors import InvalidArgumentError, shown
 from ..operators import cells
@@ -177,7 +177,7 @@ class RNN(Layer):
         return y, y_h
 
 
-class Stream(OfOneProcess):
+class Stream(OfOneProcess, Closing):
     """Sequences of a layer that go on from call to call. Made by the layer's `stream`.
 
     A step computes the same as one call of the layer with all steps so far. 16-bit types are rounded once more, as the state

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
 from ...planning.needs import laid_out
-from .system import OfOneProcess
+from .system import Closing, OfOneProcess
 
 Part = tuple[int, int]  # where it begins and ends
 
@@ -92,7 +92,7 @@ class Differences:
 _serials = itertools.count(1)
 
 
-class Buffer(OfOneProcess):
+class Buffer(OfOneProcess, Closing):
     """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
@@ -101,12 +101,15 @@ class Buffer(OfOneProcess):
 
     Host and device may write different parts. What a dispatch wrote stays in uploads, and what the host wrote in readbacks.
 
-    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError.
+    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError. `close`, or leaving a
+    `with` block, gives its memory back: at once, or when the last recording that has it goes. What it is used for then,
+    executions of such recordings too, raises InvalidArgumentError.
 
     gpu: its Gpu, whose module has this one below it. has_copy: whether the host reads or writes it. If not, it serves kernels
     only, and may hold anything at first. _is_exposed: whether the host may write to it unseen.
     """
 
+    _of_memory = "_tensor", "_mapped"
     offset = 0  # of what kernels see: all of it, as a Range of it would be
 
     def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True) -> None:

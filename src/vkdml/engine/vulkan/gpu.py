@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -84,11 +84,13 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
 class Kernel:
     """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
 
-    bound: a part of a buffer for each binding. reads: of buffers that it does not write. writes: which parts of which buffers.
+    tensors: kp's, which are counted as long as they are there. bound: a part of a buffer for each binding. reads: of buffers
+    that it does not write. writes: which parts of which buffers.
     """
 
     compiled: CompiledKernel
     algorithm: Any
+    tensors: Sequence[Any]
     dispatch: Dispatch
     bound: tuple[Bound, ...]
     reads: frozenset[Buffer]
@@ -106,12 +108,17 @@ class Submission:
     def __init__(self, gpu: Gpu) -> None:
         self._driver = gpu.driver
         self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
+        self._copied: list[Any] = []  # kp's tensors, which are counted as long as they are there
 
     def upload(self, buffer: Buffer) -> None:
-        self._record(lambda: kp.OpTensorSyncDevice([buffer._tensor]))
+        self._copy(kp.OpTensorSyncDevice, buffer)
 
     def readback(self, buffer: Buffer) -> None:
-        self._record(lambda: kp.OpTensorSyncLocal([buffer._tensor]))
+        self._copy(kp.OpTensorSyncLocal, buffer)
+
+    def _copy(self, operation: Callable[[list[Any]], Any], buffer: Buffer) -> None:
+        self._copied.append(buffer._tensor)
+        self._record(lambda: operation(self._copied[-1:]))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
         """push: the push constants, by their names in the shader."""
@@ -230,7 +237,7 @@ class Gpu(system.OfOneProcess):
             pipeline, tensors, groups, *parts))
         writes = frozenset(buffers[name] for name in dispatch.writes)
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
-        return Kernel(compiled, algorithm, dispatch, tuple(bound), reads, writes)
+        return Kernel(compiled, algorithm, tensors, dispatch, tuple(bound), reads, writes)
 
     def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
         """kp's algorithm for it, which has the placeholder bound."""

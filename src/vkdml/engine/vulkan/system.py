@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ...errors import DriverError, InvalidArgumentError
@@ -147,6 +147,40 @@ class OfOneProcess:
     def __reduce__(self) -> NoReturn:
         raise InvalidArgumentError("pickle", "object", f"a {type(self).__name__}, or what holds one, with memory on a device",
                                    "a Device, a layer, an ONNX session or a PyTorch module: make all else in each process")
+
+
+class Closing:
+    """Base of objects that can be closed, also by leaving a `with` block: whatever is asked of a closed one that it needs its
+    memory for raises InvalidArgumentError. That costs nothing while it is open: a closed one has lost its attributes.
+    """
+
+    _of_memory: ClassVar[tuple[str, ...] | None] = None  # the attributes that it loses; None: all
+    _is_closed = False
+
+    def close(self) -> None:
+        """Let go of all that it has. Once it is closed, to close it again does nothing."""
+        for name in list(self.__dict__) if self._of_memory is None else self._of_memory:
+            self.__dict__.pop(name, None)
+        self._is_closed = True
+
+    def __enter__(self: T) -> T:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _expect_open(self) -> None:
+        if self._is_closed:
+            kind = type(self).__name__
+            raise InvalidArgumentError(kind, "object", f"a closed {kind}", "an open one")
+
+    def _missing(self, name: str) -> NoReturn:
+        if name[:2] != "__":
+            self._expect_open()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    if not TYPE_CHECKING:  # else type checkers would take any attribute
+        __getattr__ = _missing
 
 
 class Lock:

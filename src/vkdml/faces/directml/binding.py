@@ -244,6 +244,7 @@ def resolve(operator: str, field: str, binding: object, size: int, alignment: in
     buffer: Buffer = part.Buffer
     if buffer.gpu is not gpu:
         raise InvalidArgumentError(operator, field, f"a buffer of {buffer.gpu.info.name}", "a buffer of the operator's device")
+    buffer._expect_open()
     (offset,) = integers(operator, f"{field}: Offset", (part.Offset,), 0)
     room = buffer.size_in_bytes - offset
     given_size = room if part.SizeInBytes is None else integers(operator, f"{field}: SizeInBytes", (part.SizeInBytes,), 0)[0]

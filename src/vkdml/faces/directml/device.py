@@ -51,7 +51,8 @@ class Device(Named):
     device: an index, UUID, PCI address or a part of a name (in any case) from Device.enumerate(). By default what the
     environment variable VKDML_DEVICE says, which is one of these, or else the first GPU, or else the first CPU driver. It is
     opened once in a process, and in a child process that os.fork made of that one it cannot be used. Once the driver has lost
-    it (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew.
+    it (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew. Leaving a
+    `with` block of one drops what the process keeps on it (`cache_limit`); others that use the device make it again.
 
     verify: which share of the calls on it to check against the float64 reference, from 0 to 1: evenly spread, the first one
     among them. A wrong result raises VerificationError. An execution of a recorder is a call: it checks each operator that was
@@ -69,6 +70,14 @@ class Device(Named):
 
     def __hash__(self) -> int:
         return hash((self.gpu, self.verify))
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if not self.gpu.driver.lost:
+            with self.gpu.lock:
+                self.gpu.store.clear()
 
     @property
     def _facts(self) -> str:

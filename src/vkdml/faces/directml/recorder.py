@@ -33,6 +33,9 @@ class CommandRecorder(Named, OfOneProcess):
         self._share = share
         self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks
         self._has_checks = False
+        self._buffers: set[Buffer] = set()  # in what is recorded
+        for commands in self._recordings:
+            commands.before_execute(self._expect_open)
 
     @property
     def _recordings(self) -> list[Commands]:
@@ -120,6 +123,9 @@ class CommandRecorder(Named, OfOneProcess):
             raise InvalidArgumentError(problem.operator, "record_dispatch", "no binding for " + ", ".join(part.missing()),
                                        "all of them bound")
         resources = {"the temporary resource": table.temporary, "the persistent resource": part.persistent}
+        for memory in (*part.bound.values(), *resources.values()):
+            if memory:
+                self._use(memory.buffer)
         check_overlaps(problem, part.bound, {name: memory for name, memory in resources.items() if memory})
         for other in table.parts:
             if other.persistent:
@@ -155,6 +161,16 @@ class CommandRecorder(Named, OfOneProcess):
         if buffer.gpu is not self._gpu:
             raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
                                        f"one of the recorder's device, {self._gpu.info.name}")
+        self._use(buffer)
+
+    def _use(self, buffer: Buffer) -> None:
+        """Have it in what is recorded. Raises InvalidArgumentError if it is closed."""
+        buffer._expect_open()
+        self._buffers.add(buffer)
+
+    def _expect_open(self) -> None:
+        for buffer in self._buffers:
+            buffer._expect_open()
 
 
 def _refuse_uninitialized(operator: str, call: str) -> NoReturn:

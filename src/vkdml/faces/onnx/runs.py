@@ -200,14 +200,15 @@ class _Trace:
     def _linear(self, node: Linear) -> dict[str, _Value]:
         inputs = [self.values[name] for name in node.inputs]
         *lead, last = inputs[0].array.shape
-        if node.is_product and len(lead) != 1:  # all rows are one product's
+        flattens = node.is_product and len(lead) != 1  # all rows are one product's
+        if flattens:
             rows = {"": inputs[0].array.reshape(-1, last)}
             inputs[0] = (inputs[0].views(rows) or {"": self._copied(inputs[:1], rows[""])})[""]
         inputs = [self._usable(value) for value in inputs]
         problem, shape = node.problem([value.array for value in inputs])
         if not 0 < len(shape) <= MOST_DIMENSIONS:
             raise _UnfitError
-        array = np.empty((*lead, shape[-1]) if node.is_product and len(lead) != 1 else shape, inputs[0].array.dtype)
+        array = np.empty((*lead, shape[-1]) if flattens else shape, inputs[0].array.dtype)
         result = _new(node.outputs[0], array)
         self.nodes.append(Node(problem, dict(zip(problem.tensors, [*(value.buffer for value in inputs), result.buffer]))))
         return {node.outputs[0]: result}

@@ -18,7 +18,7 @@ from onnx import ModelProto
 from onnxruntime.capi.onnxruntime_pybind11_state import OrtDevice, OrtValueVector
 
 from ...engine.vulkan.store import Recent
-from ...engine.vulkan.system import Lock
+from ...engine.vulkan.system import Closing, Lock
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning, OnnxRuntimeError
 from ...operators.problem import Problem
 from ...planning.options import Options
@@ -43,7 +43,7 @@ _OVERRIDDEN_KEPT = 2  # programs for initializers that are fed
 _log = logging.getLogger(__name__)
 
 
-class InferenceSession:
+class InferenceSession(Closing):
     """A model whose GRU, LSTM and RNN nodes run on a Vulkan device, and all other nodes in onnxruntime on the CPU.
 
     Recurrent nodes may be at the top level, in the bodies of If, Loop and Scan, and in functions. The graph is divided once, at
@@ -200,9 +200,7 @@ class InferenceSession:
 
     def __getattr__(self, name: str) -> Any:
         """What is onnxruntime's alone to say or to make, for all parts of the model."""
-        if name not in _ONNXRUNTIMES:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._ort.front, name)
+        return getattr(self._ort.front, name) if name in _ONNXRUNTIMES else self._missing(name)
 
     def get_modelmeta(self) -> models.ModelMetadata:
         return self._metadata

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.vulkan.system import OfOneProcess
+from ...engine.vulkan.system import Closing, OfOneProcess
 from ...errors import InvalidArgumentError
 from .feeds import Inputs, NodeArg, expect_names, own
 from .programs import Program
@@ -20,7 +20,7 @@ def _agree(shape: Sequence[int | str | None], other: Sequence[int | str | None])
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other)))
 
 
-class SessionStream(OfOneProcess):
+class SessionStream(OfOneProcess, Closing):
     """Runs of a session that hand values on from each to the next. Made by InferenceSession.stream. For one thread.
 
     program, inputs, outputs: the session's. carried, output_names: arguments of InferenceSession.stream.
