@@ -2,7 +2,7 @@
 
     python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--json FILE]
 
-The other commit is checked out into a temporary git worktree. The shaders of both trees are compiled. Workers of both run the
+The other commit is checked out into a temporary git worktree, and built there. The shaders of both trees are compiled. Workers of both run the
 same cases in turns, so that what else the machine does slows both down:
 
 - steady: a call, once all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
@@ -58,10 +58,18 @@ class Tree:
 
     def compile_shaders(self) -> None:
         """Runs the tree's own tools/compile_shaders.py. Raises SystemExit with its message if it fails."""
-        result = subprocess.run([sys.executable, "tools/compile_shaders.py", "src/vkdml/spirv"], cwd=self.folder,
-                                env={**os.environ, **self.environment}, capture_output=True, text=True)
+        self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
+
+    def build_kp(self) -> None:
+        """Builds what the tree's own pyproject.toml says is to be built: kp, in a tree that has it inside. Raises SystemExit."""
+        self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
+                  {"PYTHONPATH": str(self.folder / "tools")})
+
+    def _run(self, what: str, command: Sequence[str], variables: Mapping[str, str] = {}) -> None:
+        result = subprocess.run([sys.executable, *command], cwd=self.folder, capture_output=True, text=True,
+                                env={**os.environ, **self.environment, **variables})
         if result.returncode != 0:
-            raise SystemExit(f"against: the shaders of {self.name} do not compile: {(result.stdout + result.stderr).strip()}")
+            raise SystemExit(f"against: {what} of {self.name} cannot be built: {(result.stdout + result.stderr).strip()}")
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,7 @@ def checked_out(repository: Path, revision: str) -> Iterator[Tree]:
         _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")
         try:
             tree.compile_shaders()
+            tree.build_kp()
             yield tree
         finally:
             _git(repository, "worktree", "remove", "--force", str(tree.folder))

@@ -30,7 +30,9 @@ def repository(tmp_path):
         pytest.skip("git is missing")
     root = tmp_path / "repository"
     for folder in ("src", "shaders", "tools"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("spirv", "__pycache__"))
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("spirv", "__pycache__", "_kp*.so"))
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, root)
     git(root, "init", "--quiet")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "as it is")
@@ -62,7 +64,7 @@ def test_a_commit_that_is_not_there_is_refused(repository):
 def test_shaders_that_do_not_compile_are_refused(tmp_path):
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "compile_shaders.py").write_text("raise SystemExit('a.comp does not compile')")
-    with pytest.raises(SystemExit, match=r"the shaders of other do not compile: a\.comp does not compile"):
+    with pytest.raises(SystemExit, match=r"the shaders of other cannot be built: a\.comp does not compile"):
         Tree("other", tmp_path).compile_shaders()
 
 
