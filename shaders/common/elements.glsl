@@ -8,10 +8,9 @@ const uint REAL4_WORDS = 4;
 layout(constant_id = 45) const uint ELEMENT = 0;  // FLOAT32, FLOAT16 or BFLOAT16 (numbers.glsl)
 
 // The two 16-bit elements of a word
-vec2 two_floats(uint word)
-{
-    return ELEMENT == FLOAT16 ? unpackHalf2x16(word) : vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xFFFF0000u));
-}
+#define TWO_FLOATS(type, word) \
+    (type == FLOAT16 ? unpackHalf2x16(word) : vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xFFFF0000u)))
+vec2 two_floats(uint word) { return TWO_FLOATS(ELEMENT, word); }
 
 // By integers: drivers may take isnan(x) for false
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }

@@ -12,7 +12,7 @@ import pytest
 
 import vkdml
 from tests import recording
-from tests.conformance import test_elementwise, test_plain
+from tests.conformance import test_casts, test_elementwise, test_plain
 from tests.conformance.test_reference import VARIANTS
 from tests.support import (
     CELLS,
@@ -68,6 +68,8 @@ PLAIN_MISTAKES = {
     "an index not bounded": ("gather", "gather.comp", "min(low, last)", "low", r"wrong \(all of them 0\), the first at"),
     "a wrong dimension": ("gather", "gather.comp", "tensors.of_indices >> n", "tensors.of_indices >> (n + 1)", "the check of calls"),
     "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "the check of calls"),
+    "half of a word": ("cast", "cast.comp", "word)[source & 1]", "word)[0]", "Difference"),
+    "a type for another": ("cast", "cast.comp", "TWO_FLOATS(SOURCE,", "TWO_FLOATS(ELEMENT,", "Difference"),
     "an edge of a tile": ("gemm", "gemm.comp", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
     "a column of K too many": ("gemm", "gemm.comp", "first_k + k < matrices.inner;\n        uint place = a_start",
                                "first_k + k <= matrices.inner;\n        uint place = a_start", "the check of calls"),
@@ -84,7 +86,8 @@ def test_mistakes_of_plain_operators_are_seen(device, mistaken, mistake):
     """By the tests of their kernel, run until one fails."""
     kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
     mistaken(kernel, file, old, new)
-    tests = {"copy": test_plain.test_slices, "arithmetic": test_plain.test_arithmetic, "gemm": test_plain.test_gemm}
+    tests = {"cast": lambda device, seed: test_casts.test_every_number(device, *test_casts.PAIRS[seed % 6], False),
+             "copy": test_plain.test_slices, "arithmetic": test_plain.test_arithmetic, "gemm": test_plain.test_gemm}
     calls = [partial(tests.get(kernel, test_plain.test_gather), device, seed) for seed in range(16)]
     if mistake == "an index not bounded":
         calls = [partial(test_plain.test_indices_that_do_not_exist, device, vkdml.DML_TENSOR_DATA_TYPE.UINT32)]

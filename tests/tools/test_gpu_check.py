@@ -57,7 +57,7 @@ def test_operators_without_a_time_loop(compiler):
     """Each kernel of theirs, in each type."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
     found = [part for case in cases for part in measure.parts(compiler, compiler.device_info(), case)]
-    names = ["elementwise", "arithmetic", "copy", "gather", "gemm"]
+    names = ["elementwise", "arithmetic", "cast", "copy", "gather", "gemm"]
     assert {part.dispatch.kernel for part in found} == {*names, "float64/elementwise", *(f"halves/{name}" for name in names)}
     held = list(demands.hold(found))
     assert {one.demand.what for one in held} >= {"every pipeline compiles", "spills", "bytes of scratch"}

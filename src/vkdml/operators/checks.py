@@ -68,7 +68,7 @@ class CheckedOperator:
     """The checked descriptor of an operator of any kind.
 
     operator: the descriptor's class name, for error messages.
-    element: the type of all tensors but sequence lengths and indices.
+    element: the type of all tensors but sequence lengths and indices, and the input of a cast.
     tensors: by field, in DirectML's binding order (inputs, then outputs); None where an optional one is left out.
     inputs, outputs: the fields that the operator has, given or not.
     weights: the inputs that are packed, given or not.
@@ -85,6 +85,11 @@ class CheckedOperator:
     def initialized(self) -> list[str]:
         """The inputs that are bound to the operator's initializer, not to its executions."""
         return [field for field in self.weights if self.has(field) and self.tensor(field).is_owned]
+
+    @property
+    def input_element(self) -> ElementType:
+        """The type of the inputs but those."""
+        return self.element
 
     @property
     def in_place(self) -> Mapping[str, tuple[str, ...]]:
@@ -224,6 +229,11 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
     """Bytes that DirectML allows for a tensor at least: to the end of its last element, rounded up to 4."""
     return round_up(itemsize * span(sizes, strides), 4)
+
+
+def least_tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
+    """A tensor of the least size that holds its elements."""
+    return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
 
 def element_strides(array: np.ndarray) -> tuple[int, ...] | None:

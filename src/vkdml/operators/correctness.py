@@ -16,7 +16,7 @@ import numpy as np
 
 from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
-from .checks import Tensor, least_size, packed_strides
+from .checks import least_tensor, packed_strides
 from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
 from .problem import MAX_FLOAT32, Problem
 from .reference import STEPS, direction_weights, initial_states, view
@@ -70,8 +70,7 @@ def with_sequence(problem: Problem) -> Problem:
     if problem.has(SEQUENCE):
         return problem
     sizes = problem.steps, problem.directions, problem.batch, problem.hidden
-    strides = packed_strides(sizes)
-    tensor = Tensor(problem.element.data_type, sizes, strides, least_size(sizes, strides, problem.element.itemsize))
+    tensor = least_tensor(problem.element.data_type, sizes, packed_strides(sizes), problem.element.itemsize)
     return replace(problem, tensors={**problem.tensors, SEQUENCE: tensor})
 
 
@@ -114,8 +113,9 @@ def _moved(problem: MovedProblem, memory: Mapping[str, np.ndarray]) -> list[Diff
 
 def _decoded(problem: Problem | PlainProblem, field: str, memory: np.ndarray) -> np.ndarray:
     """A tensor's elements, and gaps between them, in float64."""
-    dtype = {"SequenceLengthsTensor": "uint32"}.get(field, problem.element.name)
-    itemsize = problem.element.itemsize if dtype != "uint32" else 4
+    element = problem.input_element if field in problem.inputs else problem.element
+    dtype = {"SequenceLengthsTensor": "uint32"}.get(field, element.name)
+    itemsize = element.itemsize if dtype != "uint32" else 4
     elements = memory[:problem.tensor(field).size_of_elements * itemsize]
     if dtype == "bfloat16":  # the upper half of a float32
         return (elements.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
@@ -137,7 +137,8 @@ def _difference(field: str, found: np.ndarray, expected: Bounded, precision: _Pr
 
 def _arithmetic(problem: Problem | PlainProblem, terms: int) -> Arithmetic:
     precision = _PRECISIONS[problem.element.name]
-    return Arithmetic(precision.unit, precision.tiny, _MOST_COMPUTED, terms, precision.denormal)
+    denormal = _PRECISIONS[problem.input_element.name].denormal
+    return Arithmetic(precision.unit, precision.tiny, _MOST_COMPUTED, terms, denormal)
 
 
 def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray) -> dict[str, Bounded]:

@@ -57,6 +57,7 @@ BFLOAT16 = ElementType("bfloat16", _D.UNKNOWN, 2, in_directml=False, onnx_since=
 FLOAT64 = ElementType("float64", _D.FLOAT64, 8, in_directml=False, onnx_since=1, shader_id=3, pairs=True)
 
 ALL = (FLOAT32, FLOAT16, BFLOAT16, FLOAT64)
+SINGLE = tuple(element for element in ALL if not element.pairs)
 IN_DIRECTML = tuple(element for element in ALL if element.in_directml)
 
 

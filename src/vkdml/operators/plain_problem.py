@@ -103,6 +103,24 @@ class ArithmeticProblem(ComputedProblem):
 
 
 @dataclass(frozen=True)
+class CastProblem(ComputedProblem):
+    """OutputTensor = InputTensor, which is of the type `source`, rounded to nearest. Both tensors have the same sizes."""
+
+    source: ElementType
+
+    @property
+    def input_element(self) -> ElementType:
+        return self.source
+
+    @property
+    def in_place(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
+        return arithmetic.read(arrays["InputTensor"])
+
+
+@dataclass(frozen=True)
 class GemmProblem(ComputedProblem):
     """OutputTensor [..., M, N] = function(alpha * A [..., M, K] B [..., K, N] + beta * CTensor [..., M, N]).
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..operators.copy_problem import INDICES, CopyProblem, GatherProblem, Move, index_sizes
-from ..operators.plain_problem import MOST_DIMENSIONS, OUTPUT, ArithmeticProblem, ElementwiseProblem, GemmProblem, PlainProblem
+from ..operators.plain_problem import (
+    MOST_DIMENSIONS,
+    OUTPUT,
+    ArithmeticProblem,
+    CastProblem,
+    ElementwiseProblem,
+    GemmProblem,
+    PlainProblem,
+)
 from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import (
@@ -47,6 +55,17 @@ def _function_dispatches(problem: ElementwiseProblem, info: DeviceInfo) -> tuple
     inner, push = _dimensions(source.sizes, {"input_stride": source.strides, "output_stride": target.strides})
     return (Dispatch(in_room("elementwise", problem), constants, given(problem, "InputTensor", OUTPUT), (OUTPUT,),
                      _groups_of(elements, info), {"elements": elements, "inner_dimensions": inner, **push}),)
+
+
+def _cast_dispatches(problem: CastProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+    """One dispatch: a tensor's elements in another type."""
+    source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
+    elements = math.prod(target.sizes)
+    inner, push = _dimensions(target.sizes, {"input_stride": source.strides, "output_stride": target.strides})
+    constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, "SOURCE": problem.source.shader_id,
+                 "INNER_DIMENSIONS": inner}
+    return (Dispatch("cast", constants, given(problem, "InputTensor", OUTPUT), (OUTPUT,), _groups_of(elements, info),
+                     {"elements": elements, **push}),)
 
 
 def _arithmetic_dispatches(problem: ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
@@ -170,6 +189,7 @@ def _gemm_strides(problem: GemmProblem) -> dict[str, int]:
 
 _DISPATCHES: dict[type[PlainProblem], Callable[[Any, DeviceInfo], tuple[Dispatch, ...]]] = {
     ElementwiseProblem: _function_dispatches,
+    CastProblem: _cast_dispatches,
     ArithmeticProblem: _arithmetic_dispatches,
     CopyProblem: _copy_dispatches,
     GatherProblem: _gather_dispatches,

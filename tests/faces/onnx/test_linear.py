@@ -3,6 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 import vkdml
 from tests.faces.onnx.support import H, kinds, model, weights
@@ -27,18 +28,27 @@ FORMS = {
 }
 
 
+CASTS = {
+    "to float16 and back": "m = Cast <to=10> (s) a = Cast <to=1> (m)",
+    "with a view between": "m = Cast <to=10> (s) n = Unsqueeze (m, zero) k = Cast <to=1> (n) a = Squeeze (k, zero)",
+    "computed with in float16": "m = Cast <to=10> (s) n = Tanh (m) k = Add (n, m) a = Cast <to=1> (k)",
+    "to bfloat16 and back": "m = Cast <to=16> (s) a = Cast <to=1> (m)",
+    "transposed": "m = Transpose <perm=[1,0,2]> (s) n = Cast <to=10> (m) k = Transpose <perm=[1,0,2]> (n) a = Cast <to=1> (k)",
+}
+
+
 def made(text, sizes="T,B"):
     rng = np.random.default_rng(0)
     arrays = {"M": rng.standard_normal((H, H)).astype(np.float32), "v": rng.standard_normal(H).astype(np.float32)}
     return model(HEAD.format(text, sizes=sizes), weights() | weights(inputs=H, suffix="1") | arrays)
 
 
-def expect_alike(proto, share=0):
+def expect_alike(proto, share=0, atol=1e-5):
     ours = InferenceSession(proto, device=vkdml.Device(verify=share))
     theirs = onnxruntime.InferenceSession(proto.SerializeToString())
     for seed in range(2):
         feed = {"x": np.random.default_rng(seed).standard_normal((T, B, 3)).astype(np.float32)}
-        np.testing.assert_allclose(ours.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5, rtol=1e-4)
+        np.testing.assert_allclose(ours.run(None, feed)[0], theirs.run(None, feed)[0], atol=atol, rtol=1e-4)
     return ours
 
 
@@ -64,3 +74,33 @@ def test_a_factor_that_is_fed_stays_on_the_host(monkeypatch):
     as_on_a_gpu(monkeypatch)
     assert kinds(expect_alike(made("t = Transpose <perm=[1,0]> (f) k = MatMul (f, t) m = MatMul (k, f) a = Unsqueeze (m, zero)"))
                  ) == ["DeviceRun", "Piece", "DeviceRun"]
+
+
+@pytest.mark.parametrize("share", [0, 1])
+@pytest.mark.parametrize("form", CASTS)
+def test_casts_between_floats(form, share):
+    ours = expect_alike(made(CASTS[form]), share, atol=2e-3 if "float16" in form else 1e-5)
+    assert kinds(ours) == ["DeviceRun"]
+    assert not ours.assignment().on("onnxruntime")
+
+
+def test_both_layers_in_their_own_type():
+    """As converters to float16 leave models in which they keep some nodes."""
+    halves = {name: array.astype(np.float16) for name, array in weights(inputs=H, suffix="1").items()}
+    proto = model(HEAD.replace("float[A,C,D,E] y", "float16[A,C,D,E] y").format("a = Cast <to=10> (s)", sizes="T,B"), weights() | halves)
+    ours = expect_alike(proto, atol=2e-3)
+    assert kinds(ours) == ["DeviceRun"]
+
+
+@pytest.mark.parametrize("to", [6, 11], ids=["int32", "float64"])
+def test_casts_to_other_types_are_onnxruntimes(to):
+    assert kinds(expect_alike(made(f"m = Cast <to={to}> (s) a = Cast <to=1> (m)"))) == ["DeviceRun", "Piece", "DeviceRun"]
+
+
+def test_a_cast_on_the_host(monkeypatch):
+    """Of steps one by one, as where a tensor is empty. What is too large for float16 is infinite, without a warning."""
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT16)
+    cast = linear.linear(node, {}, {"x": TensorProto.FLOAT}, {"x"}, True)
+    found = cast.of(np.array([1.0, 1e6, 1e-8, 1 + 2**-11, 1 + 3 * 2**-11], np.float32))["y"]
+    np.testing.assert_array_equal(found, np.array([1, np.inf, 0, 1, 1 + 2**-9], np.float16))
+    assert found.dtype == np.float16

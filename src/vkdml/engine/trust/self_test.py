@@ -21,6 +21,7 @@ from ...operators import activations as activation_table
 from ...operators import cells, element_types, plain_problem, table
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
+from ...operators.checks import least_tensor
 from ...operators.copy_problem import INDICES, CopyProblem, GatherProblem
 from ...operators.correctness import differences
 from ...operators.element_types import ElementType
@@ -40,7 +41,7 @@ from ...operators.header.plain_descs import (
     DML_JOIN_OPERATOR_DESC,
     DML_MATRIX_TRANSFORM,
 )
-from ...operators.plain_problem import ArithmeticProblem, ElementwiseProblem, GemmProblem, MovedProblem, PlainProblem
+from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
 from ...operators.problem import Problem, from_desc
 from ...planning.candidates import Planner
 from ...planning.device_info import DeviceInfo
@@ -64,13 +65,16 @@ _FLOAT64_TOLERANCE = 1e-12
 
 ACTIVATION = "activation"
 # The others, by kind
-_PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": ArithmeticProblem, "GEMM": GemmProblem,
-                                         "copy": CopyProblem, "gather": GatherProblem}
+_PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": plain_problem.ArithmeticProblem,
+                                         "GEMM": plain_problem.GemmProblem, "cast": CastProblem, "copy": CopyProblem,
+                                         "gather": GatherProblem}
 # A cell and its flags, by kind
 _CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
     "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
     "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
 KINDS = (*_CELLS, *_PLAIN)
+# The types in which a kind differs, if not in all
+_TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE}
 # One of each size: copies do not depend on what elements mean
 _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
 
@@ -102,7 +106,7 @@ def types_of(kind: str) -> tuple[ElementType, ...]:
     """The types in which a kind's kernels differ."""
     if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
         return _COPIED
-    return element_types.IN_DIRECTML if kind in ("arithmetic", "GEMM") else element_types.ALL
+    return _TYPES.get(kind, element_types.ALL)
 
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
@@ -250,6 +254,14 @@ def _arithmetic(element: ElementType) -> Any:
         ATensor=a, BTensor=b, OutputTensor=a, FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
 
 
+def _cast(element: ElementType) -> CastProblem:
+    """Cast to a narrower type, or from one."""
+    source = element_types.FLOAT32 if element.itemsize == 2 else element_types.FLOAT16
+    tensors = {"InputTensor": least_tensor(source.data_type, (3, 5, 7), (1, 3, 15), source.itemsize),
+               "OutputTensor": least_tensor(element.data_type, (3, 5, 7), (35, 7, 1), element.itemsize)}
+    return CastProblem(**common_fields("a cast", element, tensors), function=None, source=source)
+
+
 def _gemm(element: ElementType) -> Any:
     """Several tiles and blocks, none of them full."""
     return table.from_desc(DML_GEMM_OPERATOR_DESC(
@@ -271,7 +283,7 @@ def _gather(element: ElementType) -> Any:
 
 
 PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
-    ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "copy": _copy, "gather": _gather}
+    ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "cast": _cast, "copy": _copy, "gather": _gather}
 
 
 def _recurrent(kind: str, element: ElementType) -> Problem:
@@ -296,7 +308,8 @@ def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
             memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes).astype(np.uint8)
         else:
             scale = _SIZES["H"] ** -0.5 if field in problem.weights else 1.0
-            memory[field] = _encoded(scale * rng.standard_normal(problem.tensor(field).size_of_elements), problem.element)
+            memory[field] = _encoded(scale * rng.standard_normal(problem.tensor(field).size_of_elements),
+                                     problem.input_element)
     return memory
 
 

@@ -1,6 +1,7 @@
 """Nodes of linear layers between recurrent nodes: which of them the device computes, and by which operators.
 
-Sources: ONNX MatMul 1 to 13, Gemm 7 to 13, Add, Sub and Mul 7 to 14, and the operators that are activations of recurrent nodes.
+Sources: ONNX MatMul 1 to 13, Gemm 7 to 13, Add, Sub and Mul 7 to 14, Cast 6 to 25 between types that are computed in float32,
+and the operators that are activations of recurrent nodes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from ...operators import activations, element_types
-from ...operators.checks import Tensor, least_size
+from ...operators.checks import least_tensor, packed_strides
 from ...operators.element_types import ElementType
-from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import (
     OUTPUT,
     ArithmeticProblem,
+    CastProblem,
     ElementwiseProblem,
     GemmProblem,
     PlainProblem,
@@ -33,13 +34,16 @@ _NONE = frozenset[str]()
 _PRODUCTS = {"MatMul": _NONE, "Gemm": {"alpha", "beta", "transA", "transB"}}
 _ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu": {"alpha"}, "ThresholdedRelu": {"alpha"},
                 **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), _NONE)}
-_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE)}  # others are of old versions
-_ELEMENTS = {int(kind): element_types.of(np.dtype(dtype))
-             for kind, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16))}
+_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE),  # others are of old versions
+               "Cast": {"to", "saturate", "round_mode"}}  # the last two are for other types
+_ELEMENTS: dict[int, ElementType] = {TensorProto.FLOAT: element_types.FLOAT32, TensorProto.FLOAT16: element_types.FLOAT16,
+                                     TensorProto.BFLOAT16: element_types.BFLOAT16}
 
 
 class Linear:
-    """A node that computes floats. inputs, outputs: names. is_product: it multiplies its first input by a constant matrix."""
+    """A node that computes floats. inputs, outputs: names. kind: ONNX's type of the output, where it is another than the
+    input's. is_product: it multiplies its first input by a constant matrix.
+    """
 
     is_shape = False
 
@@ -47,8 +51,11 @@ class Linear:
         self.node, self.is_product = node, node.op_type in _PRODUCTS
         self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
         self._operator = graphs.describe(node)
-        self._element, self._attributes = element, attributes
-        self._function: Any = _OPERATIONS.get(node.op_type, self._product)
+        self.kind: int | None = attributes.get("to")
+        self._source, self._element = element, _ELEMENTS[self.kind] if self.kind else element
+        self.dtype = np.dtype(self._element.name)
+        self._attributes = attributes
+        self._function: Any = _OPERATIONS.get(node.op_type, (lambda array: array) if self.kind else self._product)
         if node.op_type in _ACTIVATIONS:
             given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
             desc, = activations.from_onnx(self._operator, [node.op_type], *given)
@@ -56,9 +63,9 @@ class Linear:
 
     def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
         """The output by name, computed on the host. Raises InvalidArgumentError for arrays that the node cannot take."""
-        with refusing(self.node, arrays):
+        with refusing(self.node, arrays), np.errstate(over="ignore"):
             result = self._function(*(array.astype(np.float64) for array in arrays))
-        return {self.outputs[0]: np.asarray(result, arrays[0].dtype)}
+            return {self.outputs[0]: np.asarray(result, self.dtype)}
 
     def problem(self, arrays: Sequence[np.ndarray]) -> tuple[PlainProblem, tuple[int, ...]]:
         """What the device computes, and the output's shape. arrays: the inputs as they lie, a product's of two dimensions each.
@@ -75,15 +82,17 @@ class Linear:
                 shape = np.broadcast_shapes(*(array.shape for array in arrays))
                 fields = ("ATensor", "BTensor") if len(arrays) == 2 else ("InputTensor",)
                 found = {field: np.broadcast_to(array, shape) for field, array in zip(fields, arrays)}
-        found[OUTPUT] = np.empty(shape, arrays[0].dtype)
-        common = common_fields(self._operator, self._element, {
-            field: tensor(self._element.data_type, array.shape, steps(array), array.itemsize)
-            for field, array in found.items()})
+        tensors = {field: least_tensor(self._source.data_type, array.shape, steps(array), array.itemsize)
+                   for field, array in found.items()}
+        tensors[OUTPUT] = least_tensor(self._element.data_type, shape, packed_strides(shape), self._element.itemsize)
+        common = common_fields(self._operator, self._element, tensors)
         if self.is_product:
             return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
                                beta=self._scale("beta")), shape
         if self.node.op_type in _OPERATIONS:
             return ArithmeticProblem(**common, function=None, operation=self._function), shape
+        if self.kind:
+            return CastProblem(**common, function=None, source=self._source), shape
         return ElementwiseProblem(**common, function=self._function), shape
 
     def _product(self, *arrays: np.ndarray) -> np.ndarray:
@@ -96,11 +105,6 @@ class Linear:
 
     def _scale(self, name: str) -> float:
         return float(self._attributes.get(name, 1))
-
-
-def tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
-    """A tensor of the least size that holds its elements."""
-    return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
 
 def steps(array: np.ndarray) -> tuple[int, ...]:
@@ -122,6 +126,8 @@ def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[
     element = _ELEMENTS.get(kinds.get(data[0], TensorProto.UNDEFINED)) if data else None
     attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
     if not element or not set(data) <= set(made) or not attributes.keys() <= _ATTRIBUTES[node.op_type]:
+        return None
+    if attributes.get("to") not in _ELEMENTS if node.op_type == "Cast" else element is element_types.BFLOAT16:
         return None
     if node.op_type in _PRODUCTS and (is_cpu or data != names[:1] or constants[names[1]].ndim != 2):
         return None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from ...errors import InvalidArgumentError
 from . import graphs
@@ -56,10 +56,12 @@ class _NotAMoveError(Exception):
 
 
 class Move:
-    """A node that only moves elements. inputs, outputs: names. is_shape: it computes with shapes alone, before a run."""
+    """A node that only moves elements. inputs, outputs: names. is_shape: it computes with shapes alone, before a run.
+    kind: ONNX's type of the outputs, where it is another than the input's.
+    """
 
     def __init__(self, node: NodeProto, inputs: Sequence[str], function: Function, is_shape: bool) -> None:
-        self.node, self.is_shape = node, is_shape
+        self.node, self.is_shape, self.kind = node, is_shape, TensorProto.INT64 if is_shape else None
         self.inputs, self.outputs = list(inputs), list(node.output)
         self._function = function
 

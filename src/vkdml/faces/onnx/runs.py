@@ -11,14 +11,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from onnx import TensorProto
 
 from ...engine.execution import Execution, Node
 from ...engine.vulkan.store import Recent
 from ...engine.weights import Contents
 from ...errors import DriverError
 from ...operators import element_types
-from ...operators.checks import element_strides, packed_strides
+from ...operators.checks import element_strides, least_tensor, packed_strides
 from ...operators.copy_problem import CopyProblem
 from ...operators.copy_problem import Move as CopiedPart
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
@@ -28,7 +27,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, RangeCheck
 from . import graphs
-from .linear import Linear, steps, tensor
+from .linear import Linear, steps
 from .moves import Move
 from .steps import RecurrentStep, RunOptions, Scope, Values, expect_going
 
@@ -41,7 +40,7 @@ class MoveStep:
     def __init__(self, move: Move | Linear, scope: Scope) -> None:
         self.move = move
         self.inputs, self.outputs = move.inputs, move.outputs
-        kind = graphs.tensor_type(TensorProto.INT64) if move.is_shape else graphs.without_shape(scope.type_of(self.inputs[0]))
+        kind = graphs.tensor_type(move.kind) if move.kind else graphs.without_shape(scope.type_of(self.inputs[0]))
         scope.types.update(dict.fromkeys(self.outputs, kind))
 
     def run(self, values: Values, run_options: RunOptions) -> None:
@@ -208,7 +207,7 @@ class _Trace:
         problem, shape = node.problem([value.array for value in inputs])
         if not 0 < len(shape) <= MOST_DIMENSIONS:
             raise _UnfitError
-        array = np.empty((*lead, shape[-1]) if flattens else shape, inputs[0].array.dtype)
+        array = np.empty((*lead, shape[-1]) if flattens else shape, node.dtype)
         result = _new(node.outputs[0], array)
         self.nodes.append(Node(problem, dict(zip(problem.tensors, [*(value.buffer for value in inputs), result.buffer]))))
         return {node.outputs[0]: result}
@@ -224,11 +223,11 @@ class _Trace:
         for place, source in enumerate(sources):
             # A first dimension, of which the copy takes the last element, so that it may begin anywhere
             field, begin, sizes = f"InputTensors[{place}]", source.begin, source.array.shape
-            tensors[field] = tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
+            tensors[field] = least_tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
             parts.append(CopiedPart(field, (1, *sizes), (begin, *zeros), ones, (0, *map(int, at))))
             at += np.where(np.equal(sizes, result.shape), 0, sizes)
         sizes = 1, *result.shape
-        tensors[OUTPUT] = tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
+        tensors[OUTPUT] = least_tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
         problem = CopyProblem("a copy between nodes", element_types.any_of(data_type), tensors, tuple(tensors)[:-1], (OUTPUT,),
                               (), tuple(parts))
         names = {field: source.buffer for field, source in zip(tensors, sources)}
