@@ -19,10 +19,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance/test_reference.py", "tests/conformance/test_elementwise.py", "tests/conformance/test_plain.py",
-         "tests/conformance/test_casts.py", "tests/engine/test_operator.py", "tests/engine/test_weights.py", "tests/engine/test_binding.py",
-         "tests/engine/test_resources.py", "tests/engine/test_copies.py", "tests/engine/test_graph.py",
-         "tests/engine/test_fallback.py", "tests/engine/test_float64.py", "tests/engine/test_execution.py",
-         "tests/faces/test_element_types.py", "tests/faces/onnx"]
+         "tests/conformance/test_casts.py", "tests/engine/test_operator.py", "tests/engine/test_weights.py",
+         "tests/engine/test_binding.py", "tests/engine/test_resources.py", "tests/engine/test_copies.py",
+         "tests/engine/test_graph.py", "tests/engine/test_fallback.py", "tests/engine/test_float64.py",
+         "tests/engine/test_execution.py", "tests/faces/test_element_types.py", "tests/faces/onnx"]
 
 CONTROL = """
 import numpy as np
