@@ -23,7 +23,7 @@ from bench.measure import Result, measure
 from bench.peers import OURS, Peer, devices, peers
 from bench.processes import Process, open_all
 from vkdml import DeviceInfo, DriverError
-from vkdml.laboratory import WorkerError, as_json
+from vkdml.laboratory import DEVICE, WorkerError, as_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0],
                                      epilog="cases: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--output", type=Path, default=Path("bench-report"), help="folder for the report (bench-report)")
-    parser.add_argument("--device", help="an index or a part of a name of the Vulkan device; see `vkdml devices`")
+    parser.add_argument("--device", help=f"the Vulkan device: {DEVICE}; see `vkdml devices`")
     parser.add_argument("--samples", type=int, default=9, help="samples of each worker and case, fewer of slow ones (9)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="workers to run beside vkdml (all)")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="cases to run (all)")

@@ -2,8 +2,8 @@
 
     python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--json FILE]
 
-The other commit is checked out into a temporary git worktree, and built there. The shaders of both trees are compiled. Workers of both run the
-same cases in turns, so that what else the machine does slows both down:
+The other commit is checked out into a temporary git worktree, and built there; the shaders of both trees are compiled. Workers
+of both run the same cases in turns, so that what else the machine does slows both down:
 
 - steady: a call, once all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
   "host" is from numpy to numpy, "device" is the execution only.
@@ -37,7 +37,7 @@ from bench.measure import measure as measure_steady
 from bench.peers import Peer
 from bench.processes import ROOT, Process
 from vkdml import DeviceInfo, DriverError
-from vkdml.laboratory import WorkerError, as_json, select_device, table
+from vkdml.laboratory import DEVICE, WorkerError, as_json, select_device, table
 
 ADAPTER = "bench.adapters.tree"
 NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}  # Mesa's drivers; NVIDIA's
@@ -61,7 +61,7 @@ class Tree:
         self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
 
     def build_kp(self) -> None:
-        """Builds what the tree's own pyproject.toml says is to be built: kp, in a tree that has it inside. Raises SystemExit."""
+        """Builds what the tree's own pyproject.toml says: kp, where the tree has it inside. Raises SystemExit."""
         self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
                   {"PYTHONPATH": str(self.folder / "tools")})
 
@@ -120,7 +120,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("revision", metavar="REVISION", help="the other commit: a name, tag or hash that git knows")
     parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"], help="cases to run, such as 'gru-100x1x*' (all)")
     parser.add_argument("--pairs", type=int, default=9, metavar="N", help="of each time, fewer where a call is slow (9)")
-    parser.add_argument("--device", help="an index or a part of a name; see `vkdml devices`")
+    parser.add_argument("--device", help=f"{DEVICE}; see `vkdml devices`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all times to a JSON file too")
     chosen = parser.parse_args(arguments)
     if chosen.pairs < 1:

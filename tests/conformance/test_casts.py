@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import permutations
 
-import ml_dtypes  # noqa: F401  numpy's name bfloat16
+import ml_dtypes
 import numpy as np
 import pytest
 

@@ -95,7 +95,8 @@ class Library:
         """Seconds of a run; the first time also its submissions, and the largest difference from onnxruntime's results."""
         more = {} if name in self._models else self._loaded(path, name)
         session, feed = self._models[name]
-        seconds, until = [], time.perf_counter() + SECONDS
+        seconds: list[float] = []
+        until = time.perf_counter() + SECONDS
         while not seconds or time.perf_counter() < until:
             begin = time.perf_counter()
             session.run(None, feed)
