@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-# Processes that may crash, and reports
+# A command's help, processes that may crash, and reports
+from .cli.argument_types import DEVICE
 from .cli.conformance import on_device as conformance_on
 from .cli.conformance.suite import FOLDER as CONFORMANCE
 from .cli.processes import Worker, WorkerError, supervise

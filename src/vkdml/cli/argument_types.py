@@ -41,10 +41,13 @@ def _finite(data: Any) -> Any:
     return str(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
+DEVICE = "an index, UUID, PCI address or a part of a name"  # in help
+
+
 def add_common(command: argparse.ArgumentParser, *, device: bool = True, files: bool = False) -> None:
     """Add the options that commands share. device: whether it takes one. files: whether it runs a model that may name some."""
     if files:
         command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
     if device:
-        command.add_argument("--device", help="an index, UUID, PCI address or a part of a name; see `vkdml devices`")
+        command.add_argument("--device", help=f"{DEVICE}; see `vkdml devices`")
     command.add_argument("--json", action="store_true", help="print JSON")

@@ -9,12 +9,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from .argument_types import DEVICE
 from .conformance.suite import ROOT
 
 
 def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", type=Path, default=Path("gpu-report"), help="a folder (gpu-report)")
-    command.add_argument("--device", help="an index, UUID, PCI address or part of a name (VKDML_DEVICE, or else the first GPU)")
+    command.add_argument("--device", help=f"{DEVICE} (VKDML_DEVICE, or else the first GPU)")
     command.add_argument("--minutes", type=_minutes, default=30,
                          help="how long it may take, what matters most first (30); a second call goes on")
     command.add_argument("--quick", action="store_true", help="a little of each part, to see that it works")

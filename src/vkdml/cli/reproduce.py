@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..engine.vulkan.gpu import select_device
 from ..errors import InvalidArgumentError
+from .argument_types import DEVICE
 from .conformance import check_packages, failures, suite, whole_seed
 from .conformance.suite import Chosen
 
@@ -16,7 +17,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("case", metavar="CASE", help="a test, as the report of `vkdml conformance` names it")
     command.add_argument("--dump", type=Path, metavar="FOLDER",
                          help="write SPIR-V, constants, buffers and results there, with a script that runs them without vkdml")
-    command.add_argument("--device", help="an index, UUID, PCI address or a part of a name; see `vkdml devices`")
+    command.add_argument("--device", help=f"{DEVICE}; see `vkdml devices`")
     command.add_argument("--seed", type=whole_seed, default=0, help="that of the report (0)")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from ...errors import InvalidArgumentError, MissingPackageError
 from ...planning.device_info import DeviceInfo
 from .. import reports
+from ..argument_types import DEVICE
 from . import report, suite
 from .failures import first_line
 from .results import Progress
@@ -27,7 +28,7 @@ _PACKAGES = {"pytest": "pytest", "pytest_timeout": "pytest-timeout", "ml_dtypes"
 
 def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", type=Path, default=Path("conformance-report"), help="a folder (conformance-report)")
-    command.add_argument("--device", nargs="+", help="test only these: an index, UUID, PCI address or a part of a name each")
+    command.add_argument("--device", nargs="+", help=f"test only these: {DEVICE} each")
     command.add_argument("--only", nargs="+", metavar="NAME", default=[], help="only tests with one of these in their names")
     amount = command.add_mutually_exclusive_group()
     amount.add_argument("--quick", action="store_true", help="as many tests as a minute has room for, of each kind some")

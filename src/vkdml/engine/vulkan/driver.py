@@ -226,8 +226,7 @@ class DeviceLock(system.Lock):
         self.is_computing = False
 
     def __enter__(self) -> None:
-        system.check()
-        self._lock.acquire()
+        super().__enter__()
         if self._driver.running is None and self._driver.lost is None:  # nearly always, and short calls are made often
             return
         try:
@@ -243,7 +242,7 @@ class DeviceLock(system.Lock):
             if kind and not issubclass(kind, (VkdmlError, MemoryError)) and self._driver.running is None:
                 self._driver.forget()
         finally:
-            self._lock.release()
+            super().__exit__()
 
 
 _Work = tuple[Future[None], Callable[[], None]]
