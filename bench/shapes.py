@@ -125,7 +125,7 @@ def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str,
     """A row: quantiles of a call in the first pass, in ms. pipelines: number made in it; late: in its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
-    return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(first.max()), "p99/p50": p99 / p50,
+    return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(np.max(first)), "p99/p50": p99 / p50,
             "over steady": sum(seconds["second"]) / sum(seconds["steady"]), "pipelines": pipelines, "in the second half": late}
 
 

@@ -134,7 +134,7 @@ def measure_packing(device: vkdml.Device, hidden: int, count: int) -> tuple[floa
 def row(way: str, seconds: np.ndarray) -> dict[str, Any]:
     microseconds = seconds * 1e6
     quantiles = dict(zip(("p50", "p99", "p99.9"), np.quantile(microseconds, (0.5, 0.99, 0.999)).tolist()))
-    return {"way": way, **{f"{name}, us": value for name, value in quantiles.items()}, "max, us": float(microseconds.max())}
+    return {"way": way, **{f"{name}, us": value for name, value in quantiles.items()}, "max, us": float(np.max(microseconds))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -131,7 +131,7 @@ def compare(node: Node, outputs: Mapping[str, np.ndarray], against: Expected) ->
         error = np.where(np.isnan(error), np.inf, error)
         error = np.where(against.judged[name] & ~(np.isnan(found) & np.isnan(wanted)), error, 0)
         if error.size and error.max() > worst.share:
-            at = tuple(int(index) for index in np.unravel_index(error.argmax(), error.shape))
+            at = tuple(int(index) for index in np.unravel_index(np.argmax(error), error.shape))
             wrong = int((error > 1).sum())
             said = f"{name}{list(at)} is {found[at]:.7g}, expected {wanted[at]:.7g}; {wrong} of {error.size} elements are wrong"
             worst = Verdict(WRONG, said, float(error.max())) if wrong else Verdict(RIGHT, "", float(error.max()))

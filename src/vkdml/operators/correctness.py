@@ -130,7 +130,7 @@ def _difference(field: str, found: np.ndarray, expected: Bounded, precision: _Pr
     if not is_wrong.any():
         return None
     excess = np.where(is_wrong, np.where(np.isfinite(errors), errors / tolerance, np.inf), 0)
-    index = tuple(int(place) for place in np.unravel_index(excess.argmax(), excess.shape))
+    index = tuple(int(place) for place in np.unravel_index(np.argmax(excess), excess.shape))
     return Difference(field, int(is_wrong.sum()), found.size, index, float(found[index]), float(expected.value[index]),
                       float(tolerance[index]))
 

@@ -117,7 +117,7 @@ def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
     """Refuse a sequence length below 0 or above T, naming the row."""
     wrong = (lengths < 0) | (lengths > steps)
     if wrong.any():
-        row = int(wrong.argmax())
+        row = int(np.argmax(wrong))
         raise InvalidArgumentError(operator, f"sequence length of row {row}", int(lengths[row]), f"0 to T = {steps}")
 
 
