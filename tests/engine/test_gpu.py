@@ -42,7 +42,7 @@ def test_words_for_a_device(word, found, monkeypatch):
              replace(GPU, index=1, name="card b", uuid="00112233-4455-6677-8899-aabbccddeeff", pci_address="0000:0b:00.1")]
     monkeypatch.setattr(low_level, "enumerate_devices", lambda: infos)
     assert low_level.select_device(word).index == found
-    for wrong in (2, "0b:00", "00112233"):
+    for wrong in (2, "2", "0b:00", "00112233"):
         with pytest.raises(vkdml.DriverError, match="no Vulkan device"):
             low_level.select_device(wrong)
 

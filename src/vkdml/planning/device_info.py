@@ -57,7 +57,7 @@ class DeviceInfo:
         return f"{self.name} ({self.driver} {self.driver_version})"
 
     def answers_to(self, wanted: int | str) -> int:
-        """2 for its index, UUID or PCI address, 1 for a part of its name, in any case; else 0.
+        """2 for its index, UUID or PCI address, 1 for a part of its name, in any case, that is no number alone; else 0.
 
         Also as tools write them: GPU-... before the UUID, 00000000:01:00.0 and 01:00.0.
         """
@@ -67,7 +67,7 @@ class DeviceInfo:
         if word.removeprefix("gpu-") == self.uuid or word in (
                 str(self.index), self.pci_address, f"0000{self.pci_address}", self.pci_address.removeprefix("0000:")):
             return 2
-        return int(word in self.name.lower())
+        return int(word in self.name.lower() and not word.isdigit())  # an index that there is not is in many names
 
     def has_subgroups_of(self, size: int, workgroup: int) -> bool:
         """Whether a dispatch with workgroups of so many invocations may say that it needs subgroups of this size."""

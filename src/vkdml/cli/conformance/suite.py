@@ -128,9 +128,8 @@ def machine() -> Machine:
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
-    """The devices that answer to one of the wanted words, to a number as their index; all if there are none."""
-    chosen = [device for device in devices if not wanted or any(
-        DeviceInfo(**device).answers_to(word) > word.isdigit() for word in wanted)]
+    """The devices that answer to one of the wanted words; all if there are none."""
+    chosen = [device for device in devices if not wanted or any(DeviceInfo(**device).answers_to(word) for word in wanted)]
     if not chosen:
         listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
         raise InvalidArgumentError("conformance", "--device", " ".join(wanted or ()), f"a Vulkan device: {listed}")

@@ -78,7 +78,7 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
     _ask_for_portability(vk, create)
     instance = c_void_p()
     result = vk.vkCreateInstance(byref(create), None, byref(instance))
-    if result == _NO_DRIVER:
+    if result == _NO_DRIVER and not _broken_manifests():
         raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
                           f"{system.this_system().remedy}")
     _check("vkCreateInstance", result)
@@ -109,7 +109,7 @@ def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo)
 
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
-        if result in _OUT_OF_MEMORY and (broken := _broken_manifests()):  # the loader's reason for these
+        if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # old and new loaders' reason for these
             raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
         raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "

@@ -5,6 +5,7 @@ Source: DirectML's API reference, the interface IDMLCommandRecorder.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
@@ -35,7 +36,7 @@ class CommandRecorder(Named, OfOneProcess):
         self._has_checks = False
         self._buffers: set[Buffer] = set()  # in what is recorded
         for commands in self._recordings:
-            commands.before_execute(self._expect_open)
+            commands.before_execute(partial(_expect_open, self._buffers))  # not a method: it would hold what holds it
 
     @property
     def _recordings(self) -> list[Commands]:
@@ -168,9 +169,10 @@ class CommandRecorder(Named, OfOneProcess):
         buffer._expect_open()
         self._buffers.add(buffer)
 
-    def _expect_open(self) -> None:
-        for buffer in self._buffers:
-            buffer._expect_open()
+
+def _expect_open(buffers: Iterable[Buffer]) -> None:
+    for buffer in buffers:
+        buffer._expect_open()
 
 
 def _refuse_uninitialized(operator: str, call: str) -> NoReturn:
