@@ -97,6 +97,20 @@ def test_it_cannot_be_bound_nor_recorded(device, case):
     assert recorder.counts == (0, 0)
 
 
+def test_what_was_refused_does_not_count(device, case):
+    """Of a recording that is refused, nothing is looked at later."""
+    heap, recorder = Heap(device, compiled_of(device, case), case), device.create_command_recorder()
+    with device.create_buffer(heap.buffer.size_in_bytes) as other:
+        table = bound_table(device, heap)
+        table.bind_outputs([vkdml.DML_BUFFER_BINDING(other, 0, 540), vkdml.DML_BUFFER_BINDING(other, 256, 108)])
+        with pytest.raises(InvalidArgumentError, match="OutputS"):
+            recorder.record_dispatch(heap.compiled, table)
+    table = bound_table(device, heap)
+    recorder.record_dispatch(heap.compiled, table)
+    recorder.execute()
+    check(case, heap.results())
+
+
 def test_streams():
     layer, x = vkdml.LSTM(**weights("LSTM")), make(B, I)
     with layer.stream(B) as stream:

@@ -75,8 +75,12 @@ class CommandRecorder(Named, OfOneProcess):
         check_type("record_dispatch", "table", table, BindingTable)
         for part in table.parts:
             self._check_part(dispatchable, table, part)
+        buffers = {memory.buffer for part in table.parts
+                   for memory in (*part.bound.values(), table.temporary, part.persistent) if memory}
+        _expect_open(buffers)
         nodes = [node for part in table.parts for node in part.compiled.nodes(part.bound, table.temporary, part.persistent)]
         if isinstance(dispatchable, OperatorInitializer):
+            self._buffers |= buffers
             for node in nodes:
                 self._record_initialization(node)
             return
@@ -85,6 +89,7 @@ class CommandRecorder(Named, OfOneProcess):
         for weights in needed:
             for commands in self._recordings:
                 commands.need(weights, partial(_refuse_uninitialized, operator, "execute"))
+        self._buffers |= buffers
         for node in nodes:
             for commands in self._recordings:
                 node.record(commands, is_checked=commands is self._checked)
@@ -124,9 +129,6 @@ class CommandRecorder(Named, OfOneProcess):
             raise InvalidArgumentError(problem.operator, "record_dispatch", "no binding for " + ", ".join(part.missing()),
                                        "all of them bound")
         resources = {"the temporary resource": table.temporary, "the persistent resource": part.persistent}
-        for memory in (*part.bound.values(), *resources.values()):
-            if memory:
-                self._use(memory.buffer)
         check_overlaps(problem, part.bound, {name: memory for name, memory in resources.items() if memory})
         for other in table.parts:
             if other.persistent:
@@ -162,10 +164,6 @@ class CommandRecorder(Named, OfOneProcess):
         if buffer.gpu is not self._gpu:
             raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
                                        f"one of the recorder's device, {self._gpu.info.name}")
-        self._use(buffer)
-
-    def _use(self, buffer: Buffer) -> None:
-        """Have it in what is recorded. Raises InvalidArgumentError if it is closed."""
         buffer._expect_open()
         self._buffers.add(buffer)
 
