@@ -77,11 +77,7 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
     _ask_for_portability(vk, create)
     instance = c_void_p()
-    result = vk.vkCreateInstance(byref(create), None, byref(instance))
-    if result == _NO_DRIVER and not _broken_manifests():
-        raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
-                          f"{system.this_system().remedy}")
-    _check("vkCreateInstance", result)
+    _check("vkCreateInstance", vk.vkCreateInstance(byref(create), None, byref(instance)))
     try:
         yield vk, instance, [c_void_p(handle) for handle in enumerated(c_void_p, vk.vkEnumeratePhysicalDevices, instance)]
     finally:
@@ -111,6 +107,9 @@ def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
         if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # old and new loaders' reason for these
             raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
+        if result == _NO_DRIVER:
+            raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
+                              f"{system.this_system().remedy}")
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
         raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "
                     "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
