@@ -55,7 +55,7 @@ class Linear:
         self._source, self._element = element, _ELEMENTS[self.kind] if self.kind else element
         self.dtype = np.dtype(self._element.name)
         self._attributes = attributes
-        self._function: Any = _OPERATIONS.get(node.op_type, (lambda array: array) if self.kind else self._product)
+        self._function: Any = operator.pos if self.kind else _OPERATIONS.get(node.op_type, self._product)
         if node.op_type in _ACTIVATIONS:
             given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
             desc, = activations.from_onnx(self._operator, [node.op_type], *given)
@@ -127,7 +127,8 @@ def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[
     attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
     if not element or not set(data) <= set(made) or not attributes.keys() <= _ATTRIBUTES[node.op_type]:
         return None
-    if attributes.get("to") not in _ELEMENTS if node.op_type == "Cast" else element is element_types.BFLOAT16:
+    has_kernel = attributes.get("to") in _ELEMENTS if node.op_type == "Cast" else element is not element_types.BFLOAT16
+    if not has_kernel:
         return None
     if node.op_type in _PRODUCTS and (is_cpu or data != names[:1] or constants[names[1]].ndim != 2):
         return None
