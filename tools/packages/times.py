@@ -29,20 +29,21 @@ def main(folder: Path, tree: Path) -> None:
     site = next((folder / "venv/lib").glob("python3*")) / "site-packages"
     rows = []
     for name in tqdm([name for name in MODELS if (site / name).exists()], disable=None):
-        processes = [Process(Peer(one.name, "tools.packages.models", {"tree": one.folder}, one.environment)) for one in trees]
+        processes = [Process(Peer(one.name, "tools.packages.models", {"tree": one.folder, "path": site / name, "name": name},
+                                  one.environment)) for one in trees]
         try:
             for process in processes:
                 process.open()
-            first = [process.ask("measure", site / name, name) for process in processes]
-            found = [[process.ask("measure", site / name, name)["seconds"] for process in processes] for _ in range(PAIRS)]
+            found = [[process.ask("measure") for process in processes] for _ in range(PAIRS)]
         finally:
             for process in processes:
                 process.close()
-        this, other = (median(times) for times in zip(*found))
-        rows.append({"model": name, "submissions": f"{first[1]['submissions']}, {first[0]['submissions']}", "pairs": len(found),
-                     "us before": round(other * 1e6), "us": round(this * 1e6), "ratio": median(a / b for a, b in found),
-                     "difference": first[0]["difference"]})
-    print(table(rows, {"ratio": ".2f", "difference": ".0e"}))
+        this, other = (process.description for process in processes)
+        seconds, seconds_before = (median(times) for times in zip(*found))
+        rows.append({"model": name, "submissions": f"{other['submissions']}, {this['submissions']}", "pairs": len(found),
+                     "us before": round(seconds_before * 1e6), "us": round(seconds * 1e6),
+                     "ratio": median(a / b for a, b in found), "difference": this["difference"]})
+    print(table(rows, {"ratio": ".2f"}))
 
 
 if __name__ == "__main__":
