@@ -53,7 +53,7 @@ def main() -> None:
         for _ in range(RUNS):
             session.run(None, feed)
         seconds = time.perf_counter() - begin
-        found.append(tuple(1e6 * time / RUNS / steps for time in (seconds, seconds - elsewhere[0])))
+        found.append(tuple(1e6 * one / RUNS / steps for one in (seconds, seconds - elsewhere[0])))
     whole, host = (median(times) for times in zip(*found[1:]))
     print(f"{steps} steps: {whole:.1f} us each, {host:.1f} of them the host's")
 
