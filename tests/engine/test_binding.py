@@ -9,7 +9,7 @@ import vkdml as v
 from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
 from vkdml.engine.weights import OWNED
 from vkdml.operators import cells
-from vkdml.planning.needs import laid_out
+from vkdml.planning.device_info import laid_out
 
 SIZES = (5, 3, 6, 9)  # those of tests/engine/conftest.py, so that pipelines are compiled once
 

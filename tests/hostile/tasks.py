@@ -16,12 +16,11 @@ from vkdml.errors import InvalidArgumentError
 from vkdml.operators.correctness import differences, with_sequence
 from vkdml.operators.plain_problem import PlainProblem
 from vkdml.operators.problem import Problem
-from vkdml.planning.candidates import Planner
 from vkdml.planning.families import gpu_loop
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
 from vkdml.planning.plain import plan as plan_plain
-from vkdml.planning.plan import Plan, plan_of
-from vkdml.planning.tiling import Tiling
+from vkdml.planning.plan import Plan, plan_of, tilings
+from vkdml.planning.tiling import Target, Tiling
 
 DEVICES = {**GPUS, "the smallest": SMALLEST}
 NAN = {"float32": bytes.fromhex("0000c07f"), "float16": bytes.fromhex("007e"), "bfloat16": bytes.fromhex("c07f")}
@@ -73,17 +72,17 @@ def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Tas
     for schedule, meeting in (draw.choice(ways), *draw.sample(WAYS, len(WAYS))):
         forced = Options(schedule=schedule, meeting=meeting, chunk_steps=draw.choice((None, 2)))
         try:
-            planner = Planner(problem, info, forced)
-            found = planner.tilings()
+            target = Target(problem, info, forced)
+            found = tilings(target)
             shared = [tiling for tiling in found if tiling.loop.parts > 1]
             tiling = draw.choice(shared or found)
             # Or a device with so little shared memory that sums take the place of what was multiplied
             if isinstance(tiling.loop, gpu_loop.GpuLoop) and draw.random() < 0.3:
                 less = tiling.loop.shared_bytes - 1 + gpu_loop._UNUSED_SHARED_BYTES
-                smaller = Planner(problem, replace(info, max_shared_memory=less), forced)
+                smaller = Target(problem, replace(info, max_shared_memory=less), forced)
                 if in_place := [other for other in _tilings(smaller) if getattr(other.loop, "in_place", False)]:
-                    planner, tiling = smaller, draw.choice(in_place)
-            plan = plan_of(planner, tiling)
+                    target, tiling = smaller, draw.choice(in_place)
+            plan = plan_of(target, tiling)
         except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
             continue
         described = f"{problem.cell.name} in {problem.element.name}, {meeting or schedule} on {name}"
@@ -91,9 +90,9 @@ def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Tas
     raise AssertionError(f"no plan for problem {seed}")
 
 
-def _tilings(planner: Planner) -> list[Tiling]:
+def _tilings(target: Target) -> list[Tiling]:
     try:
-        return planner.tilings()
+        return tilings(target)
     except InvalidArgumentError:
         return []
 

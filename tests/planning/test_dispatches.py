@@ -9,14 +9,11 @@ from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from tests.support import CELLS, SCHEDULES, options_on, tensor
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells, element_types
-from vkdml.planning.candidates import Planner
-from vkdml.planning.costs import Costs, Measured, described
 from vkdml.planning.loop_dispatches import pack, time_loop
 from vkdml.planning.options import Options
-from vkdml.planning.plan import plan
-from vkdml.planning.size_classes import of_representative
+from vkdml.planning.plan import Measured, as_measured, best, described, fallbacks, plan, ranked
+from vkdml.planning.tiling import Target
 
-GPU_COSTS = Costs(GPU)
 MOST_SECONDS = 0.05  # of a submission on a GPU
 NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not
 
@@ -70,8 +67,9 @@ def test_halves_are_stored_by_kernels_of_their_own_where_the_device_can():
 
 @pytest.mark.parametrize(("info", "fused"), [(GPU, False), (CPU, False), (CPU, True)])
 def test_buffers_are_bound_by_their_blocks(info, fused):
-    tiling = Planner(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused)).best()
-    *projections, loop = time_loop(tiling, Costs(info))
+    target = Target(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused))
+    tiling = best(target)
+    *projections, loop = time_loop(target, tiling)
     expected_push = {
         "first_step": 0, "last_step": 4, "phase": 0, "gates_step": 0, "steps": 4, "batch": 3, "tiles": tiling.loop.tiles,
         "last_slot": 0,
@@ -90,7 +88,7 @@ def test_buffers_are_bound_by_their_blocks(info, fused):
     for projection in projections:
         assert projection.buffers == of_input | {"SequenceLengths": "SequenceLengthsTensor", "Gates": "gates"}
         assert (projection.writes, projection.push) == (("gates",), expected_push)
-    assert [dispatch.buffers for dispatch in pack(tiling, GPU)] == [
+    assert [dispatch.buffers for dispatch in pack(target, tiling)] == [
         {"Weights": "WeightTensor", "Bias": "BiasTensor", "Packed": "packed input weights"},
         {"Weights": "RecurrenceTensor", "Bias": "BiasTensor", "Peephole": "PeepholeTensor", "Packed": "packed recurrent weights"}]
 
@@ -119,12 +117,13 @@ def test_without_last_states_parts_have_no_end():
 
 def test_what_is_left_out_is_not_bound():
     optional = dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "BiasTensor", "OutputSequenceTensor"])
-    tiling = Planner(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False)).best()
-    projection, loop = time_loop(tiling, GPU_COSTS)
+    target = Target(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False))
+    tiling = best(target)
+    projection, loop = time_loop(target, tiling)
     assert set(projection.buffers) == {"Input", "InputWeights", "Gates"}
     assert set(loop.buffers) == {"State", "HiddenWeights", "Gates", "OutputSingle"}
     assert loop.writes == ("state", "OutputSingleTensor")
-    assert [set(dispatch.buffers) for dispatch in pack(tiling, GPU)] == [{"Weights", "Packed"}] * 2
+    assert [set(dispatch.buffers) for dispatch in pack(target, tiling)] == [{"Weights", "Packed"}] * 2
 
 
 def test_numbers_that_the_resident_kernels_share():
@@ -178,24 +177,24 @@ def test_a_submission_ends_before_drivers_would_end_it(options, sizes, phases, e
     """
     problem = make_problem(*sizes, 64, 1024, element=getattr(element_types, element))
     options = replace(options, workspace_bytes=2**24)
-    planner = Planner(problem, GPUS["RTX 3090"], options)
+    target = Target(problem, GPUS["RTX 3090"], options)
     if slower > 1:
-        best, costs = Planner(of_representative(problem), planner.info, options).ranked()[0], planner.costs
-        seconds = costs.step_seconds(best) + costs.projection_seconds(best, best.problem.steps) / best.problem.steps
-        planner = Planner(problem, planner.info, options, Measured(described(best), slower * seconds))
-        assert planner.costs.step_seconds(best) == pytest.approx(slower * costs.step_seconds(best))
-    tiling = planner.best()
-    for each in (tiling, *(planner.fallbacks(tiling) if tiling.loop.meeting else [])):
-        check_submissions(planner, each, phases if each.loop.schedule == "stepped" else 1)
+        first, modelled = ranked(target)[0], target
+        seconds = first.step_seconds(target) + first.projection_seconds(target, first.problem.steps) / first.problem.steps
+        target = as_measured(target, Measured(described(first), slower * seconds))
+        assert first.step_seconds(target) == pytest.approx(slower * first.step_seconds(modelled))
+    tiling = best(target)
+    for each in (tiling, *(fallbacks(target, tiling) if tiling.loop.meeting else [])):
+        check_submissions(target, each, phases if each.loop.schedule == "stepped" else 1)
 
 
-def check_submissions(planner, tiling, phases):
+def check_submissions(target, tiling, phases):
     seconds, submissions = [], 0
-    for dispatch in time_loop(tiling, planner.costs):
+    for dispatch in time_loop(target, tiling):
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
         is_projection, is_step = "projection" in dispatch.kernel, dispatch.kernel.partition("/")[2].startswith("gru")
-        of_dispatch = (planner.costs.projection_seconds(tiling, steps) if is_projection
-                       else steps * planner.costs.step_seconds(tiling) / phases if is_step else 0)
+        of_dispatch = (tiling.projection_seconds(target, steps) if is_projection
+                       else steps * tiling.step_seconds(target) / phases if is_step else 0)
         if dispatch.starts_submission:
             assert sum(seconds) + of_dispatch > MOST_SECONDS
             seconds, submissions = [], submissions + 1

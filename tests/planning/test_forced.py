@@ -83,7 +83,7 @@ LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "Swift
     (LLVMPIPE, make_problem(5, 1, 8, 2048), Options(resident=True), "options.resident: found True; expected False with H = 2048"),
     (LLVMPIPE, PROBLEMS["float32"], Options(schedule="stepped", resident=True), "options.resident: found True; expected False with schedule = 'stepped'"),
     (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", resident=True), "options.resident: found True; expected False with schedule = 'persistent'"),
-    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", lanes=True), "options.lanes: found True; expected False with schedule = 'persistent'"),
+    (LLVMPIPE, PROBLEMS["float32"], Options(schedule="persistent", lanes=True), "options.schedule: found 'persistent'; expected 'sequence' with lanes = True"),
     (LLVMPIPE, PROBLEMS["float32"], Options(lanes=False, resident=True), "options.resident: found True; expected False with lanes = False"),
     (LLVMPIPE, PROBLEMS["float32"], Options(schedule="sequence", parts=3), "options.parts: found 3; expected 1 with schedule = 'sequence'"),
     (LLVMPIPE, PROBLEMS["float32"], Options(lanes=False, units_at_once=2), "options.units_at_once: found 2; expected 1 with lanes = False"),

@@ -8,10 +8,10 @@ from tests.planning.devices import DEVICES, GPU, SMALLEST, make_problem
 from tests.support import CELLS
 from vkdml.operators import cells, element_types
 from vkdml.planning import profiles
-from vkdml.planning.candidates import Planner
 from vkdml.planning.families.gpu_projection import projections
 from vkdml.planning.options import Options
-from vkdml.planning.tiling import Machine
+from vkdml.planning.plan import best
+from vkdml.planning.tiling import Target
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 INTEL, NVIDIA = 0x8086, 0x10DE
@@ -19,11 +19,11 @@ LARGE = replace(GPU, vendor=NVIDIA, compute_units=82, max_shared_memory=49152)
 
 
 def chosen(problem, info):
-    return Planner(problem, info, PROJECTED).best().projection
+    return best(Target(problem, info, PROJECTED)).projection
 
 
 def all_tilings(problem, info):
-    return projections(problem, Machine(info))
+    return projections(Target(problem, info))
 
 
 @pytest.mark.parametrize("info", DEVICES.values(), ids=DEVICES)
@@ -85,8 +85,8 @@ def test_more_samples_take_longer():
 
 
 def test_iterations_are_those_of_blocks_and_of_the_search_for_samples():
-    with_lengths = Planner(make_problem(10, 100, 1024, 64), GPU, PROJECTED).best()
+    with_lengths = best(Target(make_problem(10, 100, 1024, 64), GPU, PROJECTED))
     unsearched = replace(with_lengths.projection, problem=make_problem(10, 100, 1024, 64, SequenceLengthsTensor=None))
     without = replace(with_lengths, projection=unsearched)
-    assert without.loops_of_projection().run >= unsearched.blocks > 16
-    assert with_lengths.loops_of_projection().run > without.loops_of_projection().run + 100
+    assert without.loops_of_projection() >= unsearched.blocks > 16
+    assert with_lengths.loops_of_projection() > without.loops_of_projection() + 100

@@ -10,7 +10,7 @@ from bench import reports
 from tests.planning.devices import DEVICES, GPUS
 from tools.gpu.cases import Case
 from tools.gpu_report import model
-from tools.gpu_report.fit import APART, FIGURES, NOTHING, Run, fit
+from tools.gpu_report.fit import APART, FIGURES, NOTHING, Run, fit, with_figures
 from tools.gpu_report.problems import FIVE, WAYS, about
 from vkdml.planning import gpus
 
@@ -23,7 +23,7 @@ def made_up(info=INFO, ways=WAYS, true=TRUE):
     rows = [{**about(case), "schedule": way, "seconds": 1.0, "right": True, "gave up": 0} for case in CASES for way in ways]
     for row in rows:
         if run := Run.of(row, info):
-            row["seconds"] = run.planner.costs.with_figures(true).run_seconds(run.tiling)
+            row["seconds"] = run.tiling.run_seconds(with_figures(run.target, true))
     return rows
 
 

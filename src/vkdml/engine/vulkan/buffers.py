@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
-from ...planning.needs import laid_out
+from ...planning.device_info import laid_out
 from .system import Closing, OfOneProcess
 
 Part = tuple[int, int]  # where it begins and ends

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...operators.problem import Problem
 from ...operators.whole_numbers import ceil_div, power_of_two
 from ..gpus import GpuRates
-from ..tiling import Layout, Machine, ProjectionTiling
+from ..tiling import Layout, ProjectionTiling, Target
 from .gpu_loop import TOGETHER, packed_units
 
 _LEAST_BLOCK_VECS = 4  # that small tiles multiply at once
@@ -111,10 +111,11 @@ def layout(problem: Problem) -> Layout:
     return Layout(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)
 
 
-def projections(problem: Problem, machine: Machine) -> list[GpuProjection]:
+def projections(target: Target) -> list[GpuProjection]:
     """All that a device can run; they differ in time, not in results."""
-    info, rates = machine.info, machine.profile.gpu
-    found = [_projection(problem, tile) for tile in _TILES if rates is None or tile.registers <= rates.invocation_registers]
+    info, rates = target.info, target.profile.gpu
+    found = [_projection(target.problem, tile) for tile in _TILES
+             if rates is None or tile.registers <= rates.invocation_registers]
     return [projection for projection in found if projection.workgroup <= info.max_workgroup_invocations
             and projection.shared_bytes <= info.max_shared_memory]
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ...operators.whole_numbers import ceil_div
-from ..device_info import DeviceInfo
 from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
@@ -18,18 +17,15 @@ from ..tiling import (
     GATES,
     MEETING,
     MOST_COUNTED_ROWS,
-    NONE,
     PACKED_HIDDEN,
     STATE,
-    Loops,
-    Machine,
     Target,
     Tiling,
     TimedDispatches,
     loops,
     loops_of_phases,
 )
-from .gpu_loop import GpuLoop, GpuLoops, resident_workgroups
+from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
 
 _TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # of an invocation, beside its multiply-adds, as compilers make it
@@ -51,109 +47,96 @@ class GpuTiling(Tiling):
     projection: GpuProjection
 
     @staticmethod
+    def runs_on(target: Target) -> bool:
+        return target.lanes == 1 and not target.problem.element.pairs
+
+    @staticmethod
     def whole_units(target: Target) -> int:
-        return GpuLoops(target).whole_units
+        return whole_units(target)
 
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
-        problem, machine = target.problem, target.machine
-        fastest = min(projections(problem, machine), default=None,
-                      key=lambda projection: projection.seconds(problem.steps, machine.gpu))
+        fastest = min(projections(target), default=None,
+                      key=lambda projection: projection.seconds(target.problem.steps, target.gpu))
         if fastest is None:
             return
-        cuts = GpuLoops(target)
         for schedule in [target.options.schedule] if target.options.schedule else SCHEDULES:
-            yield from (GpuTiling(loop, fastest.input, fastest) for loop in cuts.loops(schedule))
+            yield from (GpuTiling(loop, fastest.input, fastest) for loop in loops_of(target, schedule))
 
-    def fallbacks(self, options: Options, machine: Machine) -> list[Tiling]:
-        target = Target(self.problem, machine, Options(schedule=SEQUENCE, rows=options.rows))
-        alone = [loop for loop in GpuLoops(target).loops(SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
+    def fallbacks(self, target: Target) -> list[Tiling]:
+        alike = replace(target, options=Options(schedule=SEQUENCE, rows=target.options.rows))
+        alone = [loop for loop in loops_of(alike, SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
         stepped = replace(self.loop, schedule=STEPPED, meeting=None, spins=0, counted_together=False, coherent_flow=False)
         return [replace(self, loop=loop) for loop in (*alone, stepped)]
 
-    def fits_side_by_side(self, machine: Machine) -> bool:
-        return self.loop.workgroups <= resident_workgroups(self.loop, machine)
+    def fits_side_by_side(self, target: Target) -> bool:
+        return self.loop.workgroups <= resident_workgroups(self.loop, target)
 
-    def step_seconds(self, machine: Machine) -> float:
-        return _step_seconds(self.loop, machine)
+    def step_estimate(self, target: Target) -> float:
+        """The longest of what may bound a tile, and what parts wait for each other."""
+        loop, rates, phases = self.loop, target.gpu, self.problem.loop.phases
+        # A subgroup by itself waits for each result that it needs. A narrower one issues faster
+        narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1
+        products = _CYCLES_OF_MULTIPLY_ADD * narrower * _multiply_adds(loop)
+        alone = (_TILE_CYCLES + loop.rows * _ROW_CYCLES + products) / rates.clock + phases * _exposed(loop, rates)
+        step = loop.tiles_of_group * loop.turns * max(
+            _instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
+        if loop.schedule == SEQUENCE:
+            return step
+        if loop.schedule != PERSISTENT:
+            return step + phases * target.profile.rates.dispatch + _kept(loop, rates)
+        return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
 
-    def start_seconds(self, machine: Machine) -> float:
-        return _start_seconds(self.loop, machine)
+    def start_seconds(self, target: Target) -> float:
+        """Weights are loaded. Workgroups that do not fit would deadlock with those that wait for them."""
+        excess = ceil_div(self.loop.workgroups, max(1, resident_workgroups(self.loop, target))) - 1
+        waiting = excess * _NOT_SIDE_BY_SIDE if self.loop.schedule == PERSISTENT else 0
+        return _kept(self.loop, target.gpu) + waiting
 
-    def projection_seconds(self, machine: Machine, steps: int) -> float:
-        return self.projection.seconds(steps, machine.gpu)
+    def projection_estimate(self, target: Target, steps: int) -> float:
+        return self.projection.seconds(steps, target.gpu)
 
-    def most_steps(self, machine: Machine, step_seconds: float) -> int:
-        most = super().most_steps(machine, step_seconds)
+    def most_steps(self, target: Target) -> int:
+        most = super().most_steps(target)
         return min(most, self.loop.most_flow_steps) if self.loop.meeting == FLOW else most
 
-    def loops_once(self) -> Loops:
+    def loops_once(self) -> int:
         """What is kept, the rows of a group, and waiting, which is bounded in all of a dispatch."""
         loop = self.loop
         group_rows = loop.tiles_of_group * loop.rows
         of_rows = loops(group_rows) + loops(ceil_div(group_rows, loop.column_groups), loops(0))
-        return loops(loop.shared_loads) + of_rows + Loops(loop.spins)
+        return loops(loop.shared_loads) + of_rows + loop.spins
 
-    def loops_of_step(self) -> Loops:
+    def loops_of_step(self) -> int:
         """A tile's rows are unrolled. Where parts exchange h and lengths end early, an iteration clears a step's outputs."""
         loop, phases = self.loop, self.problem.loop.phases
-        streamed = NONE  # the blocks of weights, but for the last
+        streamed = 0  # the blocks of weights, but for the last
         if loop.streamed_loads:
             streamed = loops(max(0, loop.streamed_loads // loop.stream_loads - 1))
         if loop.schedule == SEQUENCE:
             return loops_of_phases(loop, [loops(loop.turns, streamed)] * phases)
-        fetch = Loops(1, 1) if loop.meeting == FLOW else NONE  # it checks after its body; waiting has a bound of its own
+        fetch = 1 if loop.meeting == FLOW else 0  # it checks after its body; waiting has a bound of its own
         tiles = loops(loop.tiles_of_group, fetch + streamed)
-        step = Loops(1, 1) + (1 if loop.schedule == STEPPED else phases) * (tiles + loops(0)) + loops(0)
-        clear = Loops(ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups), 1)
+        step = 1 + (1 if loop.schedule == STEPPED else phases) * (tiles + loops(0)) + loops(0)
+        clear = ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups)
         return step + clear if self.problem.has("SequenceLengthsTensor") else step
 
-    def loops_of_projection(self) -> Loops:
+    def loops_of_projection(self) -> int:
         """An invocation looks for one sample: of any batch, as tilings are chosen for many."""
-        find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else NONE
+        find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else 0
         return find + loops(self.projection.blocks)
 
-    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
-        in_sequence = self.loop.schedule == SEQUENCE
-        return (in_order if in_sequence else _exchanging)(self, step_seconds, projection_seconds)
+    def dispatches(self, target: Target) -> TimedDispatches:
+        return in_order(target, self) if self.loop.schedule == SEQUENCE else _exchanging(target, self)
 
 
-# The model of costs
-
-def _step_seconds(loop: GpuLoop, machine: Machine) -> float:
-    """Seconds of one time step."""
-    rates, phases = machine.gpu, loop.problem.loop.phases
-    alone = _alone(loop, rates, machine.info) + phases * _exposed(loop, rates)
-    tile = max(_instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
-    step = loop.tiles_of_group * loop.turns * tile
-    if loop.schedule == SEQUENCE:
-        return step
-    if loop.schedule != PERSISTENT:
-        return step + phases * machine.profile.rates.dispatch + _kept(loop, rates)
-    return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
-
-
-def _start_seconds(loop: GpuLoop, machine: Machine) -> float:
-    """Seconds of a dispatch beside its steps, in which weights are loaded. Workgroups that do not fit would deadlock with those
-    that wait for them.
-    """
-    excess = ceil_div(loop.workgroups, max(1, resident_workgroups(loop, machine))) - 1
-    return _kept(loop, machine.gpu) + (excess * _NOT_SIDE_BY_SIDE if loop.schedule == PERSISTENT else 0)
-
-
-# Of one turn of a tile, in all workgroups
+# The model of costs: of one turn of a tile, in all workgroups
 
 def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
     """Seconds that a unit, which has several workgroups, issues instructions."""
     products = loop.workgroup * _multiply_adds(loop)
     others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
     return _of_unit(loop, rates) * (products + others) / (rates.lanes * rates.clock)
-
-
-def _alone(loop: GpuLoop, rates: GpuRates, info: DeviceInfo) -> float:
-    """Seconds of a subgroup by itself, which waits for each result that it needs. A narrower one issues faster."""
-    of_multiply_add = _CYCLES_OF_MULTIPLY_ADD * (loop.subgroup_size / info.subgroup_size if loop.subgroup_size else 1)
-    return (_TILE_CYCLES + loop.rows * _ROW_CYCLES + of_multiply_add * _multiply_adds(loop)) / rates.clock
 
 
 def _shared(loop: GpuLoop, rates: GpuRates) -> float:
@@ -216,17 +199,17 @@ class _Piece:
         return "Gates" in self.blocks
 
 
-def _exchanging(tiling: GpuTiling, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
+def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     """All dispatches of an execution whose parts exchange h: steps, or chunks of steps, between the beginning of the state and
     its end.
     """
     loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
     project, run = projected(tiling, push), _dispatches(tiling, push)
-    of_step = step_seconds / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
+    of_step = tiling.step_seconds(target) / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
     last_slot = 0
     yield run(_begin(loop, 0, min(loop.chunk_steps, projection.chunk_steps, steps), 0), 0), None
     for first, last in chunks(0, steps, projection.chunk_steps):
-        yield project(first, last), projection_seconds(last - first)
+        yield project(first, last), tiling.projection_seconds(target, last - first)
         for piece in _of_steps(loop, first, last, last_slot):
             yield run(piece, first), (piece.last_step - piece.first_step) * of_step if piece.in_loop else 0.0
         last_slot = piece.last_step - piece.first_step
