@@ -176,102 +176,66 @@ def _multiply_adds(loop: GpuLoop) -> int:
 
 # Dispatches
 
-@dataclass(frozen=True)
-class _Piece:
-    """A dispatch.
-
-    last_slot: in flow, where the chunk before left its last h. blocks: the kernel's buffers, by their GLSL blocks; outputs:
-    which of them are outputs of the operator that it writes. written: names of the other buffers that it writes.
-    """
-
-    kernel: str
-    first_step: int
-    last_step: int
-    groups: tuple[int, int, int]
-    blocks: tuple[str, ...]
-    written: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    phase: int = 0
-    last_slot: int = 0
-
-    @property
-    def in_loop(self) -> bool:
-        return "Gates" in self.blocks
-
-
 def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     """All dispatches of an execution whose parts exchange h: steps, or chunks of steps, between the beginning of the state and
-    its end.
+    its end. In flow, a chunk's beginning finds the h of the chunk before in its last slot.
     """
-    loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
-    project, run = projected(tiling, push), _dispatches(tiling, push)
-    of_step = tiling.step_seconds(target) / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
-    last_slot = 0
-    yield run(_begin(loop, 0, min(loop.chunk_steps, projection.chunk_steps, steps), 0), 0), None
-    for first, last in chunks(0, steps, projection.chunk_steps):
-        yield project(first, last), tiling.projection_seconds(target, last - first)
-        for piece in _of_steps(loop, first, last, last_slot):
-            yield run(piece, first), (piece.last_step - piece.first_step) * of_step if piece.in_loop else 0.0
-        last_slot = piece.last_step - piece.first_step
-    end = run(_end(loop, piece.first_step, piece.last_step), 0)
-    if end.writes:
-        yield end, None
+    loop, problem, steps, most = tiling.loop, tiling.problem, tiling.problem.steps, tiling.projection.chunk_steps
+    is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
+    push, run = push_constants(tiling), _runner(tiling)
+    project = projected(tiling, push)
+    kernel = loop.meeting_kernel if is_persistent else f"{loop.kernel}_stepped"
+    blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
+    in_dispatch = 1 if is_persistent else phases  # phases that have dispatches of their own
+    of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0
+
+    def begin(first: int, last: int, last_slot: int, gates_step: int) -> Dispatch:
+        vecs = max(directions * problem.batch * loop.vector_bytes // 16, directions * loop.tiles)
+        slots = phases * (last - first if loop.meeting == FLOW else 1)
+        return run("gpu/begin", _BEGIN_BLOCKS, (STATE, MEETING), (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1),
+                   push | _place(first, last, 0, gates_step, last_slot))
+
+    yield begin(0, min(loop.chunk_steps, most, steps), 0, 0), None
+    for start, end in chunks(0, steps, most):
+        yield project(start, end), tiling.projection_seconds(target, end - start)
+        for first, last in chunks(start, end, loop.chunk_steps):
+            if is_persistent and first > 0:
+                yield begin(first, last, last_slot, start), 0.0
+            for phase in range(in_dispatch):
+                yield run(kernel, blocks, (*written, "OutputSequenceTensor"), (loop.tiles, directions, loop.parts),
+                          push | _place(first, last, phase, start, 0)), (last - first) * of_dispatch
+            last_slot = last - first
+    units = directions * problem.batch * problem.hidden
+    finish = run("gpu/end", _END_BLOCKS, ("OutputSingleTensor", "OutputCellSingleTensor"), (_groups(units), 1, 1),
+                 push | _place(first, last, 0, 0, 0))
+    if finish.writes:
+        yield finish, None
 
 
-def _dispatches(tiling: GpuTiling, sizes: dict[str, int]) -> Callable[[_Piece, int], Dispatch]:
-    """A dispatch of a piece, for the step that the projection starts with."""
-    problem = tiling.problem
-    constants = loop_constants(tiling)
+def _place(first: int, last: int, phase: int, gates_step: int, last_slot: int) -> dict[str, int]:
+    """Push constants. gates_step: the step that the projection starts with."""
+    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "last_slot": last_slot}
+
+
+def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
+    """A function that makes a dispatch of a kernel, its GLSL blocks, what it writes, workgroups and push constants. It leaves
+    out tensors that the problem does not have.
+    """
+    problem, constants = tiling.problem, loop_constants(tiling)
     # What comes before and after the loop is the same for all of its tiles, and compiled once
     beside = constants | {"WORKGROUP": _WORKGROUP, "ROWS": 1, "PART_UNITS": 1}
-    outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
-    buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN, **outputs,
-               **given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
+    buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN,
+               **given(problem, *problem.outputs, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
 
-    def run(piece: _Piece, gates_step: int) -> Dispatch:
-        push = sizes | {"first_step": piece.first_step, "last_step": piece.last_step, "phase": piece.phase,
-                        "last_slot": piece.last_slot, "gates_step": gates_step}
-        written = [outputs[block] for block in piece.outputs if block in outputs]
-        return Dispatch(piece.kernel, constants if piece.in_loop else beside,
-                        {block: buffers[block] for block in piece.blocks if block in buffers},
-                        (*piece.written, *written), piece.groups, push,
-                        subgroup_size=tiling.loop.subgroup_size if piece.in_loop else 0)
+    def run(kernel: str, blocks: tuple[str, ...], writes: tuple[str, ...], groups: tuple[int, int, int], push: dict[str, int]
+            ) -> Dispatch:
+        in_loop = "Gates" in blocks
+        bound = {block: buffers[block] for block in blocks if block in buffers}
+        written = tuple(name for name in writes if name in buffers.values())
+        return Dispatch(kernel, constants if in_loop else beside, bound, written, groups, push,
+                        subgroup_size=tiling.loop.subgroup_size if in_loop else 0)
 
     return run
-
-
-def _begin(loop: GpuLoop, first: int, last: int, last_slot: int) -> _Piece:
-    """The piece before the steps from first to last."""
-    problem = loop.problem
-    vecs = max(problem.directions * problem.batch * loop.vector_bytes // 16, problem.directions * loop.tiles)
-    slots = problem.loop.phases * (last - first if loop.meeting == FLOW else 1)
-    return _Piece("gpu/begin", first, last, (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1), _BEGIN_BLOCKS,
-                 written=(STATE, MEETING), last_slot=last_slot)
-
-
-def _of_steps(loop: GpuLoop, first: int, last: int, last_slot: int) -> Iterator[_Piece]:
-    """The pieces that one projection is for. Before the very first of them, `_begin` has run."""
-    problem = loop.problem
-    groups = (loop.tiles, problem.directions, loop.parts)
-    for start in range(first, last, loop.chunk_steps):
-        stop = min(start + loop.chunk_steps, last)
-        if loop.schedule == PERSISTENT:
-            if start > 0:
-                yield _begin(loop, start, stop, last_slot)
-            last_slot = stop - start
-            yield _Piece(loop.meeting_kernel, start, stop, groups, (*_STEP_BLOCKS, "Meeting"), (STATE, MEETING),
-                        ("OutputSequence",))
-        else:
-            for phase in range(problem.loop.phases):
-                yield _Piece(f"{loop.kernel}_stepped", start, stop, groups, _STEP_BLOCKS, (STATE,), ("OutputSequence",), phase)
-
-
-def _end(loop: GpuLoop, first: int, last: int) -> _Piece:
-    """The piece after all steps. first, last: of the last dispatch of the loop."""
-    problem = loop.problem
-    units = problem.directions * problem.batch * problem.hidden
-    return _Piece("gpu/end", first, last, (_groups(units), 1, 1), _END_BLOCKS,
-                 outputs=("OutputSingle", "OutputCellSingle"))
 
 
 def _groups(invocations: int) -> int:
