@@ -65,7 +65,8 @@ def main() -> None:
     device, counts = vkdml.Device(), Counter[str]()
     for seed in range(arguments.seed, arguments.seed + arguments.draws):
         counts[run(device, seed)] += 1
-    print(f"{device.info.name}: {dict(counts)}")
+        if counts.total() % 100 == 0 or counts.total() == arguments.draws:
+            print(f"{device.info.name}, up to seed {seed}: {dict(counts)}", flush=True)
 
 
 if __name__ == "__main__":

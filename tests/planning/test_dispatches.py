@@ -147,7 +147,8 @@ def test_a_kernel_does_not_know_the_input_that_is_projected():
 
 
 @pytest.mark.parametrize(("element", "strides", "in_vecs"), [
-    ("FLOAT32", (32, 8, 1), 1), ("FLOAT32", (33, 8, 1), 0), ("FLOAT32", (32, 8, 2), 0), ("FLOAT16", (34, 10, 1), 1), ("FLOAT16", (33, 8, 1), 0)])
+    ("FLOAT32", (32, 8, 1), 1), ("FLOAT32", (33, 8, 1), 0), ("FLOAT32", (32, 8, 2), 0), ("FLOAT16", (34, 10, 1), 1), ("FLOAT16", (33, 8, 1), 0),
+    ("FLOAT16", (36, 9, 1), 0), ("BFLOAT16", (36, 9, 1), 0), ("FLOAT32", (36, 9, 1), 0)])
 def test_what_lets_inputs_be_loaded_at_once(element, strides, in_vecs):
     element = getattr(element_types, element)
     described = tensor(1, 5, 4, 8, data_type=element.data_type, Strides=(0, *strides))

@@ -102,8 +102,3 @@ def test_refusals_name_the_option(info, problem, options, message):
     with pytest.raises(vkdml.InvalidArgumentError) as refusal:
         plan(problem, info, options)
     assert message in str(refusal.value)
-
-
-def test_sizes_that_no_kernel_can_loop_over_are_named():
-    with pytest.raises(vkdml.InvalidArgumentError, match="sizes: found H = 1, I = 30000000; expected ones that cpu can loop over in one dispatch"):
-        plan(make_problem(2, 1, 30_000_000, 1), LLVMPIPE)

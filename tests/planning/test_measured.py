@@ -10,7 +10,7 @@ from tests.planning.devices import DEVICES, GPUS, make_problem
 from tests.planning.devices import GPU as SMALL
 from vkdml.operators import cells, element_types
 from vkdml.planning.options import Options
-from vkdml.planning.plan import Measured, as_measured, best, described, plan_of, tilings
+from vkdml.planning.plan import Measured, as_measured, best, described, tilings
 from vkdml.planning.size_classes import of_representative, representative
 from vkdml.planning.tiling import Target
 
@@ -45,23 +45,6 @@ def test_what_is_no_tiling_any_more_changes_nothing():
     problem = make_problem(*SIZES)
     target = Target(problem, GPU)
     assert as_measured(target, Measured({"loop": "of old"}, 1.0)) is as_measured(target, None) is target
-
-
-def test_a_submission_takes_no_seconds_by_what_was_measured():
-    target, tiling = target_with(0, 0.01, *SIZES, schedule="sequence")
-    assert tiling.projection
-    chosen = best(target)
-    assert (SIZES[0] * chosen.step_seconds(target) + chosen.projection_seconds(target, SIZES[0])
-            == pytest.approx(SIZES[0] * 0.01, rel=1e-6))
-    submissions = [0.0]
-    for dispatch in plan_of(target, chosen).execute:
-        steps = dispatch.push["last_step"] - dispatch.push["first_step"]
-        if dispatch.starts_submission:
-            submissions.append(0.0)
-        submissions[-1] += (chosen.projection_seconds(target, steps) if "projection" in dispatch.kernel
-                            else steps * chosen.step_seconds(target))
-    assert max(submissions) <= target.profile.submission_seconds * (1 + 1e-9)
-    assert sum(submissions) == pytest.approx(SIZES[0] * 0.01, rel=0.1)
 
 
 def test_a_larger_batch_of_the_class_takes_as_many_times_longer_as_the_model_says():
