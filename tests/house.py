@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,8 +74,6 @@ NEVER = [
     Never("conditionals", ("shaders/gpu/*", "shaders/common/*"),
           r"^[ \t]*#[ \t]*(?:(?:if|ifdef|elif|else)\b|ifndef[ \t]+(\w+)\b(?!\n#define \1\n))",
           "write the other way as a file of its own, which the kernel that needs it includes"),
-    Never("macros of the compiler", ("tools/compile_shaders.py",), r"""["'](?:-D|-U|--define)""",
-          "make each variant a .comp that includes its parts"),
     Never("riddles", ("src/**/*.py", *OUTSIDE),
           r'"""\s*(?:After|As|At|Before|Behind|Beside|By|For|From|In|Into|Of|On|That|To|Where|With|Without)\b',
           "begin with a noun or a verb, so that the docstring can be read alone"),
@@ -195,14 +192,12 @@ def names_twice(root: Path) -> Breaches:
 def unused_ways_inside(root: Path) -> Breaches:
     path = root / LABORATORY
     users = "\n".join(user.read_text() for user in [path, *files(root, *OUTSIDE)])
-    for node in ast.parse(path.read_text()).body:
-        names = [alias.asname or alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
-        for name in names + ([node.name] if isinstance(node, ast.FunctionDef) else []):
+    for node in parsed(path):
+        if isinstance(node, ast.alias | ast.FunctionDef):
+            name = getattr(node, "asname", None) or node.name
             if name != "annotations" and len(re.findall(rf"\b{name}\b", users)) < 2:
                 yield path, node.lineno, f"has {name}, which nothing outside uses: take it out"
 
-
-# Size
 
 def size(root: Path) -> tuple[int, int]:
     """The lines and the files of src that git keeps."""
@@ -242,11 +237,11 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 def spelled_out(pattern: str) -> list[str]:
     """Each path that {a,b} stands for; {name} stands for anything."""
-    found = re.search(r"\{([^}]*)\}", pattern)
+    found = re.fullmatch(r"(.*?)\{([^}]*)\}(.*)", pattern)
     if found is None:
         return [pattern]
-    choices = found[1].split(",") if "," in found[1] else ["*"]
-    return list(chain.from_iterable(spelled_out(pattern[:found.start()] + choice + pattern[found.end():]) for choice in choices))
+    choices = found[2].split(",") if "," in found[2] else ["*"]
+    return [one for choice in choices for one in spelled_out(found[1] + choice + found[3])]
 
 
 def missing_paths(root: Path) -> Breaches:

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from tests.house import CELLS, SHADERS, Breaches, files, imports, line_of, modules, nodes, parsed
@@ -43,8 +42,6 @@ def targets_of(node: ast.AST) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
-# Whether weights changed
-
 def other_detectors(root: Path) -> Breaches:
     for path, node in nodes(root, SRC):
         if isinstance(node, ast.Compare) and path != root / WEIGHTS:
@@ -54,8 +51,6 @@ def other_detectors(root: Path) -> Breaches:
                 yield path, node.lineno, (f"compares {', '.join(sorted(found))}: call is_current in {WEIGHTS}, which alone decides "
                                           "whether weights changed")
 
-
-# Caches
 
 def caches(root: Path) -> Iterator[tuple[Path, str, int]]:
     """Each with its module, name and line.
@@ -118,8 +113,6 @@ def unlisted_caches(root: Path) -> Breaches:
             yield root / CACHES, line, f"lists {name} in {path.relative_to(root)}, which is no cache: take it out"
 
 
-# Families of kernels
-
 def family_by_family(root: Path) -> Breaches:
     """A choice by a kernel's name or a tiling's class outside of the families, and a family imported but by their table."""
     table, known = root / FAMILIES / "__init__.py", modules(root)
@@ -173,13 +166,8 @@ def includes(root: Path) -> Breaches:
 
 def numbers_on_both_sides(root: Path) -> Breaches:
     """A constant of a shader that a module has, too, with the same name but for a leading _."""
-    ours: dict[str, str] = {}
-    for path in files(root, SRC):
-        for node in parsed(path):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and node.col_offset == 0:
-                with suppress(ValueError):  # of what is no literal
-                    if type(ast.literal_eval(node.value)) in (int, float):
-                        ours |= {last_name(target).lstrip("_"): path.name for target in targets_of(node)}
+    number = re.compile(r"^_?(\w+)(?:: \w+)? = -?\.?\d[\w.]*(?:-\d+)?(?:\s*#.*)?$", re.MULTILINE)
+    ours = {name: path.name for path in files(root, SRC) for name in number.findall(path.read_text())}
     for path, _, text in shaders(root):
         for found in GLSL_CONSTANTS.finditer(text) if path != root / GENERATED else ():
             for name in GLSL_NUMBER.findall(found[1] or found[2]):
