@@ -83,7 +83,7 @@ def lines(paths: Iterable[Path]) -> str:
 
 def rows() -> Iterator[tuple[str, object, object]]:
     for which, counts in passed_by_gru().items():
-        yield f"{which} vkdml.gru: modules, classes, functions, depth", *(", ".join(map(str, one)) for one in (counts, BOUNDS[which]))
+        yield f"{which} vkdml.gru: modules, classes, functions, depth", str(tuple(counts)), str(tuple(BOUNDS[which]))
     yield f"{PACKAGE}: lines / files of Python", lines(PACKAGE.rglob("*.py")), "17500 / 110"
     for room in sorted(path.parent for path in PACKAGE.glob("*/__init__.py")):
         yield f"{room.name}: lines / files", lines(room.rglob("*.py")), ""

@@ -75,7 +75,7 @@ NEVER = [
           r"^[ \t]*#[ \t]*(?:(?:if|ifdef|elif|else)\b|ifndef[ \t]+(\w+)\b(?!\n#define \1\n))",
           "write the other way as a file of its own, which the kernel that needs it includes"),
     Never("riddles", ("src/**/*.py", *OUTSIDE),
-          r'"""\s*(?:After|As|At|Before|Behind|Beside|By|For|From|In|Into|Of|On|That|To|Where|With|Without)\b',
+          r'^[ \t]*"""\s*(?:After|As|At|Before|Behind|Beside|By|For|From|In|Into|Of|On|That|To|Where|With|Without)\b',
           "begin with a noun or a verb, so that the docstring can be read alone"),
 ]
 
