@@ -1,5 +1,5 @@
-// Copies elements of any type from the places along an axis that a tensor of indices names (GATHER). Each dimension of the output
-// is one of the input's or one of the indices'. An index out of range is taken as the nearest that exists, so none reads outside
+// Copies elements of any type from the places along an axis that a tensor of indices names (GATHER). Each dimension of the
+// output is one of the input's or of the indices'. An index out of range counts as the nearest in range, so none reads outside
 // of the input.
 #version 450
 #extension GL_GOOGLE_include_directive : require

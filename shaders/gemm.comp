@@ -1,7 +1,7 @@
-// Computes alpha A B + beta C of matrices of float32 or float16, and applies an activation (GEMM). All sums are float32.
-// A workgroup computes a square tile of the output. Blocks of A's columns and B's rows go through shared memory, and an invocation
-// has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K.
-// Strides count elements; a transposed matrix has other strides. Workgroups: x tiles, from first_tile on.
+// Computes alpha A B + beta C of matrices of float32 or float16, and applies an activation (GEMM). All sums are float32. A
+// workgroup computes a square tile of the output. Blocks of A's columns and B's rows go through shared memory, and an
+// invocation has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K. Strides count
+// elements; a transposed matrix has other strides. Workgroups: x tiles, from first_tile on.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -36,8 +36,7 @@ shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
 shared vec4 b_tile[BLOCK * PITCH];  // [k][4 columns]
 shared vec4 products[TILE * LANES];  // [row][4 columns]
 
-// Sets the place of a block's item along K and across. There is no branch, because a driver that unrolls would make too many of them
-// to compile.
+// Sets a block item's place along K and across, without a branch: a driver that unrolls would make too many of them to compile.
 void find_place(uint item, bool by_k, out uint k, out uint across)
 {
     uvec2 place = mix(uvec2(item / TILE, item % TILE), uvec2(item % BLOCK, item / BLOCK), bvec2(by_k));

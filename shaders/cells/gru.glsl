@@ -4,7 +4,7 @@
 //   n = g(x_h + r * (h R_h + Rb_h))   the candidate, where linear_before_reset = 1: a step has one phase
 //   n = g(x_h + (r * h) R_h)          where it is 0: R_h multiplies r * h of all units, so a step has two phases
 //   h' = (1 - z) * n + z * h
-// x[g] is the input's part of gate g with its bias. recurrent[g] is the product with R in this phase; recurrent[2] has Rb_h in it.
+// x[g] is the input's part of gate g with its bias. recurrent[g] is the product with R in this phase, for h with the bias Rb_h.
 const uint RESET_H_SLOT = 1;  // holds r * h, in a GRU with two phases
 const uint Z_SLOT = OWN_SLOT;
 

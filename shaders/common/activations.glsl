@@ -28,8 +28,8 @@ float complementary_error(float x)
     return x < 0.0 ? 2.0 - t * e : t * e;
 }
 
-// Most compilers inline every call before they know the id. So all activations share one exponential, and there is no early return
-// and mix() instead of branches.
+// Most compilers inline every call before they know the id. So all activations share one exponential, and there is no early
+// return and mix() instead of branches.
 float activation(uint id, float a, float b, float x)
 {
     bool is_tanh = id == TANH || id == SCALED_TANH, is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;

@@ -1,6 +1,6 @@
 // Finds an element's place in tensors of up to 8 dimensions with any strides. Dimensions are numbered from the innermost. The
-// outermost is always number 7: its index is the `rest` after all divisions. A tensor without gaps has only that one, so nothing
-// is divided for it.
+// outermost is always number 7: its index is the `rest` after all divisions. A tensor without gaps has only that one, so
+// nothing is divided for it.
 //   EACH_ELEMENT(element)      loops over the elements of an invocation. It also ends when there are nearly 2^32 of them
 //   EACH_INNER_DIMENSION(DO)   does DO(n) for the dimensions inside the outermost, 0 to 6
 //   NEXT_INDEX(n)              sets `index` to the index along dimension n, and divides `rest` by its size; use it within DO

@@ -16,8 +16,8 @@ vec2 two_floats(uint word) { return TWO_FLOATS(ELEMENT, word); }
 // Compares integers, because drivers may compile isnan(x) to false.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 
-// Rounds a float to the nearest float16 or bfloat16, ties to even, and returns its bits. It uses integers, because packHalf2x16 may
-// round otherwise, and one driver's makes NaN of infinity.
+// Rounds a float to the nearest float16 or bfloat16, ties to even, and returns its bits. It uses integers, because packHalf2x16
+// may round otherwise, and one driver's makes NaN of infinity.
 uint sixteen_bits(float x)
 {
     uint bits = floatBitsToUint(x);

@@ -1,6 +1,6 @@
 // Applies one activation, the f of direction 0, to every element of a tensor of up to 8 dimensions (DML_OPERATOR_ACTIVATION_*).
-// Strides count elements. The dimensions are push constants, the innermost first, but the outermost is always number 7: its index
-// is the `rest` after all divisions. A tensor without gaps has only that one, so nothing is divided for it.
+// Strides count elements. The dimensions are push constants, the innermost first, but the outermost is always number 7: its
+// index is the `rest` after all divisions. A tensor without gaps has only that one, so nothing is divided for it.
 layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(push_constant) uniform Tensors {

@@ -1,9 +1,9 @@
-// Packs a weight tensor for the kernels. A load has columns side by side, loads of neighbouring units lie side by side, and zeros
-// pad the columns and units:
+// Packs a weight tensor for the kernels. A load has columns side by side, loads of neighbouring units lie side by side, and
+// zeros pad the columns and units:
 //   [direction][unit / together][load][gate][unit % together]
-// The biases follow as [direction][unit], 4 numbers with one for each gate, and then the peephole weights likewise, if there are
-// any. Strides count elements. The input's pack has the sum of both biases, except for the gates in split_bias, whose recurrent
-// bias is in the recurrent pack (is_recurrent).
+// The biases follow as [direction][unit], 4 numbers with one for each gate, and then the peephole weights likewise, if there
+// are any. Strides count elements. The input's pack has the sum of both biases, except for the gates in split_bias, whose
+// recurrent bias is in the recurrent pack (is_recurrent).
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;
 // Sizes are push constants, so that one pipeline packs all weights of a type.
@@ -92,7 +92,7 @@ real extra_of(bool is_bias, uint direction, uint unit, uint gate)
 void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 {
     real numbers[4];
-    [[dont_unroll]] for (uint gate = 0; gate < 4; ++gate) {  // a loop compiles faster, and costs nothing beside the loads of weights
+    [[dont_unroll]] for (uint gate = 0; gate < 4; ++gate) {  // a loop compiles faster, and loads of weights hide its cost
         real number = extra_of(is_bias, direction, unit, gate);
         [[unroll]] for (uint k = 0; k < 4; ++k)  // an array that a variable indexes would go to memory
             if (k == gate) numbers[k] = number;

@@ -1,5 +1,5 @@
-// A sample is one step of one batch row, so one row of the projection's matrix product. A projection takes all samples of a chunk,
-// step after step, or, if COUNTED, only those within the rows' lengths, row after row. Steps count from dispatch.first_step.
+// A sample is one step of one batch row. A projection multiplies all samples of a chunk, step after step, or, if COUNTED, only
+// those within the rows' lengths, row after row. Steps count from dispatch.first_step.
 layout(constant_id = 50) const uint COUNTED = 0;
 const uint NOWHERE = 0xFFFFFFFFu;  // marks a sample that does not exist
 

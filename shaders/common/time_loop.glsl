@@ -9,8 +9,8 @@ uint first_row;              // the first batch row of this workgroup's tile
 uint first_unit, end_unit;   // the units that this workgroup computes
 uint source;                 // the slot that R multiplies in this phase
 
-// A kernel defines these. row_of and length_of return which batch row is row r of the tile, and its number of steps. begin_tile runs
-// before the loop, and sets the steps of the longest row, and of the shortest that is in the batch.
+// A kernel defines these. row_of and length_of return which batch row is row r of the tile, and its number of steps. begin_tile
+// runs before the loop, and sets the steps of the longest row, and of the shortest that is in the batch.
 uint row_of(uint r);
 uint length_of(uint r);
 void begin_tile(out uint steps, out uint shortest);
@@ -19,8 +19,8 @@ bool in_shared(uint slot);  // whether the slot is in shared memory, which is un
 void fetch_state(uint slot, uint r, uint unit);
 void keep_state(uint slot, uint r, uint unit);
 void run_step(uint step);               // runs all phases that has_phase, with finish_phase for each unit of each row
-// gpu/CELL.comp or parts.glsl defines main and these. phase_barrier makes all that a phase stored visible to the next one. has_phase
-// and is_end return whether this dispatch runs a phase, and whether it stores the last states.
+// gpu/CELL.comp or parts.glsl defines main and these. phase_barrier makes all that a phase stored visible to the next one.
+// has_phase and is_end return whether this dispatch runs a phase, and whether it stores the last states.
 void phase_barrier();
 bool has_phase(uint phase);
 bool is_end();
@@ -46,9 +46,9 @@ void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recur
     }
 }
 
-// Sets the state before dispatch.first_step of the units [start, end), with zeros in the padding of HIDDEN. Only this reads initial
-// states, and only end_state stores last ones. The barrier at the end (in parts, the boundary between dispatches) orders these
-// reads before those writes, so a last state may be bound to the buffer of the initial one.
+// Sets the state before dispatch.first_step of the units [start, end), with zeros in the padding of HIDDEN. Only this reads
+// initial states, and only end_state stores last ones. The barrier at the end (in parts, the boundary between dispatches)
+// orders these reads before those writes, so a last state may be bound to the buffer of the initial one.
 void begin_state(bool first, uint start, uint end)
 {
     for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)
@@ -73,8 +73,7 @@ void clear_output(uint time)
             if (row_of(r) < dispatch.batch && time >= length_of(r)) store_sequence(time, r, unit, ZERO);
 }
 
-// Runs after the last step. Stores the outputs with one state for each row (0 for a row without steps), or the state for the next
-// dispatch.
+// Stores the outputs that have one state for each row (0 for a row without steps), or the state for the next dispatch.
 void end_state()
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)

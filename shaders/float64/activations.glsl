@@ -1,10 +1,9 @@
-// DirectML's activations, in pairs of floats, by their ids (numbers.glsl). a and b are the descriptor's parameters, in
-// DirectML's order. GELU, SWISH and HARD_SWISH are not available in float64. All return NaN for NaN, as in
-// common/activations.glsl.
+// DirectML's activations, in pairs of floats, by their ids (numbers.glsl), but without GELU, SWISH and HARD_SWISH. a and b are
+// the descriptor's parameters, in DirectML's order. All return NaN for NaN, as in common/activations.glsl.
 #include "functions.glsl"
 
-// Drivers inline every call before they know which activation needs it, and would compile for minutes. So each costly function is
-// called in one place, and small choices are made without branches.
+// Drivers inline every call before they know which activation needs it, and would compile for minutes. So each costly function
+// is called in one place, and small choices are made without branches.
 real activation(uint id, float param_a, float param_b, real x)
 {
     real a = number(param_a), b = number(param_b), zero = ZERO, one = number(1.0);
