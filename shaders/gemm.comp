@@ -18,7 +18,7 @@ layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(push_constant) uniform Matrices {
     uint first_tile; uint row_tiles; uint column_tiles;
     uint inner_batches;  // the size of the second of the four dimensions
-    uint rows; uint columns; uint inner;  // M, N and K
+    uint rows; uint columns; uint inner;  // GEMM's M, N and K
     uint a_stride_outer; uint a_stride_batch; uint a_stride_row; uint a_stride_k;
     uint b_stride_outer; uint b_stride_batch; uint b_stride_k; uint b_stride_column;
     uint c_stride_outer; uint c_stride_batch; uint c_stride_row; uint c_stride_column;

@@ -1,7 +1,7 @@
 // DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
 // All of them return NaN for NaN: a comparison with NaN is false, so comparisons are written such that false keeps x.
 
-// exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, which not every driver's exp does.
+// Sets exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, unlike in some drivers' exp.
 void exponentials(float x, out float e, out float e_minus_1)
 {
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
@@ -10,14 +10,14 @@ void exponentials(float x, out float e, out float e_minus_1)
     e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
 }
 
-// log(1 + x), for 0 <= x <= 1
+// Returns log(1 + x), for 0 <= x <= 1.
 float log_1_plus(float x)
 {
     float small = x * (1.0 - x * (1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 4.0))));
     return mix(log(1.0 + x), small, x < 0.01);
 }
 
-// 1 - erf(x), to a relative error of 1.2e-7 (Numerical Recipes' Chebyshev fit, which holds in the tail too)
+// Returns 1 - erf(x), to a relative error of 1.2e-7 (Numerical Recipes' Chebyshev fit, which holds in the tail too)
 float complementary_error(float x)
 {
     float z = abs(x), t = 1.0 / (1.0 + 0.5 * z);
@@ -28,8 +28,8 @@ float complementary_error(float x)
     return x < 0.0 ? 2.0 - t * e : t * e;
 }
 
-// Most compilers inline every call before they know the id. So all activations share one exponential, and there is no early
-// return and mix() instead of branches.
+// Most compilers inline every call before they know the id. So all activations share one exponential, and there are no early
+// returns and no branches, but mix().
 float activation(uint id, float a, float b, float x)
 {
     bool is_tanh = id == TANH || id == SCALED_TANH, is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;

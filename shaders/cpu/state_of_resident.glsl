@@ -16,7 +16,7 @@ uint place_in_buffer(uint slot, uint row, uint unit)
     return whole((tile_state + state_vec(slot, row, unit / 4)) * 4 + unit % 4);
 }
 
-bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // compilers see that h_slot does not have that bit
+bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // compilers see that h_slot never has this bit
 
 const bool KEEPS_OWN = ROWS == 1;
 float own_h[UNITS_AT_ONCE], own_slot[UNITS_AT_ONCE];

@@ -27,7 +27,7 @@ uvec2 double_of_real(real x)
     uint significand = bits & 0x7FFFFFu | 0x800000u;
     uvec2 words = uvec2(significand << 29, significand >> 3);
     float rest = sign != 0 ? -x.y : x.y;
-    int scale = 52 - exponent;  // -75 to 178
+    int scale = 52 - exponent;  // from -75 to 178
     rest = scale > 120 ? rest * power_of_2(120) * power_of_2(scale - 120) : rest * power_of_2(scale);
     uint share = uint(abs(roundEven(rest)));
     uint borrow_or_carry;

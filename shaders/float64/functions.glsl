@@ -31,7 +31,7 @@ void exponentials(real x, out real e, out real e_minus_1)
     real series = add(one, number(far));
     [[dont_unroll]] for (int i = 2; i >= 0; --i) series = add(one, multiply(multiply(r, inverse_of(i)), series));
     r = multiply(r, series);
-    [[dont_unroll]] for (int i = 0; i < 4; ++i) r = multiply(r, add(number(2.0), r));  // exp(16 r) - 1 from exp(r) - 1
+    [[dont_unroll]] for (int i = 0; i < 4; ++i) r = multiply(r, add(number(2.0), r));  // makes exp(16 r) - 1 of exp(r) - 1
     float scale = power_of_2(int(k));
     e = add(number(1.0), r) * scale;
     e_minus_1 = add(r * scale, two_sum(scale, -1.0));
@@ -41,7 +41,7 @@ void exponentials(real x, out real e, out real e_minus_1)
     }
 }
 
-// log(1 + x), for 0 <= x <= 1, by 2 artanh(x / (2 + x))
+// Returns log(1 + x), for 0 <= x <= 1, as 2 artanh(x / (2 + x)).
 real log_1_plus(real x)
 {
     real s = divide(x, add(number(2.0), x));
