@@ -33,7 +33,7 @@ setup-%:
 	@tools/setup $*
 
 demo: setup
-	@$(VENV_PYTHON) -m vkdml demo $$WORDS
+	@$(VENV_PYTHON) examples/phonemes.py $$WORDS
 
 lint: setup-test
 	@.venv/bin/ruff check .
@@ -55,7 +55,7 @@ bench: setup-bench
 	@$(VENV_PYTHON) -m bench
 
 bench-peers: setup-bench
-	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
+	@$(VENV_PYTHON) -m pip install -q -e 'lab[bench,peers]'
 
 docs: setup-docs
 	@$(VENV_PYTHON) -m tools.docs
@@ -67,20 +67,20 @@ wheels:
 	@tools/setup wheels
 
 validate: setup-conformance
-	@$(VENV_PYTHON) -m tools.validate
+	@$(VENV_PYTHON) -m vkdml_lab.validate
 
 gpu-check: setup-conformance vulkan-extras
-	@tools/gpu/fetch .gpu-drivers
-	@$(VENV_PYTHON) -m tools.gpu.validate; validated=$$?; $(VENV_PYTHON) -m tools.gpu.check && exit $$validated
+	@lab/vkdml_lab/gpu/fetch .gpu-drivers
+	@$(VENV_PYTHON) -m vkdml_lab.gpu.validate; validated=$$?; $(VENV_PYTHON) -m vkdml_lab.gpu.check && exit $$validated
 
 gpu-report: setup-conformance setup-bench
 	@$(VENV_PYTHON) -m vkdml gpu-report
 
 hostile: setup-soak
-	@$(VENV_PYTHON) -m tools.hostile
+	@$(VENV_PYTHON) -m vkdml_lab.hostile
 
 soak: setup-soak setup-bench
-	@$(VENV_PYTHON) -m tools.soak
+	@$(VENV_PYTHON) -m vkdml_lab.soak
 
 clean:
-	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/*.egg-info lab/build lab/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.devices import GPU
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.vulkan import queries
 from vkdml.engine.vulkan.gpu import open_device
+from vkdml_lab.suite.devices import GPU
 
 
 def run(code, **environment):
