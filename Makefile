@@ -6,7 +6,7 @@
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
 # make docs                 the documents, and a reference of the Python interface, as a site in docs/api/
-# make wheels               a wheel for each Python that is found, in dist/: for environments without a compiler
+# make wheels             wheels in dist/, for environments without a compiler; make all-wheels: one for each Python that is found
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
@@ -24,7 +24,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --di
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
 .PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
-        hostile soak wheels clean
+        hostile soak wheels all-wheels clean
 
 setup:
 	@tools/setup
@@ -63,8 +63,8 @@ docs: setup-docs
 vulkan-extras:
 	@tools/get_vulkan_extras
 
-wheels:
-	@tools/setup wheels
+wheels all-wheels:
+	@tools/setup $@
 
 validate: setup-conformance
 	@$(VENV_PYTHON) -m vkdml_lab.validate

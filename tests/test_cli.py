@@ -83,6 +83,22 @@ def test_devices(capsys, device):
     assert rows[device.info.index]["max_storage_buffer_range"] == device.info.max_storage_buffer_range
 
 
+@pytest.mark.device
+def test_devices_are_listed_where_the_wanted_one_is_not_there(capsys, monkeypatch):
+    monkeypatch.setenv("VKDML_DEVICE", "foo")
+    code, out, _ = run(capsys, "devices")
+    assert (code, out.count("*")) == (0, 1)
+    assert "VKDML_DEVICE: no Vulkan device 'foo'; the devices are [0] " in out
+    code, out, _ = run(capsys, "devices", "--json")
+    assert (code, {row["is_default"] for row in json.loads(out)}) == (0, {False})
+
+
+@pytest.mark.parametrize(("count", "said"), [
+    (4, "0.00391 KiB"), (32768, "32 KiB"), (2**27, "128 MiB"), (2**32 - 4, "4 GiB"), (25 * 2**30, "25 GiB")])
+def test_sizes_of_devices(count, said):
+    assert cli.devices._size(count) == said
+
+
 @pytest.mark.parametrize(("mode", "told"), [
     ("on", "Tuning of GPUs is on: the best plans for new sizes are timed"), ("", "Tuning of GPUs is on: "),
     ("read", "Tuning of GPUs is read: plans that were kept are used, and nothing is timed"),
@@ -266,7 +282,8 @@ def test_a_missing_package_is_one_line(capsys, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     monkeypatch.delattr(vkdml.faces, "onnx", raising=False)
     code, _, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy")
-    assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: pip install 'vkdml[onnx]'\n")
+    assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: "
+                           "pip install 'ml_dtypes>=0.4' 'onnx>=1.23' 'onnxruntime>=1.25'\n")
 
 
 @pytest.mark.parametrize("name", ["conformance", "dispatch", "gpu-report", "radeon", "reproduce"])

@@ -10,7 +10,8 @@ import pytest
 from tests import house, house_inside
 
 ROOT = Path(__file__).parents[1]
-RULES = [house.layers, house.names_twice, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.driver_names,
+RULES = [house.layers, house.names_twice, house.kp_imports, house.ways_inside, house.unused_ways_inside, house.ways_outside,
+         house.driver_names,
          house.conditionals, house.foreign_macros, house.includes, house.named_cells, house.variants, house.numbers_on_both_sides,
          house.gpu_figures, house.places_by_number, house.riddles, house.missing_paths, house.too_many_lines,
          house_inside.engine_floors, house_inside.buffers_of_compiled, house_inside.other_detectors, house_inside.unlisted_caches,
@@ -104,6 +105,10 @@ BROKEN = [
     (house.unused_ways_inside, {"src/vkdml/laboratory.py": "from .planning.profiles import SPINS\nfrom .operators.cells import LANES\n",
                                 "lab/vkdml_lab/a.py": "from vkdml.laboratory import LANES\n"},
      "laboratory.py:1 has SPINS, which nothing in the laboratory uses: take it out"),
+    (house.ways_outside, {"src/vkdml/errors.py": "def f():\n    from tests import support\n"}, "errors.py:2 names tests, which is no part of the package"),
+    (house.ways_outside, {"src/vkdml/errors.py": "import vkdml_lab.reports\n"}, "errors.py:1 names vkdml_lab"),
+    (house.ways_outside, {"src/vkdml/errors.py": "A = import_module('tools.gpu')\n"}, "errors.py:1 names tools"),
+    (house.ways_outside, {"src/vkdml/errors.py": "import sys\nsys.path.append('a')\n"}, "errors.py:2 names sys.path"),
     (house.driver_names, {"src/vkdml/planning/plan.py": "# as llvmpipe does\n"}, "plan.py:1 names a driver, llvmpipe: say which property"),
     (house.driver_names, {"src/vkdml/engine/vulkan/queries.py": "\nIS_RADV = 1\n"}, "queries.py:2 names a driver, RADV"),
     (house.driver_names, {"shaders/common/state.glsl": "// faster with NVIDIA's driver\n"}, "state.glsl:1 names a driver, NVIDIA"),
