@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from vkdml.operators import cells
 from vkdml.planning.options import Options
 from vkdml.planning.plan import best, fallbacks, tilings
 from vkdml.planning.tiling import Target
+from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
 
 
 def test_a_gpu_gets_wide_workgroups_and_loads_in_blocks():

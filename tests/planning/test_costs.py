@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, DEVICES, GPU, GPUS, make_problem
 from vkdml.planning.options import Options
 from vkdml.planning.plan import best
 from vkdml.planning.tiling import Target
+from vkdml_lab.suite.devices import CPU, DEVICES, GPU, GPUS, make_problem
 
 
 def chosen(problem, info, **forced):

@@ -5,14 +5,14 @@ from itertools import product
 
 import pytest
 
-from tests.planning.devices import CPU, GPU, GPUS, make_problem
-from tests.support import CELLS, SCHEDULES, options_on, tensor
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells, element_types
 from vkdml.planning.loop_dispatches import pack, time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import Measured, as_measured, best, described, fallbacks, plan, ranked
 from vkdml.planning.tiling import Target
+from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
+from vkdml_lab.suite.support import CELLS, SCHEDULES, options_on, tensor
 
 MOST_SECONDS = 0.05  # of a submission on a GPU
 NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not

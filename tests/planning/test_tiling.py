@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 
-from tests.planning.devices import CPU, GPUS, devices, make_problem, problems
 from vkdml.operators import element_types
 from vkdml.planning import tiling as sizes
 from vkdml.planning.options import Options
 from vkdml.planning.plan import best, tilings
 from vkdml.planning.tiling import Target
+from vkdml_lab.suite.devices import CPU, GPUS, devices, make_problem, problems
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
