@@ -32,7 +32,6 @@ def test_compiling_is_counted_apart():
     both = [chosen(target.problem, CPU, schedule="sequence", resident=resident) for resident in (False, True)]
     plain, resident = (tiling.compile_seconds(target) for tiling in both)
     assert plain < resident
-    assert all(tiling.seconds(target) == tiling.run_seconds(target) + tiling.compile_seconds(target) for tiling in both)
 
 
 def test_a_long_sequence_is_not_stepped():

@@ -34,25 +34,6 @@ def test_kernels_find_what_they_declare(info, name):
             assert len(declared.push) * 4 <= 128  # what Vulkan guarantees
 
 
-@pytest.mark.parametrize(("info", "element", "options", "kernels"), [
-    (GPU, "FLOAT32", Options(schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
-    (GPU, "FLOAT16", Options(schedule="stepped"), {"gpu/projection", "gpu/begin", "gpu/lstm_stepped", "gpu/end"}),
-    (GPU, "FLOAT32", Options(meeting="barrier"), {"gpu/projection", "gpu/begin", "gpu/lstm_barrier", "gpu/end"}),
-    (GPU, "FLOAT32", Options(meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
-    (CPU, "FLOAT32", Options(lanes=False, schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
-    (CPU, "FLOAT32", Options(schedule="sequence", fused=True), {"cpu/lstm_lanes"}),
-    (CPU, "BFLOAT16", Options(schedule="stepped", fused=False), {"cpu/projection_lanes", "cpu/lstm_lanes"}),
-    (CPU, "FLOAT32", Options(resident=True), {"cpu/projection_lanes", "cpu/lstm_resident"}),
-    (CPU, "FLOAT32", Options(schedule="persistent", meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
-    (CPU, "FLOAT64", Options(schedule="sequence", fused=False), {"float64/projection", "float64/lstm"}),
-    (GPU, "FLOAT64", Options(schedule="stepped", fused=True), {"float64/lstm"}),
-])
-def test_kernels(info, element, options, kernels):
-    planned = plan(make_problem(4, 3, 10, 45, cell=cells.LSTM, element=getattr(element_types, element)), info, options)
-    assert {dispatch.kernel for dispatch in planned.execute} == kernels
-    assert {dispatch.kernel for dispatch in planned.initialize} == {"float64/pack" if element == "FLOAT64" else "pack"}
-
-
 def test_halves_are_stored_by_kernels_of_their_own_where_the_device_can():
     """On a GPU; a CPU driver's kernels store whole words."""
     for info, element in product((GPU, CPU), element_types.ALL):
@@ -129,16 +110,6 @@ def test_what_is_left_out_is_not_bound():
 def test_numbers_that_the_resident_kernels_share():
     loop = plan(make_problem(4, 3, 10, 45), CPU, Options(resident=True)).execute[-1].constants
     assert (loop["ARRAY_COLUMNS"], loop["SHARED_SLOTS"]) == (32, 2)
-
-
-def test_stepped_makes_the_state_first():
-    steps = [(step, step + 1, phase) for step in range(3) for phase in range(2)]
-    for info, options, first, last in ((CPU, Options(schedule="stepped", fused=True), [(0, 0, 0)], []),
-                                       (GPU, Options(schedule="stepped"), [(0, 1, 0)], [(2, 3, 0)])):
-        planned = plan(make_problem(3, 4, 64, 128), info, options)
-        pushes = [(push["first_step"], push["last_step"], push["phase"])
-                  for push in (dispatch.push for dispatch in planned.execute if "projection" not in dispatch.kernel)]
-        assert pushes == first + steps + last
 
 
 def test_a_kernel_does_not_know_the_input_that_is_projected():

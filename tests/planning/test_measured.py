@@ -62,17 +62,6 @@ def test_the_representative_is_a_problem_of_its_sizes(cell, element):
         assert of_representative(made) == made
 
 
-def test_waiting_is_chosen_where_there_is_room_for_all_workgroups():
-    few = replace(GPU, compute_units=4)
-    for problem in (make_problem(*SIZES), make_problem(50, 200, 64, 512)):
-        for info in (GPU, few):
-            target, forced = Target(problem, info), Target(problem, info, Options(schedule="persistent"))
-            waits = [t for t in tilings(target) if t.loop.schedule == "persistent"]
-            assert all(t.fits_side_by_side(target) for t in waits)
-            assert not all(t.fits_side_by_side(forced) for t in tilings(forced)) or info is GPU
-    assert [t for t in tilings(Target(make_problem(*SIZES), GPU)) if t.loop.schedule == "persistent"]
-
-
 @pytest.mark.parametrize("info", GPUS.values(), ids=list(GPUS))
 def test_steps_of_four_times_the_models_time_are_waited_for(info):
     """However many there are, as each wait is counted anew: ten of them would be."""

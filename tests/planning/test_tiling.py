@@ -24,8 +24,8 @@ def test_every_row_unit_and_column_has_its_place(problem, info):
             assert loop.parts * loop.part_units >= loop.units
         assert loop.hidden.columns >= problem.hidden
         assert tiling.input.columns >= problem.input_size
-        for layout in (loop.hidden, tiling.input):
-            assert loop.units % layout.together == 0
+        for packing in (loop.hidden, tiling.input):
+            assert loop.units % packing.together == 0
         if projection:
             assert projection.group_units * projection.groups_of_units >= loop.units
             assert projection.tiles(7) * projection.rows >= 7 * problem.batch

@@ -9,7 +9,7 @@ from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
 from .dispatches import Dispatch, activation_constants, given, in_room, storing_halves
 from .options import STEPPED
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout, Target, Tiling, TimedDispatches
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Packing, Target, Tiling, TimedDispatches
 
 _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
 # Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
@@ -26,12 +26,12 @@ def pack(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
                   {"columns": problem.hidden, "is_recurrent": 1, "peepholes": peepholes}))
 
 
-def _pack(target: Target, tiling: Tiling, field: str, packed: str, layout: Layout, sizes: dict[str, int]) -> Dispatch:
+def _pack(target: Target, tiling: Tiling, field: str, packed: str, packing: Packing, sizes: dict[str, int]) -> Dispatch:
     problem, info = tiling.problem, target.info
     loads = tiling.internal[packed] // problem.element.real4_bytes
     push = sizes | {
         "directions": problem.directions, "gates": len(problem.cell.gates), "hidden": problem.hidden,
-        "units": tiling.loop.units, "column_loads": layout.loads, "together": layout.together,
+        "units": tiling.loop.units, "column_loads": packing.loads, "together": packing.together,
         "has_bias": int(problem.has("BiasTensor")), "split_bias": problem.loop.split_bias,
         **_strides(problem, field, "weight", (1, 2, 3), ("d", "row", "column")),
         **_strides(problem, "BiasTensor", "bias", (2, 3), ("d", "row")),
@@ -126,11 +126,11 @@ def push_constants(tiling: Tiling) -> dict[str, int]:
     return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, "last_slot": 0, **strides}
 
 
-def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
-    """layout: of the weights that the kernel multiplies by."""
+def _kernel_constants(tiling: KernelTiling, packing: Packing) -> dict[str, int]:
+    """packing: of the weights that the kernel multiplies by."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
-        "UNITS": tiling.units, "TOGETHER": layout.together, "IN_LINE": int(tiling.unrolled),
+        "UNITS": tiling.units, "TOGETHER": packing.together, "IN_LINE": int(tiling.unrolled),
     }
 
 

@@ -89,7 +89,7 @@ class Target:
 # How a kernel cuts its work
 
 @dataclass(frozen=True)
-class Layout:
+class Packing:
     """How a matrix of weights is packed: W, or R. A load is 16 bytes of one gate of one unit."""
 
     element: ElementType
@@ -128,7 +128,7 @@ class LoopTiling(KernelTiling, ABC):
 
     schedule: str
     parts: int                  # workgroups that share a tile's units
-    hidden: Layout              # of the recurrent weights
+    hidden: Packing              # of the recurrent weights
     shared_state: bool = False  # the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
     meeting: str | None = None  # how parts wait for each other, if they do
@@ -174,7 +174,7 @@ class ProjectionTiling(KernelTiling):
     """One way to compute the input's part of all gates, before the time loop. A tile's rows are steps of batch rows."""
 
     group_units: int      # units of a workgroup
-    input: Layout         # of the input weights
+    input: Packing         # of the input weights
     chunk_steps: int = 1  # most time steps of a dispatch
 
     @property
@@ -241,7 +241,7 @@ class Tiling(ABC):
     """
 
     loop: LoopTiling
-    input: Layout
+    input: Packing
     projection: ProjectionTiling | None
 
     @property

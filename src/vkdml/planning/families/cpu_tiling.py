@@ -9,7 +9,7 @@ from itertools import product
 from ...operators.whole_numbers import ceil_div, round_up
 from ..options import SEQUENCE
 from ..profiles import PRIVATE_ARRAYS, Rates, ResidentRates
-from ..tiling import KernelTiling, Layout, ProjectionTiling, Target, Tiling, even_rows, loops
+from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, even_rows, loops
 from .parts import ARRAY_COLUMNS, PartsLoop, PartsTiling, parts_of, schedules_of, spread
 
 _MOST_ROWS = 16  # of a tile: with more, compiling takes long
@@ -49,10 +49,10 @@ class LanesTiling(PartsTiling):
         return self.turn_loops(gates, products + loops(loop.units_at_once, loops(loop.rows), 1))
 
     @staticmethod
-    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> int:
+    def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
         """Iterations over blocks of loads."""
         block = 0 if tiling.unrolled else tiling.block_loads  # a loop that checks after its body
-        return loops(layout.loads // tiling.block_loads, block, 1)
+        return loops(packing.loads // tiling.block_loads, block, 1)
 
 
 def _tiles_of(target: Target) -> list[tuple[int, int]]:
@@ -80,12 +80,12 @@ def _tiling(target: Target, schedule: str, is_projected: bool, rows: int, units_
     loop = PartsLoop(
         problem=problem, kernel=f"cpu/{problem.cell.kernel}_lanes", schedule=schedule, lanes=target.lanes, rows=rows,
         units_at_once=units_at_once, parts=parts, workgroup=workgroup, block_loads=_block_loads(target), unrolled=unrolled,
-        units=round_up(problem.hidden, workgroup * units_at_once), hidden=_layout(target, problem.hidden))
-    packed = _layout(target, problem.input_size)
+        units=round_up(problem.hidden, workgroup * units_at_once), hidden=_packing(target, problem.hidden))
+    packed = _packing(target, problem.input_size)
     return LanesTiling(loop, packed, _projection(target, loop, packed, workgroup, units_at_once) if is_projected else None)
 
 
-def _projection(target: Target, loop: PartsLoop, packed: Layout, workgroup: int, units_at_once: int) -> ProjectionTiling:
+def _projection(target: Target, loop: PartsLoop, packed: Packing, workgroup: int, units_at_once: int) -> ProjectionTiling:
     """The projection for a time loop of either kernel."""
     return ProjectionTiling(
         problem=target.problem, kernel="cpu/projection_lanes", lanes=target.lanes, rows=_projection_rows(target, units_at_once),
@@ -103,9 +103,9 @@ def _block_loads(target: Target) -> int:
     return max(1, target.lanes // target.problem.element.vecs_per_load)
 
 
-def _layout(target: Target, columns: int) -> Layout:
+def _packing(target: Target, columns: int) -> Packing:
     element = target.problem.element
-    return Layout(element, round_up(ceil_div(columns, element.columns_per_load), _block_loads(target)), target.lanes)
+    return Packing(element, round_up(ceil_div(columns, element.columns_per_load), _block_loads(target)), target.lanes)
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def _resident_tiling(target: Target, rows: int, units_at_once: int) -> ResidentT
     loop = PartsLoop(
         resident=True, problem=problem, kernel=f"cpu/{problem.cell.kernel}_resident", schedule=SEQUENCE, lanes=lanes, rows=rows,
         units_at_once=units_at_once, parts=1, workgroup=workgroup, block_loads=_block_loads(target),
-        units=round_up(problem.hidden, workgroup * units_at_once), hidden=Layout(problem.element, loads, lanes))
+        units=round_up(problem.hidden, workgroup * units_at_once), hidden=Packing(problem.element, loads, lanes))
     loop = replace(loop, shared_state=loop.may_share_state(target))
-    packed = _layout(target, problem.input_size)
+    packed = _packing(target, problem.input_size)
     projected = _projection(target, loop, packed, lanes, 2 if loop.units % (2 * lanes) == 0 else 1)
     return ResidentTiling(loop, packed, projected)
 

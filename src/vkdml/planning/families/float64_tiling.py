@@ -9,7 +9,7 @@ from math import gcd
 from typing import ClassVar
 
 from ...operators.whole_numbers import ceil_div, round_up
-from ..tiling import KernelTiling, Layout, ProjectionTiling, Target, Tiling, gates_of_phases, loops, masked
+from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, gates_of_phases, loops, masked
 from .parts import PartsLoop, PartsTiling, parts_of, schedules_of
 
 # Invocations of a workgroup: at least, and a multiple of it; and in the projection, which has workgroups enough
@@ -51,8 +51,8 @@ class Float64Tiling(PartsTiling):
         return super().loops_of_step() + loops(len(gates)) + masked(self.phase_loops(gates[0]))
 
     @staticmethod
-    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> int:
-        return loops(layout.loads, loops(gates, loops(4), 1), 2)
+    def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
+        return loops(packing.loads, loops(gates, loops(4), 1), 2)
 
 
 def _workgroups(target: Target, parts: int) -> Iterator[int]:
@@ -71,9 +71,9 @@ def _tiling(target: Target, schedule: str, is_projected: bool, parts: int, workg
     units = round_up(problem.hidden, workgroup)
     loop = PartsLoop(
         problem=problem, kernel=f"float64/{problem.cell.kernel}", schedule=schedule, rows=1, parts=parts, workgroup=workgroup,
-        units=units, hidden=Layout(problem.element, ceil_div(problem.hidden, problem.element.columns_per_load), units))
+        units=units, hidden=Packing(problem.element, ceil_div(problem.hidden, problem.element.columns_per_load), units))
     loop = replace(loop, shared_state=loop.may_share_state(target))
-    packed = Layout(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), units)
+    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), units)
     if not is_projected:
         return Float64Tiling(loop, packed, None)
     of_projection = gcd(workgroup, _PROJECTION_WORKGROUP)

@@ -15,7 +15,7 @@ from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
 from ..profiles import MOST_ITERATIONS
-from ..tiling import MEETING, STATE, Layout, LoopTiling, Target, even_rows
+from ..tiling import MEETING, STATE, LoopTiling, Packing, Target, even_rows
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
 _PACKED_UNITS = 64   # packed weights have a multiple of these
@@ -270,7 +270,7 @@ def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int, 
     loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
     bare = GpuLoop(
         problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
-        schedule=schedule, parts=parts, hidden=Layout(problem.element, loads, TOGETHER), shared_state=True,
+        schedule=schedule, parts=parts, hidden=Packing(problem.element, loads, TOGETHER), shared_state=True,
         column_groups=groups, meeting=meeting, spins=target.profile.spins if meeting else 0,
         counted_together=bool(meeting) and target.profile.most_iterations < MOST_ITERATIONS,
         coherent_flow=meeting == FLOW and target.profile.coherent_flow)

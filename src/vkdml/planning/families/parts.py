@@ -19,8 +19,8 @@ from ..profiles import Rates
 from ..tiling import (
     MOST_COUNTED_ROWS,
     KernelTiling,
-    Layout,
     LoopTiling,
+    Packing,
     Target,
     Tiling,
     TimedDispatches,
@@ -112,7 +112,7 @@ class PartsTiling(Tiling):
 
     @staticmethod
     @abstractmethod
-    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> int:
+    def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
         """Iterations of a tile's products with the weights of the units that an invocation computes together."""
 
     # What all have
@@ -136,14 +136,14 @@ class PartsTiling(Tiling):
         workgroups = projection.tiles(steps) * projection.groups_of_units * projection.problem.directions
         return spread(projection, workgroups, of_tile + stores * rates.load, target)
 
-    def _product_seconds(self, tiling: KernelTiling, layout: Layout, rates: Rates) -> float:
+    def _product_seconds(self, tiling: KernelTiling, packing: Packing, rates: Rates) -> float:
         """Seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
         element = tiling.problem.element
         gates = len(tiling.problem.cell.gates) * tiling.units_at_once
         vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # for a load of weights
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= self.product_cost
-        return layout.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
+        return packing.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
 
     def loops_of_step(self) -> int:
         return loops_of_phases(self.loop, [self.phase_loops(gates) for gates in gates_of_phases(self.problem)])
