@@ -146,9 +146,8 @@ def ranked(target: Target) -> tuple[Tiling, ...]:
 
 def _listed(target: Target) -> Iterator[Tiling]:
     """What the families have, if a step of it is within the device's loop iterations. Some has not all that is forced."""
-    for family in FAMILIES:
-        if family.runs_on(target):
-            yield from (one for one in family.tilings(target) if one.has_iterations(target.profile.most_iterations))
+    for family in FAMILIES[target.room]:
+        yield from (one for one in family.tilings(target) if one.has_iterations(target.profile.most_iterations))
 
 
 def _found(target: Target) -> Iterator[Tiling]:
@@ -244,7 +243,7 @@ def _check_workgroup(target: Target) -> None:
     workgroup, most = target.options.workgroup, target.info.max_workgroup_invocations
     if workgroup is None:
         return
-    whole = min(family.whole_units(target) for family in FAMILIES if family.runs_on(target))
+    whole = min(family.whole_units(target) for family in FAMILIES[target.room])
     if workgroup % whole or workgroup > most:
         raise InvalidArgumentError(target.problem.operator, "options.workgroup", workgroup,
                                    f"a multiple of {whole}, at most {most}")

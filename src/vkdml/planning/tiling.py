@@ -85,6 +85,11 @@ class Target:
         wanted = is_preferred if options.lanes is None else options.lanes
         return info.subgroup_size if possible and wanted else 1
 
+    @property
+    def room(self) -> str:
+        """The room in shaders/ with the kernels for it."""
+        return "float64" if self.problem.element.pairs else "cpu" if self.lanes > 1 else "gpu"
+
 
 # How a kernel cuts its work
 
@@ -264,11 +269,6 @@ class Tiling(ABC):
         return sizes
 
     # Which there are
-
-    @staticmethod
-    @abstractmethod
-    def runs_on(target: Target) -> bool:
-        """Whether the family's kernels are for such problems and devices."""
 
     @staticmethod
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The families of kernels: one table. Each says which problems and devices it is for."""
+"""The families of kernels: one table, by the room in shaders/ that has their kernels."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ from .cpu_tiling import LanesTiling, ResidentTiling
 from .float64_tiling import Float64Tiling
 from .gpu_tiling import GpuTiling
 
-FAMILIES: tuple[type[Tiling], ...] = (GpuTiling, LanesTiling, ResidentTiling, Float64Tiling)
+FAMILIES: dict[str, tuple[type[Tiling], ...]] = {
+    "gpu": (GpuTiling,), "cpu": (LanesTiling, ResidentTiling), "float64": (Float64Tiling,)}

@@ -21,10 +21,6 @@ class LanesTiling(PartsTiling):
     """The kernels whose invocations hold units and pass values round a subgroup: fused or projected, in sequence or stepped."""
 
     @staticmethod
-    def runs_on(target: Target) -> bool:
-        return target.lanes > 1
-
-    @staticmethod
     def whole_units(target: Target) -> int:
         return target.lanes
 
@@ -113,13 +109,9 @@ class ResidentTiling(LanesTiling):
     """The kernels whose recurrent weights stay in private memory: projected, in sequence."""
 
     @staticmethod
-    def runs_on(target: Target) -> bool:
-        return target.lanes > 1 and target.profile.rates.resident is not None
-
-    @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
         """Tilings that have arrays enough and for which compilers need not take long."""
-        if SEQUENCE not in schedules_of(target):
+        if SEQUENCE not in schedules_of(target) or target.profile.rates.resident is None:
             return
         for rows, units_at_once in _tiles_of(target):
             tiling = _resident_tiling(target, rows, units_at_once)

@@ -23,10 +23,6 @@ class Float64Tiling(PartsTiling):
     product_cost: ClassVar[int] = 20
 
     @staticmethod
-    def runs_on(target: Target) -> bool:
-        return target.problem.element.pairs
-
-    @staticmethod
     def whole_units(target: Target) -> int:
         return 1
 

@@ -47,10 +47,6 @@ class GpuTiling(Tiling):
     projection: GpuProjection
 
     @staticmethod
-    def runs_on(target: Target) -> bool:
-        return target.lanes == 1 and not target.problem.element.pairs
-
-    @staticmethod
     def whole_units(target: Target) -> int:
         return whole_units(target)
 
