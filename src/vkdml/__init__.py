@@ -25,11 +25,10 @@ from .faces.directml.device import Device
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN, Stream
-from .operators.header import c_names, descs, device_descs, plain_descs
+from .operators.header import c_names, descs, device_descs
 from .operators.header.c_names import DMLCalcBufferTensorSize
 from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
 from .operators.header.device_descs import *  # noqa: F403
-from .operators.header.plain_descs import *  # noqa: F403
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
 from .planning.options import Options
@@ -40,7 +39,7 @@ __all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "C
            "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
            "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
            "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
-__all__ += descs.__all__ + plain_descs.__all__ + device_descs.__all__
+__all__ += descs.__all__ + device_descs.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)

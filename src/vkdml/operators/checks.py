@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from . import element_types
 from .element_types import ElementType
-from .header import descs, plain_descs
+from .header import descs
 from .header.descs import (
     DML_BUFFER_TENSOR_DESC,
     DML_OPERATOR_DESC,
@@ -33,9 +33,9 @@ MINIMUM_ALIGNMENT = 16  # bytes: tensors begin in buffers at multiples of it (DM
 _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 # Structure -> operator type, activations last. The names correspond by rule
 OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
-    getattr(module, name): member
+    getattr(descs, name): member
     for member in sorted(DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
-    for module in (descs, plain_descs) if (name := f"DML_{member.name}_OPERATOR_DESC") in module.__all__}
+    if (name := f"DML_{member.name}_OPERATOR_DESC") in descs.__all__}
 
 
 @dataclass(frozen=True)

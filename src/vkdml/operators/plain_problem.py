@@ -18,8 +18,8 @@ from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, is_one_of, unwrap_operator
 from .element_types import ElementType
-from .header.descs import DML_ACTIVATION_LINEAR_OPERATOR_DESC
-from .header.plain_descs import (
+from .header.descs import (
+    DML_ACTIVATION_LINEAR_OPERATOR_DESC,
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
     DML_ELEMENT_WISE_ADD_OPERATOR_DESC,
     DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC,

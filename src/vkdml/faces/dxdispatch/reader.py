@@ -25,7 +25,7 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...operators import activations
 from ...operators.checks import OPERATOR_TYPES
-from ...operators.header import descs, device_descs, plain_descs
+from ...operators.header import descs, device_descs
 
 Reader = Callable[[str, Any], Any]
 
@@ -253,8 +253,8 @@ _FIELDS: dict[str, Reader] = {
     "DML_TENSOR_DATA_TYPE": data_type,
     "DML_TENSOR_FLAGS": flags(descs.DML_TENSOR_FLAGS),
     "DML_RECURRENT_NETWORK_DIRECTION": enum(descs.DML_RECURRENT_NETWORK_DIRECTION),
-    "DML_MATRIX_TRANSFORM": enum(plain_descs.DML_MATRIX_TRANSFORM),
-    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, plain_descs.DML_SCALE_BIAS, value, {}),
+    "DML_MATRIX_TRANSFORM": enum(descs.DML_MATRIX_TRANSFORM),
+    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, descs.DML_SCALE_BIAS, value, {}),
     "Sequence[int]": list_of(integer),
     "SignedNumbers": list_of(partial(integer, least=-2**31)),
     "Sequence[int] | None": list_of(integer),

@@ -26,7 +26,7 @@ from ...operators import activations, cells, element_types
 from ...operators.activations import Activation
 from ...operators.cells import Cell
 from ...operators.checks import check_tensor, evaluate
-from ...operators.header import descs, plain_descs
+from ...operators.header import descs
 from .expression_graphs import Binding, Device, Expression, GraphBuilder, Model, check_list, express, value_of
 from .plain_operators import METHODS, FusedActivation, add, gather, gemm, identity, join, multiply, slice, subtract
 from .tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
@@ -40,8 +40,8 @@ __all__ = ["Binding", "Device", "Dimensions", "ExecutionFlags", "Expression", "F
 TensorDataType = descs.DML_TENSOR_DATA_TYPE
 TensorFlags = descs.DML_TENSOR_FLAGS
 OperatorType = descs.DML_OPERATOR_TYPE
-MatrixTransform = plain_descs.DML_MATRIX_TRANSFORM
-ScaleBias = plain_descs.DML_SCALE_BIAS
+MatrixTransform = descs.DML_MATRIX_TRANSFORM
+ScaleBias = descs.DML_SCALE_BIAS
 RecurrentNetworkDirection = descs.DML_RECURRENT_NETWORK_DIRECTION
 ExecutionFlags = descs.DML_EXECUTION_FLAGS
 

@@ -15,9 +15,8 @@ from ...errors import check_type
 from ...operators import activations
 from ...operators.checks import check_index
 from ...operators.copy_problem import output_sizes, window_of
-from ...operators.header import plain_descs as descs
-from ...operators.header.descs import DML_OPERATOR_DESC, DML_OPERATOR_TYPE
-from ...operators.header.plain_descs import DML_MATRIX_TRANSFORM, DML_SCALE_BIAS
+from ...operators.header import descs
+from ...operators.header.descs import DML_MATRIX_TRANSFORM, DML_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_SCALE_BIAS
 from ...operators.plain_problem import OUTPUT
 from .expression_graphs import Expression, Value, check_list, value_of
 from .tensors import TensorDesc
