@@ -6,6 +6,7 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 """
 
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .engine.vulkan.buffers import Buffer
 from .errors import (
@@ -43,3 +44,8 @@ __all__ += descs.__all__ + device_descs.__all__
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)
+
+if not _TYPE_CHECKING:
+    def __getattr__(name: str) -> None:
+        there = ", ".join(known for known in __all__ if known.endswith("_OPERATOR_DESC")) if name.startswith("DML_") else ""
+        raise AttributeError(f"module 'vkdml' has no attribute {name!r}" + f"; its operators are {there}" * bool(there))

@@ -212,9 +212,10 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
 
 def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
     """Refuse weights of which some are packed by the initializer and others at each execution."""
-    others = [field for field, tensor in weights.items() if not tensor.is_owned]
-    if 0 < len(others) < len(weights):
-        raise InvalidArgumentError(operator, f"{others[0]}.Flags", "NONE", "OWNED_BY_DML, as other weights have: all or none")
+    owned = [field for field, tensor in weights.items() if tensor.is_owned]
+    if 0 < len(owned) < len(weights):
+        raise InvalidArgumentError(operator, f"{owned[0]}.Flags", "OWNED_BY_DML", "NONE, unless "
+                                   + " and ".join(field for field in weights if field not in owned) + " have it too")
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:

@@ -231,7 +231,7 @@ class DML_GRU_OPERATOR_DESC(_RecurrentDesc, kw_only=True):
 
 
 class DML_LSTM_OPERATOR_DESC(_RecurrentDesc, kw_only=True):
-    """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c. Letters and types are those of the GRU.
+    """A one-layer long short-term memory (DML_OPERATOR_LSTM), gates in the order i o f c. Letters and types are the GRU's.
 
     InputTensor {1, T, B, I}, WeightTensor {1, D, 4H, I}, RecurrenceTensor {1, D, 4H, H}, and the optional
     BiasTensor {1, 1, D, 8H}, HiddenInitTensor and CellMemInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B}
@@ -250,7 +250,7 @@ class DML_LSTM_OPERATOR_DESC(_RecurrentDesc, kw_only=True):
 
 
 class DML_RNN_OPERATOR_DESC(_RecurrentDesc):
-    """A one-layer simple recurrent network (DML_OPERATOR_RNN). Letters and types are those of the GRU.
+    """A one-layer simple recurrent network (DML_OPERATOR_RNN). Letters and types are the GRU's.
 
     InputTensor {1, T, B, I}, WeightTensor {1, D, H, I}, RecurrenceTensor {1, D, H, H}, and the optional
     BiasTensor {1, 1, D, 2H}, HiddenInitTensor {1, D, B, H}, SequenceLengthsTensor {1, 1, 1, B} UINT32,
