@@ -26,6 +26,7 @@ from .faces.directml.device import Device
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN, Stream
+from .operators.checks import OPERATOR_TYPES as _OPERATOR_TYPES
 from .operators.header import c_names, descs, device_descs
 from .operators.header.c_names import DMLCalcBufferTensorSize
 from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
@@ -47,5 +48,5 @@ __all__ += list(c_names.CONSTANTS)
 
 if not _TYPE_CHECKING:
     def __getattr__(name: str) -> None:
-        there = ", ".join(known for known in __all__ if known.endswith("_OPERATOR_DESC")) if name.startswith("DML_") else ""
-        raise AttributeError(f"module 'vkdml' has no attribute {name!r}" + f"; its operators are {there}" * bool(there))
+        there = ", ".join(structure.__name__ for structure in _OPERATOR_TYPES)
+        raise AttributeError(f"module 'vkdml' has no attribute {name!r}" + f"; it has {there}" * name.startswith("DML_"))

@@ -195,7 +195,7 @@ def parameter(operator: str, field: str, value: object, is_divisor: bool = False
     return float(rounded)
 
 
-def check_clip(operator: str, clip: Any) -> float | None:
+def check_clip(operator: str, clip: float | None) -> float | None:
     """A bound on the inputs of activations, rounded to float32; None for none. Raises InvalidArgumentError."""
     if clip is None:
         return None

@@ -91,9 +91,10 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
             continue
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
-                raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                           f"{dtype}, the type of {cell.arguments[source]}, or one that converts to it exactly: "
-                                           f"np.asarray({cell.arguments[field].lower()}, '{dtype}') rounds to it")
+                argument, giver = cell.arguments[field], cell.arguments[source]
+                raise InvalidArgumentError(name, argument, array.dtype,
+                                           f"{dtype}, the type of {giver}, or one that converts to it exactly: "
+                                           f"np.asarray({argument.lower()}, '{dtype}') rounds to it")
             array = array.astype(dtype, copy=False)
         is_describable = array.flags.c_contiguous or element_strides(array) is not None
         converted[field] = array if is_describable else np.ascontiguousarray(array)
