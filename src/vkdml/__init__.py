@@ -5,8 +5,8 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 (`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`), DxDispatch's JSON models (`vkdml.dxdispatch`) and the command `vkdml`.
 """
 
+import typing as _typing
 from importlib.metadata import version as _version
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .engine.vulkan.buffers import Buffer
 from .errors import (
@@ -41,12 +41,12 @@ __all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "C
            "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
            "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
            "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
-__all__ += descs.__all__ + device_descs.__all__
+__all__ += descs.NAMES + device_descs.NAMES
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)
 
-if not _TYPE_CHECKING:
+if not _typing.TYPE_CHECKING:
     def __getattr__(name: str) -> None:
         there = ", ".join(structure.__name__ for structure in _OPERATOR_TYPES)
         raise AttributeError(f"module 'vkdml' has no attribute {name!r}" + f"; it has {there}" * name.startswith("DML_"))

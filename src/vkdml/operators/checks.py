@@ -35,7 +35,7 @@ _LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
 OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
     getattr(descs, name): member
     for member in sorted(DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
-    if (name := f"DML_{member.name}_OPERATOR_DESC") in descs.__all__}
+    if (name := f"DML_{member.name}_OPERATOR_DESC") in descs.NAMES}
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class Tensor:
     @property
     def size_of_elements(self) -> int:
         return span(self.sizes, self.strides)
+
+    @property
+    def bytes_of_elements(self) -> int:
+        """Bytes from the first element to the last, gaps included, of a type that DirectML has."""
+        return self.size_of_elements * element_types.ITEMSIZES[self.data_type]
 
     def view(self, flat: np.ndarray) -> np.ndarray:
         """A view of a flat array, gaps included, in the tensor's sizes and strides."""

@@ -150,9 +150,9 @@ def _name(where: str, names: dict[str, str], field: str, name: str) -> None:
 
 def _check_connection(where: str, source: Tensor, target: Tensor) -> None:
     """Refuse an edge unless type and size fit. Strides may differ: each node reads the bytes as its own description says."""
-    if source.data_type != target.data_type or target.size_in_bytes > source.size_in_bytes:
-        raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.size_in_bytes} bytes for "
-                                   f"{target.data_type.name} in {target.size_in_bytes}", "the same type, and bytes enough")
+    if source.data_type != target.data_type or target.bytes_of_elements > source.bytes_of_elements:
+        raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.bytes_of_elements} bytes for "
+                                   f"{target.data_type.name} in {target.bytes_of_elements}", "the same type, and bytes enough")
     if target.is_owned:
         raise InvalidArgumentError(NAME, where, "an edge to a tensor that is OWNED_BY_DML", "an input of the graph for it")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -103,7 +103,7 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
     if name in scope.inputs:
         raise InvalidArgumentError("input_tensor", "input_index", f"{input_index}, which another input has", "a different one")
     scope.inputs.add(name)
-    return Expression(scope, name, tensor_desc)
+    return Expression(scope, name, tensor_desc, tensor_desc.total_tensor_size_in_bytes)
 
 
 def reinterpret(input: Expression, new_type: TensorDataType, new_size: Sequence[int], new_strides: Sequence[int] | None
@@ -112,12 +112,15 @@ def reinterpret(input: Expression, new_type: TensorDataType, new_size: Sequence[
 
     This is how layers are chained: a sequence {T, 1, B, H} is the next layer's input {1, T, B, H}.
 
-    Raises InvalidArgumentError if the new tensor is larger than the memory. Source: PyDirectML's and DirectMLX's Reinterpret.
+    Raises InvalidArgumentError if the new tensor is larger than the memory, or than what an operator writes of it.
+    Source: PyDirectML's and DirectMLX's Reinterpret.
     """
     desc = Expression.checked("reinterpret", "input", input).desc
     new_desc = TensorDesc(new_type, desc.flags, new_size, new_strides, desc.total_tensor_size_in_bytes,
                           desc.guaranteed_base_offset_alignment)
-    return Expression(input.builder, input.name, new_desc)
+    if (size := new_desc.tensor.bytes_of_elements) > input.written:
+        raise InvalidArgumentError("reinterpret", "new_size", f"{size} bytes", f"at most {input.written}, which are written")
+    return replace(input, desc=new_desc)
 
 
 def gru(input: Expression, weight: Expression, recurrence: Expression, bias: Expression | None = None,
@@ -160,9 +163,9 @@ def lstm(input: Expression, weight: Expression, recurrence: Expression, bias: Ex
         output_options: Single means both last states, Both all three outputs.
     """
     inputs = input, weight, recurrence, bias, hidden_init, cell_mem_init, sequence_lengths, peephole
-    fields = {"ClipThreshold": clip_threshold, "UseClipThreshold": clip_threshold is not None,
-              "CoupleInputForget": couple_input_forget}
-    return LSTMOutputs(*_recurrent(cells.LSTM, inputs, activation_descs, direction, output_options, **fields))
+    clip = {"ClipThreshold": clip_threshold, "UseClipThreshold": clip_threshold is not None}
+    return LSTMOutputs(*_recurrent(cells.LSTM, inputs, activation_descs, direction, output_options, **clip,
+                                   CoupleInputForget=couple_input_forget))
 
 
 def rnn(input: Expression, weight: Expression, recurrence: Expression, bias: Expression | None = None,
@@ -243,9 +246,7 @@ def identity(input: Expression, scale_bias: ScaleBias | None = None) -> Expressi
 def gemm(a: Expression, b: Expression, c: Expression | None = None, trans_a: MatrixTransform = MatrixTransform.NONE,
          trans_b: MatrixTransform = MatrixTransform.NONE, alpha: float = 1.0, beta: float = 1.0,
          fused_activation: FusedActivation = NOT_FUSED) -> Expression:
-    """alpha * a x b + beta * c of matrices in the last two of 2 to 4 dimensions, and an activation of it (PyDirectML's and
-    DirectMLX's gemm, DML_OPERATOR_GEMM): FLOAT32 or FLOAT16.
-    """
+    """alpha * a x b + beta * c in the last two of 2 to 4 dimensions, and an activation of it (PyDirectML's gemm)."""
     inputs = {"ATensor": a, "BTensor": b} | ({"CTensor": c} if c is not None else {})
     sizes, b_sizes, *_ = (expression.desc.sizes for expression in _checked("gemm", inputs).values())
     if min(len(sizes), len(b_sizes)) >= 2:  # else the operator refuses them

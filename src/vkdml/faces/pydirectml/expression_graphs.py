@@ -97,7 +97,7 @@ class TensorDesc:
     total_tensor_size_in_bytes: int
     guaranteed_base_offset_alignment: int
     buffer_desc: DML_BUFFER_TENSOR_DESC  # without flags: OWNED_BY_DML is meant for the graph
-    _tensor: Tensor
+    tensor: Tensor
     _dtype: np.dtype  # DirectML's names are numpy's, in capitals
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -112,7 +112,7 @@ class TensorDesc:
         self.__dict__.update(
             data_type=tensor.data_type, flags=given.get("flags", DML_TENSOR_FLAGS.NONE), sizes=list(tensor.sizes),
             strides=None if strides is None else list(tensor.strides), total_tensor_size_in_bytes=tensor.size_in_bytes,
-            guaranteed_base_offset_alignment=alignment, buffer_desc=desc, _tensor=tensor,
+            guaranteed_base_offset_alignment=alignment, buffer_desc=desc, tensor=tensor,
             _dtype=np.dtype(tensor.data_type.name.lower()))
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class TensorDesc:
             array = np.ascontiguousarray(array).view(dtype)
         if not np.can_cast(array.dtype, np.float64, "same_kind"):
             raise InvalidArgumentError(call, "data", array.dtype, f"numbers, for a tensor of {self.data_type.name}")
-        counts = sorted({self._tensor.size_of_elements, self.total_tensor_size_in_bytes // dtype.itemsize})
+        counts = sorted({size // dtype.itemsize for size in (self.tensor.bytes_of_elements, self.total_tensor_size_in_bytes)})
         if array.size not in counts:
             raise InvalidArgumentError(call, "data", f"{array.size} elements", f"{' or '.join(map(str, counts))}, for {self!r}")
         with np.errstate(invalid="ignore", over="ignore"):
@@ -143,8 +143,7 @@ class TensorDesc:
 
     def from_memory(self, memory: np.ndarray) -> TensorData:
         """A view of the tensor's memory, given as bytes, in its type, sizes and strides."""
-        elements = memory[:self._tensor.size_of_elements * self._dtype.itemsize].view(self._dtype)
-        return self._tensor.view(elements).view(TensorData)
+        return self.tensor.view(memory[:self.tensor.bytes_of_elements].view(self._dtype)).view(TensorData)
 
 
 class TensorData(np.ndarray):
@@ -167,17 +166,18 @@ class Expression:
 
     Expression() is empty. Operators return empty ones for outputs that were not asked for.
 
-    builder, name: the graph that the tensor is of, and its memory there. desc: its TensorDesc.
+    builder, name: the graph that the tensor is of, and its memory there. desc: its TensorDesc. written: the bytes of the memory
+    that have a value.
     """
 
     builder: Any = None
     name: str = ""
     desc: Any = None
+    written: int = 0
 
     def get_output_desc(self) -> TensorDesc:
         """The tensor's description. Raises InvalidArgumentError if the expression is empty."""
-        desc: TensorDesc = Expression.checked("get_output_desc", "expression", self).desc
-        return desc
+        return Expression.checked("get_output_desc", "expression", self).desc
 
     @staticmethod
     def checked(call: str, argument: str, expression: object, builder: GraphBuilder | None = None) -> Expression:
@@ -287,7 +287,8 @@ class GraphBuilder:
     def add_operator(self, desc: Any, inputs: Mapping[str, Expression], outputs: Mapping[str, TensorDesc]
                      ) -> dict[str, Expression]:
         """Add an operator. Returns the expressions of its outputs. inputs, outputs: by the structure's fields."""
-        made = {field: Expression(self, f"{field} {len(self._nodes)}", output) for field, output in outputs.items()}
+        made = {field: Expression(self, f"{field} {len(self._nodes)}", output, output.tensor.bytes_of_elements)
+                for field, output in outputs.items()}
         names = {field: expression.name for field, expression in {**inputs, **made}.items()}
         self._nodes.append(Node(self.device.create_operator(desc).problem, names))
         return made
@@ -304,10 +305,8 @@ class Model:
         self._read: dict[str, int] = {}
         for node in nodes:
             for field, name in node.names.items():
-                tensor = node.problem.tensor(field)
                 if name in builder.inputs:
-                    size = tensor.size_of_elements * ITEMSIZES[tensor.data_type]
-                    self._read[name] = max(size, self._read.get(name, 0))
+                    self._read[name] = max(node.problem.tensor(field).bytes_of_elements, self._read.get(name, 0))
 
     def bind(self, bindings: Sequence[Binding | None]) -> dict[str, np.ndarray]:
         """The memory of the inputs, by name. Raises InvalidArgumentError, as Device.compute says."""

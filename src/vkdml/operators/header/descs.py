@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from enum import IntEnum, IntFlag
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .fields import Structure
 
@@ -388,4 +388,6 @@ class DML_GATHER_OPERATOR_DESC(Structure, kw_only=True):
     IndexDimensions: int
 
 
-__all__ = [name for name in dir() if name.startswith("DML_")]
+NAMES = [name for name in dir() if name.startswith("DML_")]
+if not TYPE_CHECKING:  # a type checker reads lists of __all__ only, and finds the names without
+    __all__ = NAMES

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import descs
 from .fields import Structure
@@ -156,4 +156,6 @@ class DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT(Structure):
     IsSupported: bool
 
 
-__all__ = [name for name in dir() if name.startswith("DML_")]
+NAMES = [name for name in dir() if name.startswith("DML_")]
+if not TYPE_CHECKING:  # a type checker reads lists of __all__ only, and finds the names without
+    __all__ = NAMES
