@@ -156,7 +156,7 @@ class TensorData(np.ndarray):
         try:
             with np.errstate(over="ignore"):
                 return np.array(data, np.float32, order="C").view(cls)
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, MemoryError) as error:
             raise InvalidArgumentError("pydirectml", "TensorData", str(error), "numbers") from None
 
 
@@ -301,12 +301,10 @@ class Model:
         self.builder = builder
         self.outputs = dict.fromkeys(outputs)
         self.execution = Execution(builder.device.gpu, builder.device.share, nodes, self.outputs)
-        # By input, the most bytes that an operator reads of it: it may have been reinterpreted as a larger tensor
-        self._read: dict[str, int] = {}
-        for node in nodes:
-            for field, name in node.names.items():
-                if name in builder.inputs:
-                    self._read[name] = max(node.problem.tensor(field).bytes_of_elements, self._read.get(name, 0))
+        # The most bytes that an operator reads of each input, which may have been reinterpreted as a larger tensor
+        read = sorted((node.problem.tensor(field).bytes_of_elements, name) for node in nodes
+                      for field, name in node.names.items() if name in builder.inputs)
+        self._read = {name: size for size, name in read}
 
     def bind(self, bindings: Sequence[Binding | None]) -> dict[str, np.ndarray]:
         """The memory of the inputs, by name. Raises InvalidArgumentError, as Device.compute says."""

@@ -61,6 +61,7 @@ class DML_TENSOR_DESC(Structure):
 
 
 TensorDesc = DML_TENSOR_DESC | DML_BUFFER_TENSOR_DESC
+SignedNumbers = Sequence[int]  # other lists are of numbers from 0
 
 
 class DML_OPERATOR_DESC(Structure):
@@ -370,7 +371,7 @@ class DML_SLICE1_OPERATOR_DESC(Structure, kw_only=True):
     DimensionCount: int | None = field(default=None, compare=False)
     InputWindowOffsets: Sequence[int]
     InputWindowSizes: Sequence[int]
-    InputWindowStrides: Sequence[int]
+    InputWindowStrides: SignedNumbers
 
 
 class DML_GATHER_OPERATOR_DESC(Structure, kw_only=True):
