@@ -20,7 +20,6 @@ from ..errors import InvalidArgumentError, shown
 from .checks import OPERATOR_TYPES
 from .element_types import ElementType
 from .header import descs
-from .header.descs import DML_OPERATOR_TYPE, ActivationDesc
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -49,7 +48,7 @@ class Activation:
     has_pairs: bool = True
 
     @cached_property
-    def operator_type(self) -> DML_OPERATOR_TYPE:
+    def operator_type(self) -> descs.DML_OPERATOR_TYPE:
         return OPERATOR_TYPES[self.desc]
 
     @cached_property
@@ -204,7 +203,8 @@ def check_clip(operator: str, clip: float | None) -> float | None:
     return float(np.float32(clip))
 
 
-def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[ActivationDesc]:
+def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
+              ) -> list[descs.ActivationDesc]:
     """Descriptors for ONNX's attributes activations, activation_alpha and activation_beta (ONNX GRU-22, LSTM-22, RNN-22).
 
     Names are case-insensitive. Each activation that takes an alpha takes the next one of the list; the same goes for betas.

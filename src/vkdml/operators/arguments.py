@@ -15,15 +15,9 @@ from . import element_types
 from .cells import Cell
 from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, is_one_of, least_size, packed_strides
 from .element_types import ElementType
-from .header.descs import (
-    DML_BUFFER_TENSOR_DESC,
-    DML_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-    ActivationDesc,
-)
+from .header import descs
 
-Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
+Activations = Sequence[str] | Sequence[descs.DML_OPERATOR_DESC | descs.ActivationDesc]
 
 DEFAULT_ATTRIBUTES: dict[str, Any] = {
     "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
@@ -31,9 +25,9 @@ DEFAULT_ATTRIBUTES: dict[str, Any] = {
 }
 
 _DIRECTIONS = {
-    "forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
-    "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
-    "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
+    "forward": descs.DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
+    "reverse": descs.DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
+    "bidirectional": descs.DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
 }
 
 
@@ -168,13 +162,13 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
 
 
 def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
-                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, DML_BUFFER_TENSOR_DESC]:
+                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, descs.DML_BUFFER_TENSOR_DESC]:
     """Descriptors of these fields, in the sizes that the cell's table has.
 
     sizes: the value of each letter. strides: by field, of the tensors that are not packed.
     """
-    return {field: DML_BUFFER_TENSOR_DESC(
-        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+    return {field: descs.DML_BUFFER_TENSOR_DESC(
+        DataType=descs.DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
         Sizes=[evaluate(formula, sizes) for formula in cell.tensors[field]], Strides=strides.get(field)) for field in fields}
 
 

@@ -55,9 +55,9 @@ class Cell:
     peepholes: int = 0
     required: ClassVar = ("InputTensor", "WeightTensor", "RecurrenceTensor")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> str:
         """There is one of each: a pickle only names the row."""
-        return _row_of, (self.desc,)
+        return self.name
 
     @property
     def kernel(self) -> str:
@@ -141,11 +141,6 @@ RNN = Cell(
 )
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
-
-
-def _row_of(desc: Any) -> Cell:
-    return BY_DESC[desc]
-
 
 # The initial state that each last state becomes, where a sequence goes on
 STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

@@ -18,25 +18,17 @@ from .activations import FusedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, is_one_of, unwrap_operator
 from .element_types import ElementType
-from .header.descs import (
-    DML_ACTIVATION_LINEAR_OPERATOR_DESC,
-    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
-    DML_ELEMENT_WISE_ADD_OPERATOR_DESC,
-    DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC,
-    DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC,
-    DML_MATRIX_TRANSFORM,
-    DML_SCALE_BIAS,
-)
+from .header import descs
 
 OUTPUT = "OutputTensor"
 MOST_DIMENSIONS = 8
 DIMENSIONS = range(1, MOST_DIMENSIONS + 1)
 
 OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
-    DML_ELEMENT_WISE_ADD_OPERATOR_DESC: op.add,
-    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC: op.add,
-    DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC: op.sub,
-    DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC: op.mul,
+    descs.DML_ELEMENT_WISE_ADD_OPERATOR_DESC: op.add,
+    descs.DML_ELEMENT_WISE_ADD1_OPERATOR_DESC: op.add,
+    descs.DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC: op.sub,
+    descs.DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC: op.mul,
 }
 
 
@@ -166,13 +158,13 @@ def elementwise(desc: Any, element: ElementType | None = None) -> ElementwisePro
 def scaled(desc: Any) -> ElementwiseProblem:
     """Check an operator with a ScaleBias."""
     name = type(desc).__name__
-    if not isinstance(desc.ScaleBias, DML_SCALE_BIAS):
+    if not isinstance(desc.ScaleBias, descs.DML_SCALE_BIAS):
         raise InvalidArgumentError(name, "ScaleBias", type(desc.ScaleBias).__name__, "DML_SCALE_BIAS or None")
     common = _same_sizes(desc, ("InputTensor", OUTPUT))
     params = (activations.parameter(name, "ScaleBias.Scale", desc.ScaleBias.Scale),
               activations.parameter(name, "ScaleBias.Bias", desc.ScaleBias.Bias))
     return ElementwiseProblem(
-        **common, function=FusedActivation(activations.BY_DESC[DML_ACTIVATION_LINEAR_OPERATOR_DESC], params))
+        **common, function=FusedActivation(activations.BY_DESC[descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC], params))
 
 
 def arithmetic(desc: Any) -> ArithmeticProblem:
@@ -231,9 +223,9 @@ def _fused(desc: Any, element: ElementType) -> FusedActivation | None:
 
 
 def _transposed(operator: str, field: str, value: Any) -> bool:
-    if not is_one_of(value, list(DML_MATRIX_TRANSFORM)):
+    if not is_one_of(value, list(descs.DML_MATRIX_TRANSFORM)):
         raise InvalidArgumentError(operator, field, shown(value), "NONE or TRANSPOSE")
-    return bool(value == DML_MATRIX_TRANSFORM.TRANSPOSE)
+    return bool(value == descs.DML_MATRIX_TRANSFORM.TRANSPOSE)
 
 
 def _swapped(sizes: tuple[int, ...]) -> tuple[int, ...]:
