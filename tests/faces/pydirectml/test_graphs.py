@@ -6,7 +6,7 @@ import pytest
 import vkdml
 import vkdml.pydirectml as dml
 from tests.faces.pydirectml.support import CELLS, SIGMOID, TANH, B, Graph, H, I, T, arrays_of, close, numbers, refer, wrong
-from vkdml.pydirectml import BACKWARD, FLOAT16, FLOAT32, FORWARD, OWNED_BY_DML, UINT32
+from vkdml.pydirectml import FLOAT16, FLOAT32, FORWARD, OWNED_BY_DML, UINT32
 
 
 def layer(graph, cell, x, inputs, seed):
@@ -74,19 +74,6 @@ def test_weights_that_an_operator_makes(graph):
         close(graph.device.compute(model, graph.bindings, [sequence])[0], expected)
 
 
-def test_one_expression_used_twice(graph):
-    x, square = numbers(T, B, H), numbers(1, H, H)
-    given, weights = graph.input(x), graph.input(square)
-    common = {"activation_descs": [TANH], "output_options": dml.OutputOptions.Both}
-    forward, backward = (dml.rnn(given, weights, weights, direction=direction, **common) for direction in (FORWARD, BACKWARD))
-    relu = dml.activation_relu(weights)
-    arrays = {"input": x, "weight": square, "recurrence": square}
-    *sequences, positive = graph.compute(forward.sequence, backward.sequence, relu)
-    for result, direction in zip(sequences, ("forward", "reverse"), strict=True):
-        close(result, refer("rnn", arrays, direction=direction)[0])
-    close(positive[0], np.maximum(square, 0))
-
-
 def test_only_what_the_outputs_need_is_bound_and_computed(graph):
     x = graph.input(numbers(2, 3))
     unbound = dml.input_tensor(graph.builder, 7, graph.desc(numbers(2, 2)))
@@ -123,8 +110,6 @@ def test_an_output_may_be_less_than_its_memory(graph):
 @pytest.mark.device
 def test_devices(monkeypatch):
     assert repr(dml.Device()) == repr(dml.Device(True, use_debug_layer=True)) == f"dml.Device on {vkdml.Device().info.name}"
-    if any(info.is_cpu for info in vkdml.Device.enumerate()):
-        assert dml.Device(False).device.info.is_cpu
     monkeypatch.setattr(vkdml.DeviceInfo, "is_cpu", False)
     with pytest.raises(vkdml.DriverError, match="no Vulkan driver that runs on the CPU"):
         dml.Device(False)
@@ -205,13 +190,6 @@ def test_wrong_computations(graph, monkeypatch):
     close(device.compute(model, bindings, [tanh])[0][0, 0, 0], np.tanh(numbers(3)))
 
 
-def test_sequence_lengths_above_t(graph):
-    arrays = arrays_of("rnn") | {"sequence_lengths": np.array([1, T + 1, 0])}
-    sequence = dml.rnn(**graph.inputs(arrays), activation_descs=[TANH], direction=FORWARD,
-                       output_options=dml.OutputOptions.Both).sequence
-    wrong(lambda: graph.compute(sequence), "sequence length of row 1: found 5; expected 0 to T = 4")
-
-
 def test_a_binding_covers_what_is_read_of_its_input(graph):
     """An input may be described, or bound, as less than what operators read of its memory."""
     one = [1, 1, 1]
@@ -223,12 +201,13 @@ def test_a_binding_covers_what_is_read_of_its_input(graph):
     full = [dml.Binding(x, np.arange(8)), dml.Binding(halves, np.arange(4))]
     for result, expected in zip(graph.device.compute(model, full, whole), (np.arange(8), np.arange(4)), strict=True):
         np.testing.assert_array_equal(result.reshape(-1), expected)
+    three = graph.device.compute(graph.build(written := dml.activation_identity(halves)), [full[0], dml.Binding(halves, np.arange(3))], [written])
+    np.testing.assert_array_equal(three[0], np.arange(3, dtype=np.float16))  # padded to 4 bytes: data may fill them or not
     for i, given, found in ((0, dml.Binding(x, np.arange(4)), "16 bytes for input 0; expected at least 32"),
                             (0, dml.Binding(dml.reinterpret(x, FLOAT32, [2], None), [1, 2]), "8 bytes for input 0; expected at least 32"),
                             (1, dml.Binding(halves, np.arange(3)), "6 bytes for input 1; expected at least 8")):
         some = [given if place == i else binding for place, binding in enumerate(full)]
         wrong(lambda: graph.device.compute(model, some, whole), rf"compute: bindings\[{i}\]: found {found}, as the operators read of it")  # noqa: B023
-    written = dml.activation_identity(halves)
     wrong(lambda: dml.reinterpret(written, FLOAT16, [4], None), "reinterpret: new_size: found 8 bytes; expected at most 6, which are written")
 
 
@@ -267,14 +246,6 @@ def test_tensor_data():
     assert isinstance(data, dml.TensorData)
     assert memoryview(data).format == "f"
     np.testing.assert_array_equal(np.array(data, np.float64), [[1, 2], [3, 4]])
-
-
-def test_an_odd_number_of_halves(graph):
-    """Their memory is rounded up to 4 bytes; data may fill it or not."""
-    for data in (numbers(3), [*numbers(3), 9.0]):
-        given = graph.input(np.array(data), dml.TensorDesc(FLOAT16, [3]))
-        (result,) = graph.compute(dml.activation_identity(given))
-        np.testing.assert_array_equal(result, numbers(3).astype(np.float16))
 
 
 def test_strides_of_inputs(graph):
@@ -324,14 +295,8 @@ def test_integers_of_other_types_are_reinterpreted(graph):
     ((1, [1]), "TensorDesc: found"),
     ((FLOAT32, [1], [1], [1]), "TensorDesc: found"),
     ((FLOAT32, [0, 1]), r"TensorDesc.sizes: found \[0, 1\]; expected whole numbers from 1"),
-    ((FLOAT32, [1.5]), "TensorDesc.sizes: found"),
     ((FLOAT32, []), "TensorDesc.DimensionCount: found 0"),
-    ((FLOAT32, [1] * 9), "TensorDesc.DimensionCount: found 9"),
-    ((FLOAT32, [2, 2], [1]), "TensorDesc.Strides: found 1 strides; expected 2"),
-    ((FLOAT32, [2, 2], [-1, 1]), "TensorDesc.Strides: found"),
-    ((dml.TensorDataType.UNKNOWN, [2]), "TensorDesc.DataType: found UNKNOWN"),
     ((FLOAT32, OWNED_BY_DML, [2, 2], None, 12, 0), "TensorDesc.TotalTensorSizeInBytes: found 12; expected a multiple of 4, at least 16"),
-    ((FLOAT32, OWNED_BY_DML, [2, 2], None, 16, 3), "TensorDesc.GuaranteedBaseOffsetAlignment: found 3"),
 ])
 def test_wrong_tensor_descs(arguments, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):

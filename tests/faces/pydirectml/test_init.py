@@ -177,15 +177,10 @@ def test_float16(graph):
     ({"output_options": None}, "gru: output_options: found NoneType; expected OutputOptions"),
     ({"output_options": 1}, "gru: output_options: found int; expected OutputOptions"),
     ({"direction": None}, "DML_GRU_OPERATOR_DESC: Direction: found None"),
-    ({"direction": BIDIRECTIONAL}, "DML_GRU_OPERATOR_DESC: WeightTensor.Sizes: found"),
-    ({"activation_descs": ()}, "DML_GRU_OPERATOR_DESC: ActivationDescs: found 0"),
     ({"activation_descs": TANH}, "gru: activation_descs: found FusedActivation; expected a list of FusedActivation"),
     ({"activation_descs": [SIGMOID, "TANH"]}, r"gru: activation_descs\[1\]: found str; expected FusedActivation"),
-    ({"activation_descs": [SIGMOID, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTMAX)]},
-     r"ActivationDescs\[1\].Type: found ACTIVATION_SOFTMAX"),
     ({"activation_descs": [SIGMOID, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTPLUS)]},
      r"ActivationDescs\[1\].Steepness: found 0; expected a number other than 0"),
-    ({"linear_before_reset": "3"}, "LinearBeforeReset: found '3'"),
 ])
 def test_wrong_arguments_of_gru(graph, changes, message):
     arrays = {argument: arrays_of("gru")[argument] for argument in ("input", "weight", "recurrence")}
@@ -206,16 +201,12 @@ def test_wrong_tensors_of_gru(graph):
     wrong(lambda: gru(input=dml.TensorDesc(FLOAT32, [T, B, I])), "GRU_OPERATOR_DESC: InputTensor.DimensionCount: found 3")
     wrong(lambda: gru(recurrence=dml.TensorDesc(FLOAT32, [15])), "GRU_OPERATOR_DESC: RecurrenceTensor.DimensionCount: found 1")
     wrong(lambda: gru(input=dml.TensorDesc(UINT32, [1, T, B, I])), "InputTensor.DataType: found UINT32")
-    wrong(lambda: gru(weight=dml.TensorDesc(FLOAT16, [1, 1, 3 * H, I])), "WeightTensor.DataType: found FLOAT16")
-    wrong(lambda: gru(bias=dml.TensorDesc(FLOAT32, [1, 1, 1, H])), "BiasTensor.Sizes: found")
-    wrong(lambda: gru(sequence_lengths=dml.TensorDesc(FLOAT32, [1, 1, 1, B])), "SequenceLengthsTensor.DataType: found FLOAT32")
 
 
 def test_wrong_parameters_of_activations(graph):
     x = graph.input(numbers(3))
     wrong(lambda: dml.activation_relu(None), "activation_relu: input: found NoneType; expected Expression")
     wrong(lambda: dml.activation_celu(x, 0), "Alpha: found 0; expected a number other than 0")
-    wrong(lambda: dml.activation_elu(x, alpha="a"), "Alpha: found 'a'; expected a finite float32")
     wrong(lambda: dml.activation_tanh(dml.input_tensor(graph.builder, 5, dml.TensorDesc(UINT32, [1]))), "DataType: found UINT32")
     wrong(lambda: dml.FusedActivation("RELU"), "FusedActivation: activation: found str; expected DML_OPERATOR_TYPE")
     with pytest.raises(TypeError, match="gamma"):
@@ -249,15 +240,11 @@ def test_gemm(graph, data_type, element):
     a, b, bias = (graph.input(array, graph.desc(array, data_type)) for array in (x, w, c))
     product = x.astype(np.float64) @ w.astype(np.float64).swapaxes(-1, -2)
     plain, full = dml.gemm(a, b, trans_b=TRANSPOSE), dml.gemm(a, b, bias, trans_b=TRANSPOSE, alpha=0.5, beta=2, fused_activation=TANH)
-    first, second = graph.compute(plain, full)
+    flat = graph.input(x[0], dml.TensorDesc(data_type, [3, 5]))
+    first, second, third = graph.compute(plain, full, dml.gemm(flat, flat, trans_a=TRANSPOSE))
+    close(third, x[0].astype(np.float64).T @ x[0].astype(np.float64), element)
     close(first[0], product, element)
     close(second[0], np.tanh(0.5 * product + 2 * c.astype(np.float64)), element)
-
-
-def test_two_dimensions(graph):
-    x = numbers(3, 5)
-    a = graph.input(x, dml.TensorDesc(FLOAT32, [3, 5]))
-    close(graph.compute(dml.gemm(a, a, trans_a=TRANSPOSE))[0], x.T @ x)
 
 
 def test_join_slice_and_gather(graph):
@@ -311,20 +298,15 @@ def test_wrong_arguments_of_plain_operators(graph):
     flat = graph.input(numbers(3), dml.TensorDesc(FLOAT32, [3]))
     wrong(lambda: x + y, r"BTensor.Sizes: found \(1, 1, 3, 4\); expected \(1, 1, 4, 3\), as ATensor has")
     wrong(lambda: x + foreign, "BTensor: found an Expression of another GraphBuilder")
-    wrong(lambda: i + i, "ATensor.DataType: found UINT32; expected FLOAT32 or FLOAT16")
     wrong(lambda: x + np.nan, "ScaleBias.Bias: found nan; expected a finite float32")
     wrong(lambda: dml.add(x, x, TANH.activation), "add: fused_activation: found DML_OPERATOR_TYPE; expected FusedActivation")
-    wrong(lambda: dml.gemm(x, x), r"BTensor.Sizes: found \(1, 1, 4, 3\); expected \(1, 1, 3, 3\)")
     wrong(lambda: dml.gemm(flat, flat), "ATensor.DimensionCount: found 1")
-    wrong(lambda: dml.gemm(x, y, trans_a=3), "TransA: found 3; expected NONE or TRANSPOSE")
     wrong(lambda: dml.gemm(x, y, fused_activation=dml.FusedActivation(dml.OperatorType.GRU)), "FusedActivation.Type: found GRU")
     wrong(lambda: dml.join([], 0), "join: input: found")
     wrong(lambda: dml.join(x, 0), "join: input: found Expression; expected a list of Expression")
     wrong(lambda: dml.join([x, flat], 3), r"InputTensors\[1\].DimensionCount: found 1")
     wrong(lambda: dml.join([x], 4), "join: axis: found 4; expected a whole number from 0 to 3")
     wrong(lambda: dml.slice(x, [0] * 4, [1, 1, 4, 3], [1, 1, 0, 1]), r"InputWindowStrides\[2\]: found 0")
-    wrong(lambda: dml.slice(x, [0] * 3, [1, 1, 4, 3], [1] * 4), "InputWindowOffsets: found 3 numbers; expected 4")
     wrong(lambda: dml.gather(x, i, 4, 1), "gather: axis: found 4")
-    wrong(lambda: dml.gather(x, y, 2, 2), "IndicesTensor.DataType: found FLOAT32; expected UINT32 or INT32 or UINT64 or INT64")
     with pytest.raises(TypeError):
         x + "a"
