@@ -203,7 +203,7 @@ def check_clip(operator: str, clip: float | None) -> float | None:
     return float(np.float32(clip))
 
 
-def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
+def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
               ) -> list[descs.ActivationDesc]:
     """Descriptors for ONNX's attributes activations, activation_alpha and activation_beta (ONNX GRU-22, LSTM-22, RNN-22).
 
@@ -211,7 +211,7 @@ def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float], beta
     Where a list is too short, the ONNX operators' defaults are used; values that are left over are ignored. ONNX Runtime does
     the same. Raises InvalidArgumentError for an unknown name, and for a value that is no finite float32.
     """
-    left = [[(f"{attribute}[{i}]", value) for i, value in enumerate(values)]
+    left = [[(f"{attribute}[{i}]", value) for i, value in enumerate(values or ())]
             for attribute, values in (("activation_alpha", alphas), ("activation_beta", betas))]
     result = []
     for i, name in enumerate(names):
