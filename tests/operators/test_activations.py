@@ -9,7 +9,7 @@ import pytest
 
 import vkdml
 from vkdml.operators import cells
-from vkdml.operators.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, FusedActivation, from_onnx
+from vkdml.operators.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, ParametrizedActivation, from_onnx
 from vkdml.operators.header import descs
 
 
@@ -63,7 +63,7 @@ def test_a_row_stays_itself_when_it_is_pickled(row):
 ])
 def test_value(name, params, x, expected):
     row = BY_TYPE[vkdml.DML_OPERATOR_TYPE[f"ACTIVATION_{name}"]]
-    np.testing.assert_allclose(FusedActivation(row, params)(np.array([x])), [expected], rtol=1e-12)
+    np.testing.assert_allclose(ParametrizedActivation(row, params)(np.array([x])), [expected], rtol=1e-12)
 
 
 def test_onnx_parameters_are_consumed_in_order_by_those_that_take_one():

@@ -31,7 +31,7 @@ class Activation:
     """A row of the table.
 
     desc: its structure, which has InputTensor, OutputTensor and up to two parameters, a and b.
-    shader_id: its number in the shaders; tools/generate_numbers.py writes these into shaders/common/numbers.glsl.
+    shader_id: its number in the shaders, from which shaders/common/numbers.glsl is generated.
     function: the activation of a float64 array x, given a and b.
     onnx_name: its name in ONNX's attribute `activations`, if it has one.
     onnx_defaults: the defaults of ONNX's activation_alpha and activation_beta; as many as the activation takes.
@@ -62,7 +62,7 @@ class Activation:
 
 
 @dataclass(frozen=True)
-class FusedActivation:
+class ParametrizedActivation:
     """An activation with its parameters. A checked problem has one for each gate function of each direction."""
 
     activation: Activation
@@ -146,7 +146,7 @@ BY_TYPE = {row.operator_type: row for row in _ROWS}
 BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
-def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedActivation:
+def fuse(operator: str, field: str, desc: Any, element: ElementType) -> ParametrizedActivation:
     """Check a field that holds an activation, fused into an operator: a DML_OPERATOR_DESC, or the structure in it alone.
 
     operator, field: how error messages name the operator and the entry. element: the operator's element type.
@@ -167,7 +167,7 @@ def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedAct
     return parametrize(operator, f"{field}.", desc, element)
 
 
-def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> FusedActivation:
+def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> ParametrizedActivation:
     """The activation that a DML_ACTIVATION_*_OPERATOR_DESC describes, its parameters checked and rounded to float32.
 
     prefix: what error messages write before a field's name. Raises InvalidArgumentError.
@@ -176,7 +176,7 @@ def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> 
     if element.pairs and not row.has_pairs:
         raise InvalidArgumentError(operator, f"{prefix}{type(desc).__name__}", element.name,
                                    "another type: this activation is not available in float64")
-    return FusedActivation(row, tuple(parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
+    return ParametrizedActivation(row, tuple(parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
                                       for name in row.fields))
 
 

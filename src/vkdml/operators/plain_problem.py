@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import activations
-from .activations import FusedActivation
+from .activations import ParametrizedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, is_one_of, unwrap_operator
 from .element_types import ElementType
@@ -36,7 +36,7 @@ OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
 class ComputedProblem(CheckedOperator, ABC):
     """A plain operator whose output is computed from floats. function: None where no activation is fused."""
 
-    function: FusedActivation | None
+    function: ParametrizedActivation | None
 
     @property
     def terms(self) -> int:
@@ -73,7 +73,7 @@ PlainProblem = ComputedProblem | MovedProblem
 class ElementwiseProblem(ComputedProblem):
     """OutputTensor = function(InputTensor), element by element. Both tensors have the same sizes."""
 
-    function: FusedActivation
+    function: ParametrizedActivation
 
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
         return arithmetic.read(arrays["InputTensor"])
@@ -164,7 +164,7 @@ def scaled(desc: Any) -> ElementwiseProblem:
     params = (activations.parameter(name, "ScaleBias.Scale", desc.ScaleBias.Scale),
               activations.parameter(name, "ScaleBias.Bias", desc.ScaleBias.Bias))
     return ElementwiseProblem(
-        **common, function=FusedActivation(activations.BY_DESC[descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC], params))
+        **common, function=ParametrizedActivation(activations.BY_DESC[descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC], params))
 
 
 def arithmetic(desc: Any) -> ArithmeticProblem:
@@ -217,7 +217,7 @@ def check_same_sizes(operator: str, tensors: Mapping[str, Tensor | None]) -> Non
             raise InvalidArgumentError(operator, f"{field}.Sizes", sizes[field], f"{sizes[first]}, as {first} has")
 
 
-def _fused(desc: Any, element: ElementType) -> FusedActivation | None:
+def _fused(desc: Any, element: ElementType) -> ParametrizedActivation | None:
     fused = getattr(desc, "FusedActivation", None)
     return None if fused is None else activations.fuse(type(desc).__name__, "FusedActivation", fused, element)
 

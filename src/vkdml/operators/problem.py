@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from . import activations, cells
 from .activations import MAX_FLOAT32 as MAX_FLOAT32
-from .activations import FusedActivation, check_clip
+from .activations import ParametrizedActivation, check_clip
 from .cells import Cell, Loop
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
 from .element_types import ElementType
@@ -47,7 +47,7 @@ class Problem(CheckedOperator):
     input_size: int
     hidden: int
     reverse: tuple[bool, ...]
-    activations: tuple[FusedActivation, ...]
+    activations: tuple[ParametrizedActivation, ...]
     flags: Mapping[str, bool]
     clip: float | None = None
 
@@ -71,7 +71,7 @@ class Problem(CheckedOperator):
     def loop(self) -> Loop:
         return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
 
-    def activation(self, direction: int, index: int) -> FusedActivation:
+    def activation(self, direction: int, index: int) -> ParametrizedActivation:
         return self.activations[direction * self.cell.activations + index]
 
 
@@ -151,7 +151,7 @@ def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None]
 
 
 def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, element: ElementType
-                       ) -> tuple[FusedActivation, ...]:
+                       ) -> tuple[ParametrizedActivation, ...]:
     expected = cell.activations * directions
     if not isinstance(desc.ActivationDescs, tuple):
         raise InvalidArgumentError(operator, "ActivationDescs", shown(desc.ActivationDescs), f"a list of {expected}")
