@@ -121,7 +121,7 @@ class TensorDesc:
 
     def to_memory(self, call: str, data: Any) -> np.ndarray:
         """A constant, flat copy of data in the tensor's type, as the tensor's memory. Data end at the last element, or at the
-        end of the total size.
+        end of the total size; zeros fill the rest.
 
         Data for a tensor of floats are converted, with rounding, as PyDirectML does. Data that a tensor of integers cannot hold
         are refused. But float32 data for a tensor of 32-bit integers are taken as their bits: PyDirectML accepts float32 only,
@@ -136,9 +136,11 @@ class TensorDesc:
         if array.size not in counts:
             raise InvalidArgumentError(call, "data", f"{array.size} elements", f"{' or '.join(map(str, counts))}, for {self!r}")
         with np.errstate(invalid="ignore", over="ignore"):
-            memory = array.reshape(-1).astype(dtype)
-        if dtype.kind in "iu" and not np.array_equal(memory, array.reshape(-1)):
+            elements = array.reshape(-1).astype(dtype)
+        if dtype.kind in "iu" and not np.array_equal(elements, array.reshape(-1)):
             raise InvalidArgumentError(call, "data", f"{array.dtype} that {dtype} cannot hold", f"whole numbers of {dtype}")
+        memory = np.zeros(counts[-1], dtype)
+        memory[:array.size] = elements
         return constant(memory)
 
     def from_memory(self, memory: np.ndarray) -> TensorData:
@@ -194,8 +196,9 @@ class Binding:
     """Data for an input. Source: PyDirectML's Binding.
 
     expr: what input_tensor returned.
-    data: an array of any shape, or what np.asarray makes one of. It holds the elements of the tensor's memory, in its order.
-        They are copied now and converted to the tensor's type (PyDirectML always converts to float32).
+    data: an array of any shape, or what np.asarray makes one of. It holds the elements of the tensor's memory, in its order,
+        up to the last element or to the end of the total size; zeros fill the rest. They are copied now and converted to the
+        tensor's type (PyDirectML always converts to float32).
 
     Raises InvalidArgumentError for a wrong number of elements, for data that are no numbers, and for numbers that a tensor of
     integers cannot hold.
@@ -236,9 +239,9 @@ class Device:
 
         Returns the outputs' data, in that order, with the types, sizes and strides of their TensorDescs.
 
-        Raises InvalidArgumentError for a model of another device; for inputs that are missing, bound twice, of another builder
-        or shorter than what the operators read of them; for outputs that the model was not built for; for sequence lengths
-        above T. Raises DriverError if the driver failed.
+        Raises InvalidArgumentError for a model of another device; for inputs that are missing, bound twice or of another
+        builder; for outputs that the model was not built for; for sequence lengths above T. Raises DriverError if the driver
+        failed.
         """
         check_type("compute", "model", model, Model)
         if model.builder.device != self.device:
@@ -301,10 +304,7 @@ class Model:
         self.builder = builder
         self.outputs = dict.fromkeys(outputs)
         self.execution = Execution(builder.device.gpu, builder.device.share, nodes, self.outputs)
-        # The most bytes that an operator reads of each input, which may have been reinterpreted as a larger tensor
-        read = sorted((node.problem.tensor(field).bytes_of_elements, name) for node in nodes
-                      for field, name in node.names.items() if name in builder.inputs)
-        self._read = {name: size for size, name in read}
+        self._read = builder.inputs.intersection(name for node in nodes for name in node.names.values())
 
     def bind(self, bindings: Sequence[Binding | None]) -> dict[str, np.ndarray]:
         """The memory of the inputs, by name. Raises InvalidArgumentError, as Device.compute says."""
@@ -312,17 +312,14 @@ class Model:
         for i, binding in enumerate(check_list("compute", "bindings", bindings, Binding, NoneType)):
             if binding is None:
                 continue
-            argument, expression, size = f"bindings[{i}]", binding.expression, binding.memory.nbytes
+            argument, expression = f"bindings[{i}]", binding.expression
             name = expression.name
             if expression.builder is not self.builder or name not in self.builder.inputs:
                 raise InvalidArgumentError("compute", argument, f"{name} of another GraphBuilder or of an operator",
                                            "an input of the model's GraphBuilder")
             if name in values:
                 raise InvalidArgumentError("compute", argument, f"a second one for {name}", "one for each input")
-            if size < self._read.get(name, 0):
-                raise InvalidArgumentError("compute", argument, f"{size} bytes for {name}",
-                                           f"at least {self._read[name]}, as the operators read of it")
             values[name] = binding.memory
-        if missing := sorted(self._read.keys() - values):
+        if missing := sorted(self._read - values.keys()):
             raise InvalidArgumentError("compute", "bindings", "none for " + ", ".join(missing), "one for each input")
         return values
