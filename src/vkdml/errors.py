@@ -49,6 +49,10 @@ def check_type(operator: str, field: str, value: object, *allowed: type[T]) -> T
     return value
 
 
+class TorchArgumentError(InvalidArgumentError, RuntimeError):
+    """A wrong call of a PyTorch module or operator, for which PyTorch raises a RuntimeError or a ValueError."""
+
+
 class FieldError(InvalidArgumentError, TypeError):
     """A structure's field that is misspelled, missing or given twice."""
 
