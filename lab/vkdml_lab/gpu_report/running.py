@@ -30,6 +30,7 @@ from vkdml_lab.reports import append, write
 
 REPORT, ABOUT = "report.md", "about.jsonl"
 MOST_CRASHES = 3  # of a turn
+LEAST = 10.0  # seconds of a turn: a process takes some to begin
 
 
 def main(output: Path, device: str | None = None, minutes: float = 30, quick: bool = False, turns: Sequence[Turn] = TURNS
@@ -79,7 +80,7 @@ def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
     most has ten times as much of what it needs.
     """
     left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
-    return time.time() + (until - time.time()) * left[0] / sum(left)
+    return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))
 
 
 def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vkdml_lab.bench.nodes import ACTIVATIONS, Node
 from vkdml_lab.reports import bullets, document, table, write
-from vkdml_lab.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
-
-if TYPE_CHECKING:
-    from vkdml_lab.targets.running import Finding, Run
+from vkdml_lab.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED, Verdict
 
 MARKDOWN, DATA = "conformance.md", "conformance.json"
 USUAL = {"float32", "forward"}
@@ -22,6 +20,32 @@ _GIVEN = {"B": "bias", "sequence_lens": "sequence_lens", "initial_h": "initial_h
 _MOST_FINDINGS, _MOST_REASONS, _LONG_LITERAL = 10, 8, 2000
 _MANY = 65_535
 _SHOWN = 240  # characters of a reason
+
+
+@dataclass
+class Finding:
+    """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
+    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
+    """
+
+    cause: str
+    needs: set[str]
+    node: Node
+    verdict: Verdict
+    code: tuple[str, str]
+    cases: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
+
+    about: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    planned: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
 
 
 def features(node: Node) -> set[str]:

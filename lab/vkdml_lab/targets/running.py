@@ -7,7 +7,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,37 +23,12 @@ from vkdml_lab.reports import as_json
 from vkdml_lab.suite import support
 from vkdml_lab.targets import corpora, judging, report, shrinking
 from vkdml_lab.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
+from vkdml_lab.targets.report import Finding, Run
 
 PATIENCE = 60.0  # seconds without an answer after which a library hangs
 MINUTES, QUICK_MINUTES = 10.0, 1.0  # to ask all nodes; --long takes what it takes
 EXPLAINING = 0.4  # of that time, to find the smallest wrong ones
 MOST_SHRUNK, MOST_HUNG = 25, 5
-
-
-@dataclass
-class Finding:
-    """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
-    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
-    """
-
-    cause: str
-    needs: set[str]
-    node: Node
-    verdict: Verdict
-    code: tuple[str, str]
-    cases: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Run:
-    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
-
-    about: dict[str, Any]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    planned: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
 
 
 class Asked:
