@@ -39,7 +39,7 @@ STEPS_MADE_UP = {
 }
 MODULE = """import os, signal, subprocess
 from vkdml_lab.gpu_report.steps import Step
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 NOTES = "Made up."
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 from vkdml_lab.reports import append, document, parsed, table, write
 
 RESULTS, LOG, STOPPED = "results.jsonl", "steps.jsonl", "stopped.json"
