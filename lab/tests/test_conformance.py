@@ -321,7 +321,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         return Run(about, found[about["device"]["index"]], TOLD)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(suite, "machine", lambda: suite.Machine([other, DEVICE], SOFTWARE))
+    monkeypatch.setattr(suite, "machine", lambda: suite.ThisMachine([other, DEVICE], SOFTWARE))
     monkeypatch.setattr(suite, "run_suite", run)
     assert cli.main(["conformance", "--seed", "4", "--resume", "--only", "a", "b", "--output", "new/report"]) == 1
     chosen = Chosen(("a", "b"), seed=4)

@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass
-class Run:
+class TargetRun:
     """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
 
     about: dict[str, Any]
@@ -68,18 +68,18 @@ def features(node: Node) -> set[str]:
               and set(activations) <= set(ACTIVATIONS[node.op]) else [])}
 
 
-def outcome(run: Run) -> str:
+def outcome(run: TargetRun) -> str:
     counts = Counter(row["outcome"] for row in run.rows)
     said = ", ".join(f"{counts[one]} {one}" for one in OUTCOMES if counts[one])
     stopped = f"; {run.stopped}" if run.stopped else ""
     return f"{len(run.rows)} of {run.planned} nodes in {run.seconds:.0f} s: {said}{stopped}"
 
 
-def write_report(run: Run, folder: Path) -> None:
+def write_report(run: TargetRun, folder: Path) -> None:
     write(folder, {MARKDOWN: markdown(run), DATA: content(run)})
 
 
-def content(run: Run) -> dict[str, Any]:
+def content(run: TargetRun) -> dict[str, Any]:
     findings = [{"cause": one.cause, "outcome": one.verdict.outcome, "said": one.verdict.said, "cases": one.cases,
                  "code": one.code, "node": as_json(one.node)} for one in run.findings]
     return {"about": run.about, "planned": run.planned, "seconds": run.seconds, "stopped": run.stopped, "outcome": outcome(run),
@@ -93,7 +93,7 @@ def as_json(node: Node) -> dict[str, Any]:
                        if array.size <= _LONG_LITERAL}}
 
 
-def markdown(run: Run) -> str:
+def markdown(run: TargetRun) -> str:
     about = run.about
     return document(
         f"# {about['target']}", f"{about['version']}, {about['device']}; {about['date']}; {_listed(about['software'])}",

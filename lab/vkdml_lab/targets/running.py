@@ -23,7 +23,7 @@ from vkdml_lab.reports import as_json
 from vkdml_lab.suite import support
 from vkdml_lab.targets import corpora, judging, report, shrinking
 from vkdml_lab.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
-from vkdml_lab.targets.report import Finding, Run
+from vkdml_lab.targets.report import Finding, TargetRun
 
 PATIENCE = 60.0  # seconds without an answer after which a library hangs
 MINUTES, QUICK_MINUTES = 10.0, 1.0  # to ask all nodes; --long takes what it takes
@@ -78,13 +78,13 @@ def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
     return [found[index] for index in support.random_numbers(38).permutation(len(found))]
 
 
-def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> Run:
+def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
     """Ask all nodes that there is time for. minutes: how much; finding the smallest wrong ones has EXPLAINING of it."""
     support.base_seed = seed
     options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
                *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
     command = shlex.join(["vkdml", "conformance", "--target", text, *options])
-    found = Run({"target": text, **asked.process.description, "command": command,
+    found = TargetRun({"target": text, **asked.process.description, "command": command,
                  "software": {"vkdml": vkdml.__version__, "onnx": onnx.__version__, "numpy": np.__version__, **machine()},
                  "date": time.strftime("%Y-%m-%d", time.gmtime())})
     planned = nodes(is_long, only)
