@@ -152,6 +152,7 @@ REFUSED = [
     ((*RNN, "dmlCompileType"), "Graph", 'dispatchables.rnn.dmlCompileType: found "Graph"; expected DmlCompileOp or DmlCompileGraph'),
     ((*FUSED, "Alpha"), "inf", "dispatchables.rnn.desc.ActivationDescs[0].Alpha: found inf; expected a finite float32"),
     (FUSED, {"Type": "ACTIVATION_ELU", "Desc": {"Alpha": 1}, "Alpha": 2}, "ActivationDescs[0].Alpha: found an unknown member; expected one of Type, Desc"),
+    ((*INPUT, "Sizes"), [1, 1, 8, 5], "dispatchables.rnn.desc.InputTensor.Sizes: found (1, 1, 8, 5); expected (1, 1, 8, 4)"),
     ((*INPUT, "Stride"), [1], "dispatchables.rnn.desc.InputTensor.Stride: found an unknown member; expected one of DataType, Sizes"),
     # commands
     (("commands", 1), 7, "commands[1]: found 7; expected an object"),
