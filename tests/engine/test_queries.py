@@ -12,12 +12,13 @@ import pytest
 import vkdml
 from tests.engine.manifests import cpu_driver, installed, with_manifest
 from vkdml.engine.vulkan import queries, structures
+from vkdml_lab import facts
 
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
-CONTROL, FLOAT16, MODEL = structures.SubgroupSizeControlFeatures, structures.Float16Int8Features, structures.VulkanMemoryModelFeatures
+CONTROL, FLOAT16, MODEL = structures.SubgroupSizeControlFeatures, facts.Float16Int8Features, facts.VulkanMemoryModelFeatures
 SINCE_1_1 = {SUBGROUP, structures.IDProperties, structures.Storage16BitFeatures}
 SINCE_1_2 = SINCE_1_1 | {DRIVER, FLOAT16, MODEL}
-SINCE_1_3 = SINCE_1_2 | {SIZES, structures.IntegerDotProductFeatures}
+SINCE_1_3 = SINCE_1_2 | {SIZES, facts.IntegerDotProductFeatures}
 
 
 class Head(ctypes.Structure):
@@ -33,7 +34,7 @@ class Loader:
         self.types = []
         self._answers = answers
         self.vkGetPhysicalDeviceProperties2 = lambda _, reference: self._answer(reference._obj.pNext, structures.PROPERTIES)
-        self.vkGetPhysicalDeviceFeatures2 = lambda _, reference: self._answer(reference._obj.pNext, structures.FEATURES)
+        self.vkGetPhysicalDeviceFeatures2 = lambda _, reference: self._answer(reference._obj.pNext, facts.FEATURES)
 
     def _answer(self, address, known):
         while address:
@@ -47,7 +48,7 @@ class Loader:
 
 def ask(version, *extensions, answers=MappingProxyType({})):
     loader = Loader(answers)
-    return queries.ask(loader, ctypes.c_void_p(), version, set(extensions)), set(loader.types)
+    return queries.ask(loader, ctypes.c_void_p(), version, set(extensions), facts.FEATURES), set(loader.types)
 
 
 @pytest.mark.parametrize(("version", "extensions", "known"), [
@@ -61,12 +62,12 @@ def ask(version, *extensions, answers=MappingProxyType({})):
     ((1, 3), [b"VK_AMD_shader_core_properties"], SINCE_1_3 | {structures.ShaderCoreProperties}),
     ((1, 3), [b"VK_AMD_shader_core_properties2"], SINCE_1_3 | {structures.ShaderCoreProperties2}),
     ((1, 3), [b"VK_ARM_shader_core_builtins"], SINCE_1_3 | {structures.ShaderCoreBuiltinsProperties}),
-    ((1, 3), [b"VK_KHR_cooperative_matrix"], SINCE_1_3 | {structures.CooperativeMatrixFeatures}),
+    ((1, 3), [b"VK_KHR_cooperative_matrix"], SINCE_1_3 | {facts.CooperativeMatrixFeatures}),
 ])
 def test_devices_are_asked_for_what_they_know(version, extensions, known):
     asked, types = ask(version, *extensions)
     assert types == known
-    assert set(asked) == {*structures.PROPERTIES, *structures.FEATURES}
+    assert set(asked) == {*structures.PROPERTIES, *facts.FEATURES}
 
 
 MADE = {"shaderEngineCount": 6, "shaderArraysPerEngineCount": 2, "computeUnitsPerShaderArray": 8}

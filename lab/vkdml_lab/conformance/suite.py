@@ -41,7 +41,7 @@ print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices
 
 
 @dataclass(frozen=True)
-class Machine:
+class ThisMachine:
     """Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
 
     devices: list[dict[str, Any]]
@@ -115,13 +115,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, **({"VK_ADD_DRIVER_FILES": os.pathsep.join(drivers)} if drivers else {})}
 
 
-def machine() -> Machine:
+def machine() -> ThisMachine:
     """What this machine has, found in a process of its own, which a driver may crash."""
     done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
         raise DriverError(f"conformance: {last}")
-    return Machine(**json.loads(done.stdout))
+    return ThisMachine(**json.loads(done.stdout))
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:

@@ -210,10 +210,11 @@ def extensions_of(vk: ctypes.CDLL, handle: c_void_p) -> set[bytes]:
         structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
 
 
-def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:
-    """All of structures.PROPERTIES and FEATURES, by class. What the device does not know must not be asked for, and is 0."""
+def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes],
+        features: tuple[type[structures.Chained], ...] = structures.FEATURES) -> dict[type[Any], Any]:
+    """structures.PROPERTIES and these features, by class. A device must not be asked for what it does not know, which is 0."""
     asked: dict[type[Any], Any] = {}
-    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, structures.FEATURES)):
+    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, features)):
         last = None
         for chained in chain:
             found = asked[chained] = chained(sType=chained.TYPE)

@@ -173,22 +173,6 @@ class Storage16BitFeatures(Chained):
         "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")]]
 
 
-class Float16Int8Features(Chained):
-    TYPE, SINCE, EXTENSION = 1000082000, (1, 2), b"VK_KHR_shader_float16_int8"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderFloat16", c_uint32), ("shaderInt8", c_uint32)]
-
-
-class VulkanMemoryModelFeatures(Chained):
-    TYPE, SINCE, EXTENSION = 1000211000, (1, 2), b"VK_KHR_vulkan_memory_model"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")]]
-
-
-class IntegerDotProductFeatures(Chained):
-    TYPE, SINCE, EXTENSION = 1000280000, (1, 3), b"VK_KHR_shader_integer_dot_product"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderIntegerDotProduct", c_uint32)]
-
-
 class SubgroupSizeControlFeatures(Chained):
     """Known to devices with the extension alone: kp's instance is of Vulkan 1.1, to which the version's own says nothing."""
 
@@ -196,23 +180,7 @@ class SubgroupSizeControlFeatures(Chained):
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSizeControl", c_uint32), ("computeFullSubgroups", c_uint32)]
 
 
-class CooperativeMatrixFeatures(Chained):
-    TYPE, EXTENSION = 1000506000, b"VK_KHR_cooperative_matrix"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("cooperativeMatrix", c_uint32),
-                ("cooperativeMatrixRobustBufferAccess", c_uint32)]
-
-
-class CooperativeMatrixProperties(Structure):
-    """A shape and types that a device multiplies."""
-
-    TYPE = 1000506001
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "MSize", "NSize", "KSize", "AType", "BType", "CType", "ResultType", "saturatingAccumulation", "scope")]]
-
-
 PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
     ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties)
-FEATURES: tuple[type[Chained], ...] = (
-    Storage16BitFeatures, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures,
-    SubgroupSizeControlFeatures, CooperativeMatrixFeatures)
+FEATURES: tuple[type[Chained], ...] = (Storage16BitFeatures, SubgroupSizeControlFeatures)
