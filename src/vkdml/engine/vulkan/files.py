@@ -19,18 +19,15 @@ import numpy as np
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-# For os.open: not to wait for what is no regular file, and not to change line ends
-_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
 
 def open_regular(path: Path) -> BinaryIO:
-    """A pipe would be waited for, and a device may never end."""
-    return _regular(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb")
+    """Open a regular file to read. Others are refused, and not waited for: a pipe may have no writer, a device no end."""
+    return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
 
 def open_to_write(path: Path) -> BinaryIO:
     """A new file, or one that is emptied."""
-    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | _OPEN_FLAGS, 0o666), "wb")
+    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666), "wb")
     file.truncate()
     return file
 
@@ -44,11 +41,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def others_write(status: os.stat_result) -> bool:
-    """Whether somebody else can have written a file or folder. Windows' permissions are not looked at: its folders of a user's
-    own are nobody else's.
-    """
-    if not hasattr(os, "geteuid"):
-        return stat.S_ISLNK(status.st_mode)
+    """Whether somebody else can have written a file or folder."""
     is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
     return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 

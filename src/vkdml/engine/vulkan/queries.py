@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_char_p, c_uint32, c_void_p
+from ctypes import byref, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -42,7 +42,6 @@ _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
 _NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # the loader's variables
 _MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/share/vulkan")]  # where it looks, too
-_ENUMERATE_PORTABILITY = 1  # VkInstanceCreateFlagBits
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 _NEED_NO_FEATURE = 0xf  # those four
 _GRAPHICS, _COMPUTE = 1, 2  # VkQueueFlagBits
@@ -55,8 +54,7 @@ def _asked_for() -> str:
 
 
 def enumerate_devices() -> list[DeviceInfo]:
-    """All devices with Vulkan 1.1 or newer, in the order of the loader and of kp's indices; also those of drivers that lack
-    parts of it, as macOS's.
+    """All devices with Vulkan 1.1 or newer, in the order of the loader and of kp's indices.
 
     Raises DriverError where there is no loader or driver.
     """
@@ -65,7 +63,7 @@ def enumerate_devices() -> list[DeviceInfo]:
     usable = [info for info in infos if info is not None]
     if not usable:
         raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
-                          f"driver, {system.this_system().remedy}")
+                          f"driver, {system.REMEDY}")
     return usable
 
 
@@ -75,7 +73,6 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
     vk = system.load_vulkan()
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
-    _ask_for_portability(vk, create)
     instance = c_void_p()
     _check("vkCreateInstance", vk.vkCreateInstance(byref(create), None, byref(instance)))
     try:
@@ -93,23 +90,13 @@ def loader() -> dict[str, Any]:
     return {"loader": _dotted(packed.value), "layers": layers}
 
 
-def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo) -> None:
-    """Have the instance list drivers without all of Vulkan, where the loader would leave them out."""
-    name = b"VK_KHR_portability_enumeration"
-    known = enumerated(structures.ExtensionProperties, vk.vkEnumerateInstanceExtensionProperties, None)
-    if name in {found.extensionName for found in known}:
-        create.flags = _ENUMERATE_PORTABILITY
-        create.enabledExtensionCount = 1
-        create.ppEnabledExtensionNames = (c_char_p * 1)(name)
-
-
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
         if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # old and new loaders' reason for these
             raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
         if result == _NO_DRIVER:
             raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
-                              f"{system.this_system().remedy}")
+                              f"{system.REMEDY}")
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
         raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "
                     "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
@@ -178,6 +165,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         max_workgroup_subgroups=sizes.maxComputeWorkgroupSubgroups,
         unified_memory=is_unified,
         memory=_heap_bytes(memory, host_memory_type if is_unified else device_memory_type(flags)),
+        max_allocation=asked[structures.Maintenance3Properties].maxMemoryAllocationSize,
         storage_buffer_alignment=limits.minStorageBufferOffsetAlignment,
         subgroup_size_control=bool(asked[structures.SubgroupSizeControlFeatures].subgroupSizeControl
                                    and sizes.requiredSubgroupSizeStages & _STAGE_COMPUTE),
