@@ -34,7 +34,7 @@ from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
 
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
-from .faces import sessions
+from .faces import functional, sessions
 
 # What is computed: the tables of cells, activations and types, and problems
 from .operators.activations import BY_DESC as ACTIVATIONS
@@ -60,7 +60,7 @@ from .planning.tiling import MEETING, STATE, Tiling
 
 def as_in_a_new_process() -> None:
     """Forget the devices that are open, and all that calls without a device have kept."""
-    sessions.shared_sessions = sessions.SessionCache(kept=16)
+    functional.shared_session = sessions.Session()
     sessions._devices.clear()
     devices._open.clear()
     gc.collect()

@@ -353,3 +353,28 @@ def test_changed_weights_take_the_place_of_those_before(device, budget):
         assert np.abs(vkdml.gru(x, w * 2, r, device=device)[0] - first).max() > 0.01
         np.testing.assert_array_equal(vkdml.gru(x, w, r, device=device)[0], first)
         assert budget.used <= device.memory_limit
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_the_store_makes_room_where_the_driver_has_no_memory_left(device, monkeypatch, fails):
+    """Others have what the limit counts on. The second time in a row it is an error."""
+    x, w, r = np.ones((2, 1, 3), np.float32), np.full((1, 5, 3), 0.1, np.float32), np.full((1, 5, 5), 0.1, np.float32)
+    expected = vkdml.rnn(x, w, r)[0]
+    calls, make = [], device.gpu.make_tensor
+
+    def failing(*arguments):
+        calls.append(device.gpu.store.memory)
+        if len(calls) <= fails:
+            raise vkdml.OutOfMemoryError("made up")
+        return make(*arguments)
+
+    device.gpu.store.drop_memory(lambda: not any(key[0] == "packed weights" for key in device.gpu.store._entries))
+    monkeypatch.setattr(device.gpu, "make_tensor", failing)
+    other = w * 2  # has to be packed, beside what is there
+    if fails == 1:
+        np.testing.assert_array_equal(vkdml.rnn(x, w, r)[0], expected)
+        assert calls[1] == 0 < calls[0]
+    else:
+        with pytest.raises(vkdml.OutOfMemoryError, match="made up"):
+            vkdml.rnn(x, other, r)
+    np.testing.assert_array_equal(vkdml.rnn(x, w, r)[0], expected)

@@ -15,7 +15,7 @@ from vkdml.engine.vulkan import queries, structures
 
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
 CONTROL, FLOAT16, MODEL = structures.SubgroupSizeControlFeatures, structures.Float16Int8Features, structures.VulkanMemoryModelFeatures
-SINCE_1_1 = {SUBGROUP, structures.IDProperties, structures.Storage16BitFeatures}
+SINCE_1_1 = {SUBGROUP, structures.IDProperties, structures.Maintenance3Properties, structures.Storage16BitFeatures}
 SINCE_1_2 = SINCE_1_1 | {DRIVER, FLOAT16, MODEL}
 SINCE_1_3 = SINCE_1_2 | {SIZES, structures.IntegerDotProductFeatures}
 
@@ -156,6 +156,7 @@ def test_facts_are_consistent():
     for info in queries.enumerate_devices():
         assert info.vendor
         assert info.uuid.replace("-", "").strip("0")
+        assert info.max_allocation >= 2**30  # as Vulkan guarantees
         assert info.min_subgroup_size <= info.max_subgroup_size
         if info.max_subgroup_size:
             assert info.min_subgroup_size <= info.subgroup_size <= info.max_subgroup_size

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..operators.checks import flat
+from ..operators.element_types import ITEMSIZES
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..operators.whole_numbers import power_of_two
@@ -54,7 +55,7 @@ class Place(NamedTuple):
 class Scratch:
     """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
 
-    largest: bytes of the largest buffer that there may be.
+    largest: bytes up to which sizes are rounded.
     """
 
     def __init__(self, largest: int, taken: Counter[tuple[int, bool]] | None = None) -> None:
@@ -133,6 +134,7 @@ class Execution:
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
         self.weight_names = {name for fields in self._given.values() for name in fields.values()}
+        self._needed = self._needed_bytes(nodes)
         self._sizes = self._buffer_sizes()
         self._constants = {name: (("constant", digest({"": array})), array)
                            for name, array in constants.items() if name in self._sizes}
@@ -149,6 +151,38 @@ class Execution:
         self._packed: dict[int, _Packed] = {}
         self._version: int | None = None  # of the contents that are packed
         self._commands: dict[tuple[int, bool], Commands] = {}  # by the turn of what is carried, and whether it is checked
+
+    def _needed_bytes(self, nodes: Sequence[Node]) -> dict[str, int]:
+        """Bytes that the kernels read of each tensor, by name.
+
+        Raises InvalidArgumentError where a node reads more of a tensor than the node that computes it writes.
+        """
+        needed: dict[str, int] = {}
+        written: dict[str, int] = {}
+        for problem, names in nodes:
+            for field, name in names.items():
+                tensor, is_output = problem.tensor(field), field in problem.outputs
+                element = problem.element if is_output else problem.input_element  # DirectML has no name for bfloat16
+                size = tensor.size_of_elements * ITEMSIZES.get(tensor.data_type, element.itemsize)
+                if is_output:
+                    written[name] = size
+                elif size > written.get(name, size):
+                    raise InvalidArgumentError(problem.operator, field, f"{written[name]} bytes that an operator computes",
+                                               f"{size} bytes, as this one reads them")
+                else:
+                    needed[name] = max(needed.get(name, 0), size)
+        return needed
+
+    def _memory_of(self, name: str, array: np.ndarray | None) -> np.ndarray:
+        """The flat memory of an array, gaps included. Raises InvalidArgumentError where the kernels would read beyond its end,
+        which is what another call left in the buffer, and where it does not fit the buffer.
+        """
+        memory = flat(np.empty(0, np.uint8) if array is None else array)
+        needed = self._needed.get(name, 0)
+        if not needed <= memory.nbytes <= self._sizes.get(name, memory.nbytes):
+            raise InvalidArgumentError(self._name, name, "no array" if array is None else f"{memory.nbytes} bytes",
+                                       f"{needed} bytes, as the operators read them")
+        return memory
 
     def _buffer_sizes(self) -> dict[str, int]:
         """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
@@ -167,9 +201,9 @@ class Execution:
 
         Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
 
-        Raises InvalidArgumentError for sequence lengths above T, for more than the device has room for, and within another run
-        of this thread's, before anything is made; DriverError when the driver fails; and VerificationError where the run is
-        checked and the results are wrong.
+        Raises InvalidArgumentError for an input that is missing or has fewer bytes than the operators read, for sequence
+        lengths above T, for more than the device has room for, and within another run of this thread's, before anything is
+        made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
         """
         with self.gpu.lock:
             if self.gpu.lock.is_computing:
@@ -178,9 +212,10 @@ class Execution:
             self.gpu.lock.is_computing = True
             try:
                 begin, made = time.perf_counter(), self.gpu.pipelines_made
+                given = [self._memory_of(name, values.get(name)) for name in self.inputs]
                 commands = self._prepared(values, self._is_verified and self._share.has_next())
-                for name in self.inputs:
-                    self._buffers[name]._put(flat(values[name]))
+                for name, memory in zip(self.inputs, given):
+                    self._buffers[name]._put(memory)
                 commands.execute()
                 self._tell(begin, made)
                 self._carried.advance()
@@ -212,8 +247,10 @@ class Execution:
                       self.gpu.pipelines_made - made)
 
     def write(self, name: str, array: np.ndarray) -> None:
-        """Change a carried tensor, by either name. Raises what Buffer.upload raises."""
-        self._carried.current(name).upload(array)
+        """Change a carried tensor, by either name. Raises InvalidArgumentError for fewer bytes than it has, and what
+        Buffer.upload raises.
+        """
+        self._carried.current(name).upload(self._memory_of(name, array))
 
     def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """A carried tensor, by either name. Raises what Buffer.download raises."""
@@ -226,7 +263,7 @@ class Execution:
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
-                self._contents.look(index, names, values)
+                self._contents.look(index, names, values, self._memory_of)
         key = self._carried.turn, is_checked
         if key not in self._commands or self._version != self._contents.version:
             for index in self._given:
@@ -247,7 +284,8 @@ class Execution:
 
     def _laid_out(self) -> Layout:
         """Place every buffer, given the plans chosen so far."""
-        largest, carried = self.gpu.info.max_storage_buffer_range, self._carried.buffers()
+        info, carried = self.gpu.info, self._carried.buffers()
+        largest = min(info.max_storage_buffer_range, info.max_allocation or info.max_storage_buffer_range)
         scratch = Scratch(largest)
         tensors = {name: scratch.place(size, name in self._on_host)
                    for name, size in self._sizes.items() if name not in carried and name not in self._constants}
@@ -324,7 +362,7 @@ class Execution:
             commands.upload(self._buffers[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._layout.own[index].items()}
-            own |= {name: Buffer(self.gpu, size) for name, size in compiled.read.items()}
+            own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
             tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
             weights = None
             if compiled.weight_fields:
@@ -343,6 +381,10 @@ class _Packed(NamedTuple):
     weights: Weights
 
 
+def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, Buffer]:
+    return {name: Buffer(gpu, size) for name, size in sizes.items()}
+
+
 class Carried:
     """Tensors that go from one run to the next, on the device: two buffers for each, which are read and written in turns. With
     one, a failed run would leave neither the old values nor the new ones.
@@ -353,7 +395,8 @@ class Carried:
     def __init__(self, gpu: Gpu, operator: str, inputs: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         needed = {name: max(sizes[output], sizes[name]) for output, name in inputs.items()}
         gpu.memory.make_room(operator, {name: 2 * gpu.bytes_of(size, True) for name, size in needed.items()})
-        self._pairs = [(name, output, [Buffer(gpu, needed[name]) for _ in range(2)]) for output, name in inputs.items()]
+        made = [gpu.made(partial(_buffers, gpu, needed)) for _ in range(2)]
+        self._pairs = [(name, output, [buffers[name] for buffers in made]) for output, name in inputs.items()]
         self.turns = 2 if inputs else 1
         self.turn = 0
         for name, _, _ in self._pairs:

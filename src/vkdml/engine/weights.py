@@ -160,9 +160,10 @@ class Contents:
         self.version = 0
         self._last: dict[Hashable, _Kept] = {}
 
-    def look(self, owner: Hashable, names: Mapping[str, str], values: Mapping[str, np.ndarray]) -> None:
+    def look(self, owner: Hashable, names: Mapping[str, str], values: Mapping[str, np.ndarray],
+             check: Callable[[str, np.ndarray], object] = lambda name, array: None) -> None:
         """Take a new snapshot of an owner's arrays if one of them has changed. names: theirs in `values`, by field; those that
-        are not there have not changed.
+        are not there have not changed. check: called with each name and array of a new snapshot; it raises to refuse.
         """
         last = self._last.get(owner)
         if last is not None:
@@ -173,6 +174,8 @@ class Contents:
             else:
                 return
         arrays = {field: values[name] for field, name in names.items()}
+        for field, array in arrays.items():
+            check(names[field], array)
         self._last[owner] = _Kept({field: array if _is_constant(array) else _private_copy(array)
                                    for field, array in arrays.items()})
         self.version += 1

@@ -138,7 +138,8 @@ class Trial:
         self.gpu, self.problem = gpu, problem
         inputs, outputs = ([field for field in fields if problem.has(field)] for fields in (problem.inputs, problem.outputs))
         gpu.memory.free(sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*inputs, *outputs)))
-        self.buffers = {field: Buffer(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)}
+        self.buffers = gpu.made(lambda: {
+            field: Buffer(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)})
         if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
             self.buffers["SequenceLengthsTensor"].write(np.full(problem.batch, problem.steps, np.uint32))
         uploads = Commands(gpu)
@@ -164,7 +165,7 @@ class Run:
     def __init__(self, trial: Trial, plan: Plan) -> None:
         flagged = plan.timed_out[0] if plan.timed_out else None
         trial.gpu.memory.free(sum(trial.gpu.bytes_of(size, name == flagged) for name, size in plan.internal.items()))
-        own = {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()}
+        own = trial.gpu.made(lambda: {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()})
         buffers = {**trial.buffers, **own}
         packing = Commands(trial.gpu)
         packing.record(plan.initialize, buffers)

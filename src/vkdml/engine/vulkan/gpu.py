@@ -13,7 +13,7 @@ from weakref import finalize
 
 import numpy as np
 
-from ...errors import DriverError, InvalidArgumentError, shown
+from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
 from . import spirv, system
@@ -25,14 +25,14 @@ from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.5"  # Kompute's, and which patches of tools/kp/; tools/build_kp.py puts it in
+KP_VERSION = "0.9.0+vkdml.6"  # Kompute's, and which patches of tools/kp/; tools/build_kp.py puts it in
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
     from . import _kp as kp
 except ImportError as error:
     if "libvulkan" in str(error):
-        raise DriverError(system.no_loader()) from None
+        raise DriverError(system.NO_LOADER) from None
     raise DriverError(f"Kompute's Python package kp, a part of vkdml, cannot be imported ({error}): {_INSTALL_KP}") from None
 if kp.__version__ != KP_VERSION:
     raise DriverError(f"kp {kp.__version__} was built into vkdml, but it needs kp {KP_VERSION}: {_INSTALL_KP}")
@@ -196,9 +196,21 @@ class Gpu(system.OfOneProcess):
         """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
         def make_in_room() -> T:
             self.memory.free(size, lease)
-            return make()
+            return self.made(make, lease)
 
         return self.store.get(key, make_in_room, size, lease, is_memory=True)
+
+    def made(self, make: Callable[[], T], lease: Lease | None = None) -> T:
+        """The result of `make`, which takes memory of the device. Where the driver has none left, the store gives back its own,
+        but nothing of this lease, and `make` is called once more.
+        """
+        try:
+            return make()
+        except OutOfMemoryError as error:
+            _log.info("trying again without what is kept: %s", error)
+        with self.lock:  # outside of the handler, where the error holds what `make` had made
+            self.store.drop_memory(lambda: False, lease)
+        return make()
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """Do work in the device's own thread, after what it was given before."""
@@ -249,10 +261,10 @@ class Gpu(system.OfOneProcess):
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
-            pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
+            pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                 [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
                 np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
-                subgroup_size=dispatch.subgroup_size))
+                subgroup_size=dispatch.subgroup_size)), lease)
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
             if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
                 system.trim_heap()

@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet, finalize
@@ -248,7 +248,10 @@ class Memory:
 
 
 class Recent(Generic[T]):
-    """Values by key. Once there are more than `kept`, the one that was not asked for the longest is dropped."""
+    """Values by key. Once there are more than `kept`, the one that was not asked for the longest is dropped.
+
+    Threads may use one at once, if each asks for keys of its own.
+    """
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
@@ -265,7 +268,8 @@ class Recent(Generic[T]):
         self._values[key] = value
         self._last = key, value
         if len(self._values) > self._kept:
-            del self._values[next(iter(self._values))]
+            first, *_ = self._values  # other threads may do so at once
+            self._values.pop(first, None)
         return value
 
     def drop(self, key: Hashable) -> None:
@@ -273,11 +277,12 @@ class Recent(Generic[T]):
         self._last = None
 
     def drop_where(self, is_useless: Callable[[T], bool]) -> None:
-        for key in [key for key, value in self._values.items() if is_useless(value)]:
-            self.drop(key)
+        for key, value in list(self._values.items()):
+            if is_useless(value):
+                self.drop(key)
 
-    def values(self) -> Collection[T]:
-        return self._values.values()
+    def values(self) -> list[T]:
+        return list(self._values.values())
 
     def __len__(self) -> int:
         return len(self._values)

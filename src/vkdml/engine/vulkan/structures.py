@@ -167,6 +167,12 @@ class PCIBusInfoProperties(Chained):
         "pciDomain", "pciBus", "pciDevice", "pciFunction")]]
 
 
+class Maintenance3Properties(Chained):
+    TYPE, SINCE = 1000168000, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("maxPerSetDescriptors", c_uint32),
+                ("maxMemoryAllocationSize", c_uint64)]
+
+
 class Storage16BitFeatures(Chained):
     TYPE, SINCE = 1000083000, (1, 1)
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
@@ -212,7 +218,7 @@ class CooperativeMatrixProperties(Structure):
 
 PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
-    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties)
+    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties, Maintenance3Properties)
 FEATURES: tuple[type[Chained], ...] = (
     Storage16BitFeatures, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures,
     SubgroupSizeControlFeatures, CooperativeMatrixFeatures)

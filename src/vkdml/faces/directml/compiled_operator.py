@@ -232,7 +232,7 @@ class CompiledOperator(Compiled, Bindable):
     def _made(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> dict[str, Bound]:
         """Buffers of so many bytes, by name. room: the bytes that there must be before they are made."""
         self.gpu.memory.make_room(self.problem.operator, room)
-        return {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()}
+        return self.gpu.made(lambda: {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()})
 
 
 class CompiledGraph(Bindable):
@@ -301,7 +301,8 @@ class CompiledGraph(Bindable):
                 sizes = self._graph.intermediate
                 self.gpu.memory.make_room(self.problem.operator, {
                     name: self.gpu.bytes_of(size, is_read) for name, size in sizes.items()})
-                self._intermediate = {name: Buffer(self.gpu, size, is_read) for name, size in sizes.items()}
+                self._intermediate = self.gpu.made(lambda: {
+                    name: Buffer(self.gpu, size, is_read) for name, size in sizes.items()})
             return self._intermediate
 
 

@@ -1,0 +1,26 @@
+"""A plugin of pytest's: bytes that a run has not written itself are NaN. `pytest -p tests.poison tests/faces`."""
+
+import numpy as np
+import pytest
+
+from vkdml.engine.execution import Execution, Scratch
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch):
+    """Before each run, all buffers that executions share are filled with bytes of 0xFF: NaN in every type of floats. Returns how
+    many were filled so far, in a list of one.
+    """
+    place, prepared, filled = Scratch.place, Execution._prepared, [0]
+
+    def fill(execution, *arguments):
+        commands = prepared(execution, *arguments)
+        buffers = [entry.value for key, entry in execution.gpu.store._entries.items() if key[0] == "scratch"]
+        for buffer in buffers:
+            buffer.upload(np.full(buffer.size_in_bytes, 0xFF, np.uint8))
+        filled[0] += len(buffers)
+        return commands
+
+    monkeypatch.setattr(Scratch, "place", lambda scratch, size, has_copy: place(scratch, size, True))
+    monkeypatch.setattr(Execution, "_prepared", fill)
+    return filled
