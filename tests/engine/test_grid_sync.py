@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import vkdml
 from tests.planning.devices import GPU, GPUS
 from tests.support import CELLS
 from vkdml.engine.trust import trial
@@ -123,15 +122,6 @@ def test_another_rounding_in_some_runs_is_seen(small, without_waiting, with_resu
 def test_giving_up_fails(small, without_waiting, monkeypatch):
     monkeypatch.setattr(trial.Run, "timed_out", True)
     assert workgroups_meet(small, Meeting(GRU, "barrier")) == GAVE_UP
-
-
-@pytest.mark.device
-def test_a_driver_that_fails_fails(small, without_waiting, monkeypatch):
-    def fail(*_):
-        raise vkdml.DriverError("lost")
-
-    monkeypatch.setattr(trial.Run, "execute", fail)
-    assert not workgroups_meet(small, Meeting(GRU, "barrier")).passed
 
 
 @pytest.mark.parametrize("gpu", GPUS)

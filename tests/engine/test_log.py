@@ -1,10 +1,12 @@
 """What is logged, at which level, and where VKDML_LOG sends it."""
 
+import io
 import logging
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -111,3 +113,35 @@ def test_what_was_tested(caplog, device):
         outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))
     (text,) = [text for text in told(caplog)["INFO"] if text.startswith("tested ")]
     assert text.startswith(f"tested {outcome}, in ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("stream", "seconds", "lines"), [(Terminal, 0.0, 1), (Terminal, 60.0, 0), (io.StringIO, 0.0, 0)])
+def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, lines):
+    device, said = vkdml.Device(), stream()
+    compile_now = device.gpu.driver.make
+
+    def make(doing, call):
+        if doing.startswith("compiling"):
+            time.sleep(0.1)
+        return compile_now(doing, call)
+
+    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(gpu, "_LONG_SECONDS", seconds)
+    monkeypatch.setattr(device.gpu.driver, "make", make)
+    tensor = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(3,))
+    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor, tensor)
+    operator = device.compile_operator(device.create_operator(desc))
+    device.gpu.store.clear()
+    a, b = device.create_buffer(12), device.create_buffer(12)
+    table = device.create_binding_table(operator)
+    table.bind_inputs([a])
+    table.bind_outputs([b])
+    device.create_command_recorder().record_dispatch(operator, table)
+    assert said.getvalue().count("\n") == lines
+    assert not lines or re.match(r"vkdml: .* is compiling \S+, .*warm_up", said.getvalue())

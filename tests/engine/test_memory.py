@@ -12,6 +12,7 @@ import vkdml
 from tests.planning.devices import GPU
 from tests.support import gru_desc, initialize, make_outputs, random_arrays, tensor
 from vkdml.engine import compiled as compiled_operators
+from vkdml.engine.execution import Execution, Node, Place
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.engine.vulkan.gpu import Buffer
 from vkdml.engine.vulkan.store import Lease, Memory, Store
@@ -370,11 +371,19 @@ def test_the_store_makes_room_where_the_driver_has_no_memory_left(device, monkey
 
     device.gpu.store.drop_memory(lambda: not any(key[0] == "packed weights" for key in device.gpu.store._entries))
     monkeypatch.setattr(device.gpu, "make_tensor", failing)
-    other = w * 2  # has to be packed, beside what is there
     if fails == 1:
         np.testing.assert_array_equal(vkdml.rnn(x, w, r)[0], expected)
         assert calls[1] == 0 < calls[0]
     else:
         with pytest.raises(vkdml.OutOfMemoryError, match="made up"):
-            vkdml.rnn(x, other, r)
+            vkdml.rnn(x, w * 2, r)
     np.testing.assert_array_equal(vkdml.rnn(x, w, r)[0], expected)
+
+
+@pytest.mark.parametrize(("largest", "size"), [(0, 2**16), (2**17, 2**16), (2**16, 50_000)])
+def test_no_buffer_is_rounded_up_beyond_what_the_driver_allocates(device, monkeypatch, largest, size):
+    monkeypatch.setattr(device.gpu, "info", replace(device.info, max_allocation=largest))
+    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(12_500), tensor(12_500))
+    node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "OutputTensor": "y"})
+    execution = Execution(device.gpu, device.share, [node], ["y"])
+    assert set(execution._laid_out().tensors.values()) == {Place(size, True, number) for number in (1, 2)}

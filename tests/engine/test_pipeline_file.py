@@ -84,15 +84,6 @@ def test_files_are_bounded_and_the_oldest_go(folder, monkeypatch):
     assert PipelineFile(INFO).read() == b""
 
 
-def test_what_killed_processes_left_is_bounded(folder):
-    write()
-    for number in range(3):
-        (folder / f"tmp{number}.tmp").write_bytes(bytes(20 * 2**20))
-        os.utime(folder / f"tmp{number}.tmp", (number, number))
-    write()
-    assert sorted(path.suffix for path in folder.iterdir()) == [".bin", ".tmp"]
-
-
 def test_a_file_that_others_can_write_is_not_read(folder):
     write()
     (path,) = folder.iterdir()

@@ -55,7 +55,8 @@ class Place(NamedTuple):
 class Scratch:
     """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
 
-    largest: bytes up to which sizes are rounded.
+    largest: no size is rounded up beyond so many bytes. Drivers add some of their own to a buffer, so the largest allocation
+        has no room for a buffer of its size.
     """
 
     def __init__(self, largest: int, taken: Counter[tuple[int, bool]] | None = None) -> None:
@@ -285,7 +286,7 @@ class Execution:
     def _laid_out(self) -> Layout:
         """Place every buffer, given the plans chosen so far."""
         info, carried = self.gpu.info, self._carried.buffers()
-        largest = min(info.max_storage_buffer_range, info.max_allocation or info.max_storage_buffer_range)
+        largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
         scratch = Scratch(largest)
         tensors = {name: scratch.place(size, name in self._on_host)
                    for name, size in self._sizes.items() if name not in carried and name not in self._constants}

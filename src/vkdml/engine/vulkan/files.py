@@ -9,11 +9,14 @@ import math
 import os
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import numpy as np
+
+_SECONDS_TO_WRITE = 3600  # no process takes longer to write a file
 
 # numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -63,9 +66,19 @@ def write_whole(path: Path, content: bytes) -> None:
         with open(number, "wb") as file:
             file.write(content)
         os.replace(name, path)
+        _sweep(path.parent)
     except BaseException:  # an interrupt, too
-        os.unlink(name)
+        with suppress(OSError):
+            os.unlink(name)
         raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes left that were killed while they wrote."""
+    for path in folder.glob("*.tmp"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _SECONDS_TO_WRITE:
+                path.unlink()
 
 
 def _regular(descriptor: int, mode: Literal["rb", "wb"]) -> BinaryIO:

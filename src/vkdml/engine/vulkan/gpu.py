@@ -261,10 +261,13 @@ class Gpu(system.OfOneProcess):
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
-            pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
-                [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
-                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
-                subgroup_size=dispatch.subgroup_size)), lease)
+            text = (f"vkdml: {self.info.driver} is compiling {dispatch.kernel}, once for all calls of this size; warm_up() of a "
+                    "layer, session or module does it before the first call")
+            with system.said_after(_LONG_SECONDS, text):
+                pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
+                    [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
+                    np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
+                    subgroup_size=dispatch.subgroup_size)), lease)
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
             if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
                 system.trim_heap()
@@ -275,6 +278,8 @@ class Gpu(system.OfOneProcess):
 
         return self.store.get(key, make, lambda: taken, lease)
 
+
+_LONG_SECONDS = 2.0  # of compiling, after which a user at a terminal wants to know what takes so long
 
 # Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 139 of all that were measured (docs/notebook.md)
 _LEAST_BYTES, _MOST_BYTES = 4, 192

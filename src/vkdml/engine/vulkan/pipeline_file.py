@@ -74,7 +74,7 @@ class PipelineFile:
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Keep the folder within its bound: files of former drivers go, and what processes left that were killed as they wrote."""
+    """Keep the folder within its bound: files of former drivers go."""
     found = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda one: one[0].st_mtime, reverse=True)
     total = 0
     for status, path in found:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
@@ -95,6 +98,22 @@ def keep(made: T) -> T:
 def never_destroy(made: object) -> None:
     """Not even when nobody refers to it any more, nor at the process's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+
+
+@contextmanager
+def said_after(seconds: float, text: str) -> Iterator[None]:
+    """Print a line to stderr, if that is a terminal, once the block has taken so long."""
+    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    with suppress(RuntimeError):  # the system gives no thread
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class OfOneProcess:
