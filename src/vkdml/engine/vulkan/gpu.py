@@ -261,8 +261,8 @@ class Gpu(system.OfOneProcess):
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
-            text = (f"vkdml: {self.info.driver} is compiling {dispatch.kernel}, once for all calls of this size; warm_up() of a "
-                    "layer, session or module does it before the first call")
+            text = (f"vkdml: {self.info.driver} is compiling {dispatch.kernel}, once for all calls of this size; warm_up() of "
+                    "a layer, session or module does it before the first call")
             with system.said_after(_LONG_SECONDS, text):
                 pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                     [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
