@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from vkdml.engine.execution import Execution, Scratch
+from vkdml.engine import execution as executions
+from vkdml.engine.execution import Execution
 
 
 @pytest.fixture(autouse=True)
@@ -11,7 +12,7 @@ def poisoned(monkeypatch):
     """Before each run, all buffers that executions share are filled with bytes of 0xFF: NaN in every type of floats. Returns how
     many were filled so far, in a list of one.
     """
-    place, prepared, filled = Scratch.place, Execution._prepared, [0]
+    places, prepared, filled = executions.places, Execution._prepared, [0]
 
     def fill(execution, *arguments):
         commands = prepared(execution, *arguments)
@@ -21,6 +22,6 @@ def poisoned(monkeypatch):
         filled[0] += len(buffers)
         return commands
 
-    monkeypatch.setattr(Scratch, "place", lambda scratch, size, has_copy: place(scratch, size, True))
+    monkeypatch.setattr(executions, "places", lambda sizes, with_copies, *others: places(sizes, sizes, *others))
     monkeypatch.setattr(Execution, "_prepared", fill)
     return filled

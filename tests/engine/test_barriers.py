@@ -7,11 +7,13 @@ import pytest
 from vkdml.engine.commands import Commands
 
 
-class Memory(SimpleNamespace):
+class Memory:
     """In the place of a Buffer."""
 
     offset, size_in_bytes, has_copy, _is_exposed = 0, 4, True, False
-    __hash__ = object.__hash__
+
+    def __init__(self, name, serial):
+        self.name, self._serial = name, serial
 
     @property
     def buffer(self):
@@ -37,7 +39,7 @@ class Submissions:
 
 def recorded(*operations):
     """operations: "upload a", "readback a", or "a b > c" for a dispatch that reads a and b and writes c."""
-    memory = {name: Memory(name=name, _serial=place) for place, name in enumerate("abcd")}
+    memory = {name: Memory(name, place) for place, name in enumerate("abcd")}
     gpu = Submissions()
     commands = Commands(gpu)
     for text in operations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..planning.dispatches import Dispatch
 from .vulkan import system
@@ -16,8 +16,7 @@ from .weights import OWNED, Origin, Weights, is_current, origin_of
 _NONE: frozenset[Any] = frozenset()
 
 
-@dataclass(frozen=True)
-class _Operation:
+class _Operation(NamedTuple):
     """A dispatch or a copy.
 
     reads: buffers. writes: parts of buffers. copies: for an upload or a readback, its buffer.
@@ -30,8 +29,7 @@ class _Operation:
     starts_submission: bool = False
 
 
-@dataclass(frozen=True)
-class _Call:
+class _HostCall(NamedTuple):
     work: Callable[[], None]
     writes: frozenset[Bound] = _NONE
 
@@ -54,7 +52,7 @@ class _Packing:
         return None if self.is_fresh else origin_of(self.sources)
 
 
-_Step = _Operation | _Call | _Packing
+_Step = _Operation | _HostCall | _Packing
 
 
 class Commands:
@@ -135,7 +133,7 @@ class Commands:
 
     def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
         """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
-        self._add(_Call(work, writes))
+        self._add(_HostCall(work, writes))
 
     def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights, at each execution for which they are not packed yet.
@@ -244,7 +242,7 @@ class Commands:
             builder = _Builder(self.gpu, self._merges)
             packs = iter(due)
             for step in self._steps:
-                if isinstance(step, _Call):
+                if isinstance(step, _HostCall):
                     builder.call(step.work)
                 elif isinstance(step, _Operation):
                     builder.add(step)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
-from ..operators.correctness import with_sequence
+from ..errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
+from ..operators.correctness import differences, with_sequence
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..planning import words
@@ -23,7 +26,6 @@ from .commands import Commands
 from .trust import tuner
 from .trust.self_test import check_driver, check_float64
 from .trust.trial import Attempts, record_execution, storage_buffers
-from .trust.verification import verify
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
 from .weights import Weights
@@ -31,8 +33,7 @@ from .weights import Weights
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """A plan with its attempts. workspace_bytes: the bound on its chunks, which may be changed later."""
 
     plan: Plan
@@ -162,7 +163,7 @@ class Compiled:
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}
-            commands.call(lambda: verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
+            commands.call(lambda: _verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
 
     def _check_values_before(self, commands: Commands, memory: Mapping[str, Bound]) -> None:
         """Check sequence lengths and indices, if the operator has any, at each execution. The host cannot see those that an
@@ -196,3 +197,37 @@ def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], M
             operator.choose(workspace_bytes)
         if gpu.memory.has_room(sizes()):
             return
+
+
+# Checking a share of the executions against the float64 reference, for those who would rather pay than trust a driver
+
+class Share:
+    """A share of the calls, evenly spread, the first one among them. share: from 0 to 1; None: what VKDML_VERIFY says, or else
+    0.
+    """
+
+    def __init__(self, share: float | None) -> None:
+        field, given = ("verify", share) if share is not None else ("VKDML_VERIFY", os.environ.get("VKDML_VERIFY") or 0)
+        try:
+            self.share = float(given)
+        except (TypeError, ValueError):
+            self.share = math.nan
+        if not 0 <= self.share <= 1:
+            raise InvalidArgumentError("Device", field, repr(given), "a share of the calls, from 0 to 1")
+        self._calls = 0
+
+    def has_next(self) -> bool:
+        """Whether the next call is one of them."""
+        before, self._calls = self._calls - 1, self._calls + 1
+        return math.floor((before + 1) * self.share) > math.floor(before * self.share)
+
+
+def _verify(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: Mapping[str, np.ndarray]) -> None:
+    """Raises VerificationError for wrong results. memory: the bytes of all tensors, as `differences` takes them."""
+    wrong = differences(problem, memory)
+    if wrong:
+        sizes = f" with T, B, I, H = {problem.steps}, {problem.batch}, {problem.input_size}, {problem.hidden}" if isinstance(
+            problem, Problem) else ""
+        kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in plan.execute))
+        raise VerificationError(f"{problem.operator} in {problem.element.name}{sizes}: {gpu.info.with_driver} computed wrongly "
+                                f"with {kernels}: {'; '.join(map(str, wrong))}. {COMPUTES_WRONGLY}")

@@ -7,8 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -23,8 +22,7 @@ from ..operators.problem import Problem
 from ..operators.whole_numbers import power_of_two
 from ..planning.options import Options
 from .commands import Commands
-from .compiled import Compiled, choose_within
-from .trust.verification import Share
+from .compiled import Compiled, Share, choose_within
 from .vulkan.buffers import Bound, Buffer
 from .vulkan.gpu import Gpu
 from .vulkan.store import Lease
@@ -36,46 +34,14 @@ _log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
-    """Identifies a buffer: the n-th of those of this size, with or without a copy for the host."""
+    """Identifies a scratch buffer: the n-th of those of this size, with or without a copy for the host."""
 
     size: int
     has_copy: bool
     number: int
 
-    def taken(self, gpu: Gpu) -> int:
-        """Bytes of the device's memory for its buffer."""
-        return gpu.bytes_of(self.size, self.has_copy)
 
-    def buffer(self, gpu: Gpu, lease: Lease) -> Buffer:
-        """The buffer, from the store. lease: of whoever uses it."""
-        return gpu.keep(("scratch", *self, gpu.host_memory), lambda: Buffer(gpu, self.size, self.has_copy), self.taken(gpu),
-                        lease)
-
-
-class Scratch:
-    """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
-
-    largest: no size is rounded up beyond so many bytes. Drivers add some of their own to a buffer, so the largest allocation
-        has no room for a buffer of its size.
-    """
-
-    def __init__(self, largest: int, taken: Counter[tuple[int, bool]] | None = None) -> None:
-        self._largest = largest
-        self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and whether for the host
-
-    def beside(self) -> Scratch:
-        """Another one, for places that are none of those handed out so far."""
-        return Scratch(self._largest, self._taken)
-
-    def place(self, size: int, has_copy: bool) -> Place:
-        """A place for `size` bytes or more. has_copy: whether the host reads or writes it."""
-        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._largest))
-        self._taken[size, has_copy] += 1
-        return Place(size, has_copy, self._taken[size, has_copy])
-
-
-@dataclass(frozen=True)
-class Layout:
+class _Places(NamedTuple):
     """The places of all buffers of an execution.
 
     tensors: by the execution's names. own: what each node alone needs, by the plan's names; the next one may have it after it.
@@ -87,15 +53,21 @@ class Layout:
     packing: Mapping[int, Mapping[str, Place]]
     kept: Mapping[str, int]
 
-    def sizes(self, gpu: Gpu) -> Counter[str]:
-        """Bytes of all, by name. What has the same place counts once."""
-        sizes, seen = Counter(self.kept), set[Place]()
-        places = (self.tensors, *self.own, *self.packing.values())
-        for name, place in chain.from_iterable(named.items() for named in places):
-            if place not in seen:
-                sizes[name] += place.taken(gpu)
-                seen.add(place)
-        return sizes
+
+def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, bool]]
+           ) -> dict[str, Place]:
+    """A place for each of so many bytes, by name, beside those that are taken: how many, by size and whether for the host.
+
+    Sizes are rounded up to powers of two, so that other lengths and batches have the same ones; but not beyond `largest` bytes.
+    with_copies: what the host reads or writes.
+    """
+    found = {}
+    for name, size in sizes.items():
+        has_copy = name in with_copies
+        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), largest))
+        taken[size, has_copy] += 1
+        found[name] = Place(size, has_copy, taken[size, has_copy])
+    return found
 
 
 class Node(NamedTuple):
@@ -147,7 +119,7 @@ class Execution:
 
     def _let_go(self) -> None:
         """Forget everything that is in the store."""
-        self._layout: Layout | None = None
+        self._places: _Places | None = None
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
         self._version: int | None = None  # of the contents that are packed
@@ -260,7 +232,7 @@ class Execution:
     def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> Commands:
         """The commands, with the weights in `values` packed."""
         if not self._commands:  # what is made to choose may take the place of what this execution has
-            self._layout = self._chosen_layout()
+            self._places = self._chosen_places()
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
@@ -276,20 +248,20 @@ class Execution:
 
     # Memory
 
-    def _chosen_layout(self) -> Layout:
+    def _chosen_places(self) -> _Places:
         """Decides on the plans. Raises InvalidArgumentError, before anything is made, for more than the device has room for."""
-        choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._laid_out().sizes(self.gpu))
-        layout = self._laid_out()
-        self.gpu.memory.expect_room(self._name, layout.sizes(self.gpu))
-        return layout
+        choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._bytes_of(self._placed()))
+        placed = self._placed()
+        self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
+        return placed
 
-    def _laid_out(self) -> Layout:
+    def _placed(self) -> _Places:
         """Place every buffer, given the plans chosen so far."""
-        info, carried = self.gpu.info, self._carried.buffers()
+        info, carried, taken = self.gpu.info, self._carried.buffers(), Counter[tuple[int, bool]]()
+        # Drivers add some bytes of their own to a buffer, so the largest allocation has no room for a buffer of its size
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
-        scratch = Scratch(largest)
-        tensors = {name: scratch.place(size, name in self._on_host)
-                   for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        sizes = {name: size for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        tensors = places(sizes, self._on_host, largest, taken)
         own, packing = [], {}
         kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
@@ -298,28 +270,39 @@ class Execution:
                 kept[name] += self.gpu.bytes_of(size, True)
             if index in self._given:
                 kept.update(packed)
-                meanwhile = Scratch(largest)
-                packing[index] = {field: meanwhile.place(compiled.problem.tensor(field).size_in_bytes, True)
-                                  for field in self._given[index]}
+                fields = self._given[index]
+                sizes = {field: compiled.problem.tensor(field).size_in_bytes for field in fields}
+                packing[index] = places(sizes, fields, largest, Counter())
             else:
                 needed |= packed
-            beside = scratch.beside()
-            own.append({name: beside.place(size, False) for name, size in needed.items()})
-        return Layout(tensors, own, packing, kept)
+            own.append(places(needed, (), largest, taken.copy()))
+        return _Places(tensors, own, packing, kept)
+
+    def _bytes_of(self, placed: _Places) -> Counter[str]:
+        """Bytes of the device's memory for all, by name. What has the same place counts once."""
+        sizes, seen = Counter(placed.kept), set[Place]()
+        for name, place in chain.from_iterable(named.items() for named in (
+                placed.tensors, *placed.own, *placed.packing.values())):
+            if place not in seen:
+                sizes[name] += self.gpu.bytes_of(place.size, place.has_copy)
+                seen.add(place)
+        return sizes
 
     def _buffer(self, place: Place) -> Buffer:
-        return place.buffer(self.gpu, self._lease)
+        """The buffer of a place, from the store."""
+        return self.gpu.keep(("scratch", *place, self.gpu.host_memory), lambda: Buffer(self.gpu, place.size, place.has_copy),
+                             self.gpu.bytes_of(place.size, place.has_copy), self._lease)
 
     # Weights
 
     def _pack(self, index: int) -> None:
         """Pack a node's weights, unless this or another execution has them packed."""
-        assert self._layout is not None
+        assert self._places is not None
         compiled, snapshot = self._nodes[index][0], self._contents.snapshot(index)
         if index in self._packed:
             if is_current(self._packed[index].weights.origin, snapshot.origin):
                 return
-            self.gpu.memory.expect_room(self._name, self._layout.sizes(self.gpu))
+            self.gpu.memory.expect_room(self._name, self._bytes_of(self._places))
             self._commands = {}  # and what it has of these, so that they can make room for the new ones
             key = self._packed.pop(index).key
             if all(packed.key != key for packed in self._packed.values()):
@@ -331,10 +314,10 @@ class Execution:
         self._packed[index] = _Packed(key, Weights(buffers, state=PackState(snapshot.origin, contents=contents)))
 
     def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, Buffer]:
-        assert self._layout is not None
+        assert self._places is not None
         compiled = self._nodes[index][0]
         packed = {name: Buffer(self.gpu, size, has_copy=False) for name, size in compiled.plan.packed.items()}
-        buffers = {field: self._buffer(place) for field, place in self._layout.packing[index].items()}
+        buffers = {field: self._buffer(place) for field, place in self._places.packing[index].items()}
         commands, arrays = Commands(self.gpu, lease=self._lease), snapshot.arrays
         for field, buffer in buffers.items():
             buffer.write(flat(arrays[field]))
@@ -352,8 +335,8 @@ class Execution:
 
     def _record(self, is_checked: bool) -> Commands:
         """Upload the inputs, run all nodes, and read back what `_read` names."""
-        assert self._layout is not None
-        self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
+        assert self._places is not None
+        self._buffers = {name: self._buffer(place) for name, place in self._places.tensors.items()}
         constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
                                          self._lease)
                      for name, (key, array) in self._constants.items()}
@@ -362,7 +345,7 @@ class Execution:
         for name in self.inputs:
             commands.upload(self._buffers[name])
         for index, (compiled, names) in enumerate(self._nodes):
-            own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._layout.own[index].items()}
+            own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
             own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
             tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
             weights = None

@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,6 @@ class Buffer(OfOneProcess, Closing):
         # Since all of it was written: of each part that was, by where it begins and ends
         self._stamps = {(0, size_in_bytes): self._serial}
         self._is_exposed = False
-        self._differences = Differences(size_in_bytes)  # only where _has_other_memory
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
         self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
@@ -150,6 +150,11 @@ class Buffer(OfOneProcess, Closing):
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
         return max((stamp for (begin, end), stamp in stamps.items() if begin < offset + size and offset < end), default=0)
+
+    @cached_property
+    def _differences(self) -> Differences:
+        """What host and device do not both have; only where _has_other_memory."""
+        return Differences(self.size_in_bytes)
 
     @property
     def _has_other_memory(self) -> bool:

@@ -7,8 +7,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -80,8 +79,7 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
     return ", ".join(f"[{info.index}] {info.name}" for info in infos)
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
 
     tensors: kp's, which are counted as long as they are there. bound: a part of a buffer for each binding. reads: of buffers

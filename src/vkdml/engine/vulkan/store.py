@@ -11,8 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet, finalize
 
 from ...errors import InvalidArgumentError
@@ -39,12 +38,11 @@ class Lease:
         self.keys.pop(key, None)
 
 
-@dataclass
-class _Entry:
+class _Entry(NamedTuple):
     value: Any
     size: int
     is_memory: bool
-    leases: WeakSet[Lease] = field(default_factory=WeakSet)
+    leases: WeakSet[Lease]
 
 
 class Store:
@@ -86,7 +84,7 @@ class Store:
         entry = self._entries.pop(key, None)
         if entry is None:
             made = make()
-            entry = _Entry(made, size() if callable(size) else size, is_memory)
+            entry = _Entry(made, size() if callable(size) else size, is_memory, WeakSet())
             self.size += entry.size
         self._entries[key] = entry
         if lease is not None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.compiled import Share
 from ...engine.trust.self_test import Outcome, expect_right, outcomes
-from ...engine.trust.verification import Share
 from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.gpu import open_device, select_again, select_device
 from ...engine.vulkan.queries import enumerate_devices
