@@ -24,7 +24,7 @@ def verified():
 @pytest.fixture
 def checks(monkeypatch):
     """The operators that were checked, and their outputs."""
-    found, verify = [], recording.verify
+    found, verify = [], recording._verify
 
     def counted(gpu, problem, plan, memory):
         found.append((problem.operator, sorted(set(memory) & set(problem.outputs))))
