@@ -19,17 +19,19 @@ from tools import compile_shaders
 
 # Who may import whom: only what is of one's own rank or a lower one
 RANKS = {"errors": 0, "operators": 1, "planning": 2, "engine": 3, "faces": 4,
-         **dict.fromkeys(["__init__", "dxdispatch", "onnx", "pydirectml", "reference", "torch"], 5),
+         **dict.fromkeys(["__init__", "onnx", "pydirectml", "reference", "torch"], 5),
          **dict.fromkeys(["__main__", "cli"], 6), "laboratory": 7}
 
-# What tools and bench may import of the package: modules for users, and one with all else that they need
-PUBLIC = {"dxdispatch", "errors", "onnx", "pydirectml", "reference", "torch"}
+# What the laboratory may import of the package: modules for users, and one with all else that it needs
+PUBLIC = {"errors", "onnx", "pydirectml", "reference", "torch"}
 LABORATORY = "laboratory"
+LAB = "lab/vkdml_lab"
+TESTS_IN_LAB = (f"{LAB}/suite/", f"{LAB}/fuzz/")  # which look inside
 
 # The lines that a room's Python and GLSL may have, so that a tree which grows is seen to. A change may raise its room's bound, and
 # says in its message what the lines are for; one that takes lines away lowers it. "." stands for files of the folder itself.
-LINES = {"src/vkdml/.": 270, "src/vkdml/operators": 3290, "src/vkdml/planning": 3260, "src/vkdml/engine": 4820, "src/vkdml/faces": 7950,
-         "src/vkdml/cli": 1910, "shaders": 3220, "tools": 8820, "bench": 3560}
+LINES = {"src/vkdml/.": 280, "src/vkdml/operators": 3290, "src/vkdml/planning": 3260, "src/vkdml/engine": 4820, "src/vkdml/faces": 7950,
+         "src/vkdml/cli": 1910, "shaders": 3220, "tools": 500, "lab": 25200}
 
 KP_MODULE = "src/vkdml/engine/vulkan/gpu.py"
 
@@ -55,7 +57,7 @@ BEGINNING = re.compile(r"(After|As|At|Before|Behind|Beside|By|For|From|In|Into|O
 UNREAD = {".git", ".venv", ".vulkan", "__pycache__", "build", "dist"}
 ANY = re.compile(r"\b(PATH|NAME|DIRECTORY|FILE)\b")  # stand for anything in a path
 PATH = re.compile(r"(?<![\w/.:~$<}-])((?:\.\./)*(?:(?:[\w.*-]|\{[\w,.-]*\})+/)*(?:[\w*-]|\{[\w,.-]*\})+\.(?:py|glsl|comp|md)"
-                  r"|(?:src|shaders|tests|tools|bench|docs|examples)/(?:[\w.*-]|\{[\w,.-]*\}|/)*)(::\w+)?(?![\w/])")
+                  r"|(?:src|shaders|tests|tools|lab|docs|examples)/(?:[\w.*-]|\{[\w,.-]*\}|/)*)(::\w+)?(?![\w/])")
 
 
 def files(root: Path, *patterns: str) -> list[Path]:
@@ -166,7 +168,7 @@ def told_lines(root: Path) -> str:
 # 2. kp
 
 def kp_imports(root: Path) -> Iterator[str]:
-    for path in files(root, "src/**/*.py", "bench/**/*.py", "tools/**/*.py", "examples/**/*.py"):
+    for path in files(root, "src/**/*.py", f"{LAB}/**/*.py", "tools/**/*.py", "examples/**/*.py"):
         if path == root / KP_MODULE:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -179,11 +181,15 @@ def kp_imports(root: Path) -> Iterator[str]:
 
 # 2a. The laboratory
 
+def is_of_tests(root: Path, path: Path) -> bool:
+    return path.relative_to(root).as_posix().startswith(TESTS_IN_LAB)
+
+
 def ways_inside(root: Path) -> Iterator[str]:
     """Also in programs that stand in strings."""
     inner = {name.split(".")[0] for name in modules(root)} - PUBLIC - {LABORATORY, "__init__"}
-    for path in files(root, "tools/**/*.py", "bench/**/*.py"):
-        text = path.read_text()
+    for path in files(root, "tools/**/*.py", f"{LAB}/**/*.py"):
+        text = path.read_text() if not is_of_tests(root, path) else ""
         for found in re.finditer(r"^[ \t]*(?:import|from) vkdml\b(?:\.(\w+)[\w.]*)?(?: import (\([^)]*|.*))?", text, re.MULTILINE):
             for name in {found[1]} & inner if found[1] else set(re.findall(r"\w+", found[2] or "")) & inner:
                 yield (f"{place(root, path, line_of(text, found.start()))} imports {name}: take it from vkdml/{LABORATORY}.py, or do "
@@ -195,12 +201,33 @@ def unused_ways_inside(root: Path) -> Iterator[str]:
     if path is None:
         return
     text = path.read_text()
-    users = "\n".join([text, *(user.read_text() for user in files(root, "tools/**/*.py", "bench/**/*.py"))])
+    users = "\n".join([text, *(user.read_text() for user in files(root, f"{LAB}/**/*.py", "tools/**/*.py"))])
     for node in ast.parse(text).body:
         names = [alias.asname or alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
         for name in names + ([node.name] if isinstance(node, ast.FunctionDef) else []):
             if name != "annotations" and len(re.findall(rf"\b{name}\b", users)) < 2:
-                yield f"{place(root, path, node.lineno)} has {name}, which nothing in tools and bench uses: take it out"
+                yield f"{place(root, path, node.lineno)} has {name}, which nothing in the laboratory uses: take it out"
+
+
+OUTSIDE = {"bench", "lab", "tests", "tools", "vkdml_lab"}
+
+
+def ways_outside(root: Path) -> Iterator[str]:
+    """The package is installed without these. Also in strings, which may be programs or names of modules."""
+    for path in files(root, "src/**/*.py"):
+        text = path.read_text()
+        said = dict(docstrings(text))
+        for node in ast.walk(ast.parse(text)):
+            names: list[str] = []
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and said.get(node.lineno) != node.value:
+                names = re.findall(r"(?<![\w/.])\w+(?=[./]\w)", node.value)
+            found = {name.split(".")[0] for name in names} & OUTSIDE
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path":
+                found = {"sys.path"}
+            for name in sorted(found):
+                yield f"{place(root, path, node.lineno)} names {name}, which is no part of the package: do without, or move it to {LAB}"
 
 
 # 3. Drivers' names
@@ -337,8 +364,9 @@ def gpu_figures(root: Path) -> Iterator[str]:
     rates = next(node for node in ast.parse((root / GPUS_TABLE).read_text()).body
                  if isinstance(node, ast.ClassDef) and node.name == "GpuRates")
     fields = {node.target.id for node in rates.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
-    for path in files(root, "src/**/*.py", "tools/**/*.py", "bench/**/*.py", "tests/planning/devices.py"):
-        for node in ast.walk(ast.parse(path.read_text())) if path != root / GPUS_TABLE else ():
+    for path in files(root, "src/**/*.py", "tools/**/*.py", f"{LAB}/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())) if path != root / GPUS_TABLE and (
+                not is_of_tests(root, path) or path.name == "devices.py") else ():
             written: dict[str | None, ast.expr | None] = {}
             if isinstance(node, ast.Call):
                 written = {word.arg: word.value for word in node.keywords}
@@ -378,8 +406,8 @@ def docstrings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def riddles(root: Path) -> Iterator[str]:
-    for path in files(root, "src/**/*.py", "tools/**/*.py", "bench/**/*.py"):
-        for line, said in docstrings(path.read_text()):
+    for path in files(root, "src/**/*.py", "tools/**/*.py", f"{LAB}/**/*.py"):
+        for line, said in docstrings(path.read_text() if not is_of_tests(root, path) else ""):
             if found := BEGINNING.match(said.lstrip()):
                 yield (f"{place(root, path, line)} has a docstring that begins with {found[0]}: begin with a noun or a verb, so that "
                        "it can be read without the name above it")
@@ -419,7 +447,7 @@ def missing_paths(root: Path) -> Iterator[str]:
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if not UNREAD & set(path.relative_to(root).parts)}
     ends = {"/".join(parts[start:]) for parts in (path.split("/") for path in there) for start in range(len(parts))}
     generated = tuple(line.strip("/") for line in (root / ".gitignore").read_text().split())
-    for path in files(root, "*.md", "docs/**/*.md", "shaders/**/*.*", "src/**/*.py", "tools/**/*.py", "bench/**/*.py", "bench/**/*.comp",
+    for path in files(root, "*.md", "docs/**/*.md", "shaders/**/*.*", "src/**/*.py", "tools/**/*.py", "lab/**/*.py", "lab/**/*.md", "lab/**/*.comp",
                       "examples/**/*.py", "tests/**/*.py"):
         if path.suffix not in (".md", ".py", ".glsl", ".comp"):
             continue

@@ -7,8 +7,8 @@ import vkdml
 import vkdml.pydirectml as dml
 from tests.faces.support import I, T, arrays, check
 from tests.poison import poisoned  # noqa: F401  (used by each test)
-from tests.support import DTYPES, SCHEDULES, options
 from vkdml.operators import reference
+from vkdml_lab.suite.support import DTYPES, SCHEDULES, options
 
 pytestmark = pytest.mark.device
 

@@ -30,11 +30,12 @@ _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make s
 try:
     from . import _kp as kp
 except ImportError as error:
-    if "libvulkan" in str(error):
-        raise DriverError(system.NO_LOADER) from None
-    raise DriverError(f"Kompute's Python package kp, a part of vkdml, cannot be imported ({error}): {_INSTALL_KP}") from None
-if kp.__version__ != KP_VERSION:
-    raise DriverError(f"kp {kp.__version__} was built into vkdml, but it needs kp {KP_VERSION}: {_INSTALL_KP}")
+    if "libvulkan" not in str(error):  # without the loader, listing the devices raises before kp is needed
+        raise DriverError("Kompute's Python package kp, a part of vkdml, cannot be imported "
+                          f"({error}): {_INSTALL_KP}") from None
+else:
+    if kp.__version__ != KP_VERSION:
+        raise DriverError(f"kp {kp.__version__} was built into vkdml, but it needs kp {KP_VERSION}: {_INSTALL_KP}")
 
 
 T = TypeVar("T")

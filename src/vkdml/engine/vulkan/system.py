@@ -20,7 +20,6 @@ from ...errors import DriverError, InvalidArgumentError
 
 REMEDY = "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md"
 _LOADER = "libvulkan.so.1"
-NO_LOADER = f"no Vulkan loader ({_LOADER}); install one and a driver, {REMEDY}"
 
 
 def load_vulkan() -> ctypes.CDLL:
@@ -28,7 +27,7 @@ def load_vulkan() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(_LOADER)
     except OSError:
-        raise DriverError(NO_LOADER) from None
+        raise DriverError(f"no Vulkan loader ({_LOADER}); install one and a driver, {REMEDY}") from None
 
 
 def cores() -> int:
