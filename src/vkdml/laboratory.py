@@ -22,7 +22,7 @@ from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import PLAIN_PROBLEMS, kind_of, plans_of, problem_of, types_of
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
-from .engine.vulkan import driver, files, queries, structures
+from .engine.vulkan import driver, files, queries, structures, system
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
 from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device

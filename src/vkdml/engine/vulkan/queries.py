@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_uint32, c_void_p
 from pathlib import Path
@@ -81,15 +81,6 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
         vk.vkDestroyInstance(instance, None)
 
 
-def loader() -> dict[str, Any]:
-    """The version of the Vulkan loader, and by their names those of the layers that it finds: of Vulkan, and (of their own)."""
-    vk, packed = system.load_vulkan(), c_uint32()
-    _check("vkEnumerateInstanceVersion", vk.vkEnumerateInstanceVersion(byref(packed)))
-    layers = {layer.layerName.decode(): f"{_dotted(layer.specVersion)} ({layer.implementationVersion})"
-              for layer in enumerated(structures.LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
-    return {"loader": _dotted(packed.value), "layers": layers}
-
-
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
         if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # old and new loaders' reason for these
@@ -146,7 +137,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         type=kind,
         driver=driver.driverName.decode(),
         driver_version=driver.driverInfo.decode() or hex(properties.driverVersion),
-        api_version=_dotted(properties.apiVersion),
+        api_version=dotted(properties.apiVersion),
         subgroup_size=subgroup.subgroupSize,
         subgroup_shuffle=bool(subgroup.supportedStages & _STAGE_COMPUTE
                               and subgroup.supportedOperations & _OPERATIONS_OF_LANES == _OPERATIONS_OF_LANES),
@@ -189,7 +180,7 @@ def version_of(packed: int) -> tuple[int, int]:
     return packed >> 22 & 0x7f, packed >> 12 & 0x3ff
 
 
-def _dotted(packed: int) -> str:
+def dotted(packed: int) -> str:
     return ".".join(map(str, (*version_of(packed), packed & 0xfff)))
 
 
@@ -198,10 +189,11 @@ def extensions_of(vk: ctypes.CDLL, handle: c_void_p) -> set[bytes]:
         structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
 
 
-def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:
-    """All of structures.PROPERTIES and FEATURES, by class. What the device does not know must not be asked for, and is 0."""
+def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes],
+        features: Sequence[type[structures.Chained]] = structures.FEATURES) -> dict[type[Any], Any]:
+    """All of structures.PROPERTIES and features, by class. What the device does not know must not be asked for, and is 0."""
     asked: dict[type[Any], Any] = {}
-    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, structures.FEATURES)):
+    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, features)):
         last = None
         for chained in chain:
             found = asked[chained] = chained(sType=chained.TYPE)
