@@ -106,13 +106,11 @@ def test_off_reads_nothing(tuned, trusted, timed):
     assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "off")) == schedules(tuned)[0] == "persistent"
 
 
-def test_the_environment_chooses_the_mode(monkeypatch):
-    for text, mode in (("", "on"), ("on", "on"), ("read", "read"), ("off", "off")):
-        monkeypatch.setenv("VKDML_TUNING", text)
-        assert tuner.mode_of_environment() == mode
+@pytest.mark.device
+def test_a_mode_that_there_is_not_is_refused(device, monkeypatch, case):
     monkeypatch.setenv("VKDML_TUNING", "of")
     with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_TUNING: found 'of'; expected one of on, read, off"):
-        tuner.mode_of_environment()
+        device.compile_operator(device.create_operator(case.desc))
 
 
 @pytest.mark.device

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..planning.dispatches import Dispatch
-from .vulkan import system
+from ..planning.plan import Plan
+from .vulkan import spirv, system
 from .vulkan.buffers import Bound, Buffer, overlap
 from .vulkan.gpu import Gpu, Kernel, Submission
 from .vulkan.store import Lease
@@ -53,6 +54,12 @@ class _Packing:
 
 
 _Step = _Operation | _HostCall | _Packing
+
+
+def storage_buffers(plan: Plan) -> dict[str, int]:
+    """Number of buffers that each kernel of a plan binds, by name. A tensor that is left out takes one too."""
+    names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
+    return {name: len(spirv.load(name).interface.bindings) for name in names}
 
 
 class Commands:

@@ -22,10 +22,10 @@ from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
-from .commands import Commands
-from .trust import tuner
-from .trust.self_test import check_driver, check_float64
-from .trust.trial import Attempts, record_execution, storage_buffers
+from .commands import Commands, storage_buffers
+from .trust import self_test, tuner
+from .trust.trial import Attempts, record_execution
+from .vulkan import system
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
 from .weights import Weights
@@ -37,7 +37,7 @@ class _Chosen(NamedTuple):
     """A plan with its attempts. workspace_bytes: the bound on its chunks, which may be changed later."""
 
     plan: Plan
-    attempts: Attempts
+    attempts: Attempts | None
     workspace_bytes: int | None
 
 
@@ -58,17 +58,19 @@ class Compiled:
     def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options, is_verified: bool = False) -> None:
         self.problem, self.gpu, self._options = problem, gpu, options
         if problem.element.pairs:
-            check_float64(gpu)
+            self_test.check_float64(gpu)
         self.is_verified = is_verified
         self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
-        self._tuning = tuner.mode_of_environment()
+        self._tuning = system.setting("compile_operator", "VKDML_TUNING", tuner.MODES) or tuner.ON
         self._tuner = tuner.tuner(gpu) if isinstance(problem, Problem) and profile(gpu.info).tuned else None
         self._chosen: _Chosen | None = None
         is_measured_first = (self._tuner is not None and isinstance(self.computed, Problem)
                              and not self._tuner.knows(self.computed, options, self._tuning))
         plan = self._planned(None, None) if is_measured_first else self.plan
         _check_storage_buffers(gpu.info, problem.operator, plan)
-        check_driver(gpu, problem)  # after what the device cannot have is refused
+        tests = system.setting("compile_operator", "VKDML_SELFTEST", (self_test.ON, self_test.OFF))
+        if tests == self_test.ON or (tests is None and not profile(gpu.info).is_known):
+            self_test.check_kind(gpu, self_test.kind_of(problem), problem.element)
 
     # The plan
 
@@ -99,10 +101,10 @@ class Compiled:
         unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
         return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
-    def _attempts(self) -> Attempts:
+    def _attempts(self) -> Attempts | None:
         if self._tuner and isinstance(self.computed, Problem):
             return self._tuner.attempts(self.computed, self._options, self._tuning)
-        return Attempts()
+        return None
 
     # The memory that it takes
 
@@ -159,7 +161,10 @@ class Compiled:
                 commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
             memory = {**memory, **weights.buffers}
         chosen = self._chosen or self.choose()
-        record_execution(commands, chosen.plan, memory, chosen.attempts)
+        if chosen.plan.timed_out:
+            record_execution(commands, chosen.plan, memory, chosen.attempts or Attempts())
+        else:
+            commands.record(chosen.plan.execute, memory)
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}

@@ -30,7 +30,6 @@ from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import Sizes
 from ..commands import Commands
-from ..vulkan import spirv
 from ..vulkan.buffers import Bound
 from ..vulkan.gpu import Buffer, Gpu
 from ..vulkan.store import Lease
@@ -38,12 +37,6 @@ from ..vulkan.store import Lease
 _log = logging.getLogger(__name__)
 
 Record = Callable[[Commands], None]
-
-
-def storage_buffers(plan: Plan) -> dict[str, int]:
-    """Number of buffers that each kernel of a plan binds, by name. A tensor that is left out takes one too."""
-    names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
-    return {name: len(spirv.load(name).interface.bindings) for name in names}
 
 
 def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:

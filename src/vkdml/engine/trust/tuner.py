@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -21,16 +20,17 @@ from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Plan, plan_of
 from ...planning.size_classes import of_representative
 from ...planning.tiling import Tiling
+from ..commands import storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import GAVE_UP, Attempts, Meeting, Run, Trial, storage_buffers, workgroups_meet
+from .trial import GAVE_UP, Attempts, Meeting, Run, Trial, workgroups_meet
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 ON, READ, OFF = "on", "read", "off"
-MODES = (ON, READ, OFF)
+MODES = (ON, READ, OFF)  # of VKDML_TUNING: to time and keep what was found, only to read what was kept, to go by the model
 
 _MOST_TIMED = 6
 _WITHIN = 3.0        # times the model's best; what it thinks slower is not timed
@@ -38,14 +38,6 @@ _MOST_EXPECTED = 2.0  # seconds of what is timed, by the model
 _SAMPLES = 5
 _SECONDS = 0.5          # once sampling has taken so long, it ends
 _WARMING_SECONDS = 3.0  # once compiling and first executions have taken so long, no further plan is tried
-
-
-def mode_of_environment() -> str:
-    """VKDML_TUNING: whether to time and keep what was found, only to read what was kept, or to go by the model."""
-    mode = os.environ.get("VKDML_TUNING") or ON
-    if mode not in MODES:
-        raise InvalidArgumentError("compile_operator", "VKDML_TUNING", repr(mode), "one of " + ", ".join(MODES))
-    return mode
 
 
 class Tuner:

@@ -18,9 +18,8 @@ from ...planning.dispatches import Dispatch
 from . import spirv, system
 from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
-from .enabled import Enabled
-from .pipeline_file import PipelineFile
-from .queries import default_device, enumerate_devices
+from .files import PipelineFile
+from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
@@ -338,11 +337,8 @@ def obey_environment() -> None:
     """Send messages of VKDML_LOG's level and above to stderr, and nowhere else. Raises InvalidArgumentError for what is no
     level.
     """
-    name = os.environ.get("VKDML_LOG")
-    if not name:
-        return
-    if name not in LEVELS:
-        raise InvalidArgumentError("Device", "VKDML_LOG", repr(name), "one of " + ", ".join(LEVELS))
-    _ROOT.setLevel(LEVELS[name])
-    _ROOT.propagate = False
-    _ROOT.addHandler(_STDERR)
+    name = system.setting("Device", "VKDML_LOG", LEVELS)
+    if name:
+        _ROOT.setLevel(LEVELS[name])
+        _ROOT.propagate = False
+        _ROOT.addHandler(_STDERR)

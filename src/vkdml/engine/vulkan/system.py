@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
@@ -28,6 +28,17 @@ def load_vulkan() -> ctypes.CDLL:
         return ctypes.CDLL(_LOADER)
     except OSError:
         raise DriverError(f"no Vulkan loader ({_LOADER}); install one and a driver, {REMEDY}") from None
+
+
+def setting(operator: str, name: str, allowed: Collection[str]) -> str | None:
+    """The value of a variable of the environment; None: it is not set, or empty. operator: in the error.
+
+    Raises InvalidArgumentError for a value that is not allowed.
+    """
+    value = os.environ.get(name) or None
+    if value is not None and value not in allowed:
+        raise InvalidArgumentError(operator, name, repr(value), "one of " + ", ".join(allowed))
+    return value
 
 
 def cores() -> int:
