@@ -1,4 +1,4 @@
-"""The table of GPUs, and that whoever needs a figure reads it there: house.gpu_figures holds that nobody writes one down."""
+"""The table of GPUs, and that others read their figures there; tests/house.py holds that no figure is written elsewhere."""
 
 from dataclasses import replace
 

@@ -23,7 +23,7 @@ from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.6"  # Kompute's, and which patches of tools/kp/; tools/build_kp.py puts it in
+KP_VERSION = "0.9.0+vkdml.6"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
