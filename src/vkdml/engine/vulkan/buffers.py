@@ -14,7 +14,6 @@ import numpy as np
 
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
-from ...planning.needs import laid_out
 from .system import Closing, OfOneProcess
 
 Part = tuple[int, int]  # where it begins and ends
@@ -388,15 +387,3 @@ def _numbers(call: str, dtype: Any) -> np.dtype:
     if found.hasobject or not found.itemsize:
         raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
     return found
-
-
-def parts(operator: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
-    """The parts of a resource, one for each of so many bytes, by name. operator: its name in errors.
-
-    Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
-    """
-    places, size = laid_out(sizes)
-    if size > within.size_in_bytes:
-        raise InvalidArgumentError(operator, "a bound resource", f"{within.size_in_bytes} bytes",
-                                   f"{size}, as get_binding_properties says now")
-    return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

@@ -6,7 +6,6 @@ Everything here raises OSError or ValueError, for the caller to say which of its
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import stat
 import struct
@@ -18,16 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from ...planning.device_info import DeviceInfo
 
 _SECONDS_TO_WRITE = 3600  # no process takes longer to write a file
-
-# numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file to read. Others are refused, and not waited for: a pipe may have no writer, a device no end."""
@@ -112,46 +104,6 @@ def _read(file: BinaryIO, size: int) -> bytes:
         return file.read(size)
     except MemoryError:
         raise ValueError(f"{size} bytes, more than there is memory") from None
-
-
-def read_npy(path: Path) -> np.ndarray:
-    """The array of a .npy file, in this machine's byte order."""
-    with open_regular(path) as file:
-        try:
-            _check_npy(file)
-            file.seek(0)
-            return _native(np.lib.format.read_array(file, allow_pickle=False))
-        except OSError:
-            raise
-        except Exception as error:  # numpy evaluates the header as Python, and so raises almost anything
-            raise ValueError(str(error) or type(error).__name__) from None
-
-
-def read_npz(path: Path) -> list[np.ndarray]:
-    """The arrays of a .npz file, in order, in this machine's byte order."""
-    with open_regular(path) as file:
-        try:
-            with np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
-                return [_native(arrays[name]) for name in arrays.files]
-        except OSError:
-            raise
-        except Exception as error:  # as above, and what zipfile and zlib raise
-            raise ValueError(str(error) or type(error).__name__) from None
-
-
-def _native(array: np.ndarray) -> np.ndarray:
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _check_npy(file: BinaryIO) -> None:
-    """Refuse what the header says, before memory is allocated for it."""
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
-    shape, _, dtype = _HEADERS[version](file)
-    rest, needed = length(file) - file.tell(), math.prod(shape) * dtype.itemsize
-    if not dtype.hasobject and (not dtype.itemsize or min(shape, default=0) < 0 or needed > rest):
-        raise ValueError(f"an array {shape} of {dtype} in {rest} bytes")
 
 
 def inside(folder: Path, name: str) -> Path:
