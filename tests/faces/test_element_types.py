@@ -100,30 +100,3 @@ def test_views(name, view):
 def test_views_of_lengths():
     given = arrays("float32") | {"sequence_lens": np.array([9, 5, 9, 0, 9, 3])[:0:-2]}
     check(vkdml.gru(**given), reference.gru(**given), "float32")
-
-
-def float64_rnn(size):
-    return np.full((2, 1, 2), size), np.full((1, 1, 2), size), np.zeros((1, 1, 1))
-
-
-@pytest.mark.parametrize("gap", [np.nan, np.inf, 1e300])
-@pytest.mark.parametrize("place", [0, 1])
-def test_float64_looks_at_elements_alone(gap, place):
-    """Neither does a gap of a strided view switch the check of results off, nor is it refused itself."""
-    for size, refused in ((0.5, False), (1e30, True)):
-        given = list(float64_rnn(size))
-        spaced = np.full((*given[place].shape[:-1], 4), gap)
-        spaced[..., ::2] = given[place]
-        given[place] = spaced[..., ::2]
-        if refused:
-            with pytest.raises(vkdml.InvalidArgumentError, match="numbers out of range on the way"):
-                vkdml.rnn(*given, activations=["Relu"])
-        else:
-            np.testing.assert_allclose(vkdml.rnn(*given)[0], reference.rnn(*given)[0], rtol=1e-12)
-    wrong = list(float64_rnn(0.5))
-    wrong[place][0, 0, 1] = -1e39
-    with pytest.raises(vkdml.InvalidArgumentError, match=f"{'XW'[place]}: found 1e\\+39"):
-        vkdml.rnn(*wrong)
-    wrong[place][0, 0, 0] = np.inf
-    with pytest.raises(vkdml.InvalidArgumentError, match=f"{'XW'[place]}: found 1e\\+39"):
-        vkdml.rnn(*wrong)

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import finalize
 
@@ -104,8 +105,9 @@ class Submission:
     """
 
     def __init__(self, gpu: Gpu) -> None:
-        self._driver = gpu.driver
+        self._gpu, self._driver = gpu, gpu.driver
         self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
+        self._new: dict[str, None] = {}  # kernels that it has not run yet, of which some drivers compile most then
         self._copied: list[Any] = []  # kp's tensors, which are counted as long as they are there
 
     def upload(self, buffer: Buffer) -> None:
@@ -121,6 +123,7 @@ class Submission:
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
         """push: the push constants, by their names in the shader."""
         words = np.array(kernel.compiled.push_words(push), np.uint32)
+        self._new[kernel.compiled.name] = None
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
     def barrier(self, buffers: Iterable[Buffer]) -> None:
@@ -138,7 +141,12 @@ class Submission:
 
     def run(self) -> None:
         """Run it and wait for its end. Raises DriverError when the driver fails."""
-        self._driver.run(self._sequence)
+        if not self._new:
+            self._driver.run(self._sequence)
+            return
+        with self._gpu.saying(self._new):
+            self._driver.run(self._sequence)
+        self._new = {}
 
 
 # VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES are those of shaders and of copies
@@ -219,6 +227,11 @@ class Gpu(system.OfOneProcess):
             raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
                               "threads, or raise the limit (ulimit -u)") from error
 
+    def saying(self, kernels: Iterable[str]) -> AbstractContextManager[None]:
+        """A context in which the driver may compile these: a user at a terminal sees what takes so long."""
+        return system.said_after(_LONG_SECONDS, f"vkdml: {self.info.driver} is compiling {', '.join(kernels)}, once for all "
+                                 "calls of this size; warm_up() of a layer, session or module does it before the first call")
+
     def create_submission(self) -> Submission:
         """A submission with nothing recorded."""
         return Submission(self)
@@ -259,9 +272,7 @@ class Gpu(system.OfOneProcess):
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
-            text = (f"vkdml: {self.info.driver} is compiling {dispatch.kernel}, once for all calls of this size; warm_up() of "
-                    "a layer, session or module does it before the first call")
-            with system.said_after(_LONG_SECONDS, text):
+            with self.saying([dispatch.kernel]):
                 pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
                     [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
                     np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
@@ -277,7 +288,7 @@ class Gpu(system.OfOneProcess):
         return self.store.get(key, make, lambda: taken, lease)
 
 
-_LONG_SECONDS = 2.0  # of compiling, after which a user at a terminal wants to know what takes so long
+_LONG_SECONDS = 2.0
 
 # Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 139 of all that were measured (docs/notebook.md)
 _LEAST_BYTES, _MOST_BYTES = 4, 192
