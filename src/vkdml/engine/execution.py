@@ -87,11 +87,11 @@ class Execution:
     them, at each run. Pipelines, packed weights and buffers are those of all executions on the device: one has only its
     recorded commands for itself.
 
-    share: which runs are checked. contents: of executions with the same nodes, but for T and B. carried: inputs by the names of
-    outputs that they become: what a run leaves there the next one begins with. At first they are zeros. carrier: an execution
-    that carries the same tensors: both go on where either ended. constants: inputs that are the same in each run, among others.
+    share: which runs are checked. contents: the weights as last seen, which executions that differ in T and B only share.
+    carried: for each output that the next run begins with, the input that it becomes; zeros at first. carrier: an execution
+    whose carried tensors this one shares. constants: arrays by input that are the same in each run; other names are ignored.
 
-    inputs, weight_names: what each run is given, and what is looked at where a run is given it.
+    inputs: the names that each run must be given. weight_names: those that a run may leave out if they have not changed.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -118,7 +118,7 @@ class Execution:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Forget everything that is in the store."""
+        """Forget the recorded commands and all that they use of the store."""
         self._places: _Places | None = None
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
@@ -158,7 +158,7 @@ class Execution:
         return memory
 
     def _buffer_sizes(self) -> dict[str, int]:
-        """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
+        """Bytes of each tensor's buffer, by name, but for weights, which need one only while they are packed."""
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
             for field, name in self._bound(index, names).items():
@@ -166,7 +166,7 @@ class Execution:
         return sizes
 
     def _bound(self, index: int, names: Mapping[str, str]) -> dict[str, str]:
-        """The names of what a node has in buffers when it runs, by field."""
+        """The names of the tensors that a node reads and writes when it runs, by field: all but packed weights."""
         return {field: name for field, name in names.items() if field not in self._given.get(index, ())}
 
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:

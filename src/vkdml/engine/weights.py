@@ -51,7 +51,7 @@ class PackState:
 class Weights:
     """The buffers that packing fills. Objects with the same state are equal.
 
-    buffers: by their names in the plan. within: the caller's resource that they are parts of; None: nobody else has them.
+    buffers: by their names in the plan. within: the caller's buffer that holds them; None if the package owns them.
     """
 
     def __init__(self, buffers: Mapping[str, Bound], within: Bound | None = None, state: PackState | None = None) -> None:
@@ -112,7 +112,7 @@ def constant(array: np.ndarray) -> np.ndarray:
 
 
 class Snapshot:
-    """Arrays by field, as they were once; nobody writes to them, nor has them but for constants.
+    """Arrays by field, as they were once. They are private copies or constants, so their contents cannot change.
 
     make: returns them. origin: equal for equal contents; by default a digest of them.
     """

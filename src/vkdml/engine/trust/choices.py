@@ -1,7 +1,7 @@
 """Facts that were found out about a device, kept on disk for later processes: a small file of JSON for each.
 
-A file that cannot be read, or that says something else, is as one that is not there; what cannot be written is not kept. Nor
-is anything read or written where others than this user and root could have put it.
+A file that cannot be read, or has another content, counts as missing; a fact that cannot be written is not kept. Files and
+folders that other users than this one and root could have written are ignored.
 Several processes may read and write at once: a file appears whole, or not at all.
 """
 

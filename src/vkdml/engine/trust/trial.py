@@ -73,7 +73,7 @@ class Attempts:
 
 
 class Fallback:
-    """Runs an attempt, and the fallback where the attempt gave up, or is not worthwhile. Both do the same work.
+    """Runs an attempt, and the fallback if the attempt gave up or is not worthwhile. Both do the same work.
 
     attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
     timed_out: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there to the
@@ -146,7 +146,7 @@ class Trial:
             self._readbacks.readback(self.buffers[field])
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """The bytes of each, by field."""
+        """The bytes of the outputs, by field."""
         self._readbacks.execute()
         return {field: self.buffers[field].read((self.buffers[field].size_in_bytes,), np.uint8)
                 for field in self.problem.outputs if field in self.buffers}
@@ -200,7 +200,7 @@ class Meeting:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What its test is kept by."""
+        """The key under which the result of its test is kept."""
         return {"meeting": self.waits_by, "cell": self.cell.name, "subgroup size": self.subgroup_size}
 
 
@@ -255,7 +255,7 @@ def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
 
 
 def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
-    """What is run; nothing where nothing may wait."""
+    """The problems of the test; empty if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
         problems = [_problem(meeting.cell, test.sizes, hidden) for test in _TESTS]
         if all(_persistent(info, problem, meeting) for problem in problems):
@@ -265,8 +265,10 @@ def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
 
 def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None, before: Verdict
            ) -> tuple[Verdict, Measured | None]:
-    """What is found, and, if it passes, what a step takes at least. measured: of this size class or another, which says nothing
-    of it then. before: of the problems before this one, whose pipelines are the same: so bits are other ones in all or none.
+    """The verdict on one problem and, if it passes, the least seconds of a step.
+
+    measured: the time of a step of a former problem. before: the verdict on the former problems. They have the same pipelines,
+    so either all give the bits of single workgroups or none does.
     """
     persistent = _persistent(gpu.info, problem, meeting, measured)
     assert persistent

@@ -97,7 +97,7 @@ class Kernel(NamedTuple):
 
 
 class Submission:
-    """Operations that the driver gets in one call, and runs in the order of their recording. Made by Gpu.create_submission.
+    """Operations that go to the driver in one call and start in recorded order. Made by Gpu.create_submission.
 
     It runs them without waiting for one another: an operation that depends on an earlier one needs a barrier between them. But
     for two kinds of pairs kp records one itself: an upload and a dispatch that reads the buffer, and a dispatch and the
@@ -248,8 +248,8 @@ class Gpu(system.OfOneProcess):
 
     def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel, lease: Lease | None
                        ) -> Kernel:
-        # Where an optional tensor is left out, no kernel touches what is bound. Validation does not know that; of a buffer
-        # that the dispatch writes it sees what orders it.
+        # Where an optional tensor is left out, no kernel touches what is bound. Validation would report the placeholder as a
+        # race, so a buffer is bound that the dispatch writes and a barrier already orders.
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)

@@ -26,7 +26,7 @@ DEFAULT_LIMIT = 2**30
 
 
 class Lease:
-    """The entries of the store that one user needs. Once one is dropped, `lost` is called: the user lets go of all."""
+    """The entries of the store that one user needs. When one is dropped, the store calls `lost`, and the user forgets all."""
 
     def __init__(self, store: Store, lost: Callable[[], None]) -> None:
         self.lost = lost
