@@ -159,7 +159,8 @@ class Session:
         problem, shapes = settings.problem(name, arrays)
         dtype = _input(arrays).dtype
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
-        contents = self._contents.setdefault((device, settings.facts, dtype, *weights), Contents())
+        # By the device's identity: a key that holds a device would keep one that is lost
+        contents = self._contents.setdefault((id(device.gpu), settings.facts, dtype, *weights), Contents())
         results = {field: (shapes[field], dtype) for field in problem.outputs if problem.has(field) and field not in carried}
         names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
         execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents, carried,
