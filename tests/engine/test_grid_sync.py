@@ -35,7 +35,7 @@ def small(tuned, monkeypatch):
     """What a CPU driver runs in a moment."""
     monkeypatch.setattr(trial, "_HIDDEN", (64,))
     sizes = Sizes(9, 1), Sizes(5, 20), Sizes(30, 1)
-    monkeypatch.setattr(trial, "_TESTS", tuple(replace(test, sizes=its) for test, its in zip(trial._TESTS, sizes)))
+    monkeypatch.setattr(trial, "_RUNS", dict(zip(sizes, trial._RUNS.values())))
     return tuned.gpu
 
 

@@ -16,7 +16,6 @@ from ..operators.correctness import differences, with_sequence
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..planning import words
-from ..planning.device_info import DeviceInfo
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
@@ -67,7 +66,10 @@ class Compiled:
         is_measured_first = (self._tuner is not None and isinstance(self.computed, Problem)
                              and not self._tuner.knows(self.computed, options, self._tuning))
         plan = self._planned(None, None) if is_measured_first else self.plan
-        _check_storage_buffers(gpu.info, problem.operator, plan)
+        for name, count in storage_buffers(plan).items():
+            if count > gpu.info.max_storage_buffers:
+                raise InvalidArgumentError(problem.operator, name, f"{count} storage buffers",
+                                           f"at most {gpu.info.max_storage_buffers} on {gpu.info.name}")
         tests = system.setting("compile_operator", "VKDML_SELFTEST", (self_test.ON, self_test.OFF))
         if tests == self_test.ON or (tests is None and not profile(gpu.info).is_known):
             self_test.check_kind(gpu, self_test.kind_of(problem), problem.element)
@@ -183,14 +185,6 @@ class Compiled:
         """The bytes of tensors that the device has, by field."""
         return {field: part.buffer.download((self.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
                 for field, part in memory.items()}
-
-
-def _check_storage_buffers(info: DeviceInfo, operator: str, plan: Plan) -> None:
-    """Refuse kernels with more bindings than the device has."""
-    for name, count in storage_buffers(plan).items():
-        if count > info.max_storage_buffers:
-            raise InvalidArgumentError(operator, name, f"{count} storage buffers",
-                                       f"at most {info.max_storage_buffers} on {info.name}")
 
 
 def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], Mapping[str, int]]) -> None:

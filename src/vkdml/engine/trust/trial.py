@@ -204,17 +204,9 @@ class Meeting:
         return {"meeting": self.waits_by, "cell": self.cell.name, "subgroup size": self.subgroup_size}
 
 
-@dataclass(frozen=True)
-class _Test:
-    """T and B, and how often they are run."""
-
-    sizes: Sizes
-    runs: int
-
-
 # Few steps, again and again; on as many workgroups as the device has room for, which have several tiles each; and very many
 # steps, as what goes wrong may be rare. Those go by what the first have taken
-_TESTS = (_Test(Sizes(240, 1), 7), _Test(Sizes(24, 128), 7), _Test(Sizes(5000, 1), 1))
+_RUNS = {Sizes(240, 1): 7, Sizes(24, 128): 7, Sizes(5000, 1): 1}
 
 
 @dataclass(frozen=True)
@@ -239,8 +231,8 @@ def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
     """
     measured: Measured | None = None
     verdict = NONE_MAY_WAIT
-    for problem, test in zip(_problems(gpu.info, meeting), _TESTS):
-        verdict, found = _tried(gpu, problem, meeting, test.runs, measured, verdict)
+    for problem, runs in zip(_problems(gpu.info, meeting), _RUNS.values()):
+        verdict, found = _tried(gpu, problem, meeting, runs, measured, verdict)
         if not verdict.passed:
             break
         measured = measured or found
@@ -257,7 +249,7 @@ def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
 def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
     """The problems of the test; empty if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
-        problems = [_problem(meeting.cell, test.sizes, hidden) for test in _TESTS]
+        problems = [_problem(meeting.cell, sizes, hidden) for sizes in _RUNS]
         if all(_persistent(info, problem, meeting) for problem in problems):
             return problems
     return []
