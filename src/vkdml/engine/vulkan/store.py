@@ -258,8 +258,9 @@ class Recent(Generic[T]):
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made if it is not there."""
-        if self._last is not None and self._last[0] == key:  # mostly, and keys are slow to hash
-            return self._last[1]
+        last = self._last  # once, as another thread may ask for another key meanwhile
+        if last is not None and last[0] == key:  # mostly, and keys are slow to hash
+            return last[1]
         value = self._values.pop(key, None)
         if value is None:
             value = make()
