@@ -186,7 +186,7 @@ REFUSED = [
     ((*INPUT, "DataType"), ..., "dispatchables.rnn.desc.InputTensor.DataType: found None; expected FLOAT32 or FLOAT16"),
     ((*INPUT, "Sizes"), [1, 1, 8, 4.0], "dispatchables.rnn.desc.InputTensor.Sizes[3]: found 4.0; expected a whole number"),
     ((*INPUT, "Sizes"), [True, 1, 8, 4], "dispatchables.rnn.desc.InputTensor.Sizes[0]: found true; expected a whole number"),
-    ((*INPUT, "Sizes"), [1, 1, 8, 5], "dispatchables.rnn.desc.WeightTensor.Sizes: found (1, 2, 5, 4); expected (1, 2, 5, 5)"),
+    ((*INPUT, "Sizes"), [1, 1, 8, 5], "dispatchables.rnn.desc.InputTensor.Sizes: found (1, 1, 8, 5); expected (1, 1, 8, 4)"),
     ((*INPUT, "Flags"), "OWNED_BY_DML", "dispatchables.rnn.desc.InputTensor.Flags: found OWNED_BY_DML; expected NONE"),
     ((*INPUT, "Flags"), ["DML_TENSOR_FLAGS_NONE"], 'dispatchables.rnn.desc.InputTensor.Flags[0]: found "DML_TENSOR_FLAGS_NONE"'),
     ((*INPUT, "Type"), "INVALID", "dispatchables.rnn.desc.InputTensor.Type: found"),

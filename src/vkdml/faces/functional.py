@@ -24,8 +24,9 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
 
     Args:
         x: input [T, B, I] (T time steps, B batch rows, I inputs): float32, float16, bfloat16 (of the package ml_dtypes) or
-            float64. The other arrays are of its type, or of one that converts to it exactly. 16-bit types are computed in
-            float32 and rounded once, at the end; float64 to about 1e-13 (and no closer than 1e-34), up to 3e38.
+            float64. The other arrays are of its type, or of one that converts to it exactly; a float64 x needs float64 weights.
+            16-bit types are computed in float32 and rounded once, at the end; float64 to about 1e-13 (and no closer than
+            1e-34), up to 3e38.
         w: input weights [D, 3H, I]; gates z r h. D is 2 for direction "bidirectional", else 1.
         r: recurrent weights [D, 3H, H].
         b: biases Wb and Rb side by side [D, 6H]; 0 if left out.

@@ -30,15 +30,13 @@ from ...operators.header.descs import (
     DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-)
-from ...operators.header.plain_descs import (
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
     DML_GATHER_OPERATOR_DESC,
     DML_GEMM_OPERATOR_DESC,
     DML_JOIN_OPERATOR_DESC,
     DML_MATRIX_TRANSFORM,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
 )
 from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
 from ...operators.problem import Problem, from_desc
