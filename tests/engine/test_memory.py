@@ -48,15 +48,6 @@ class Thing:
     """That takes memory."""
 
 
-def test_what_is_gone_is_not_counted():
-    budget, things = Memory(GPU, Store(0), Lock()), [Thing(), Thing()]
-    for thing, size in zip(things, (10, 20)):
-        budget.take(thing, size)
-    assert budget.used == 30
-    del thing, things[0]
-    assert budget.used == 20
-
-
 def test_what_only_a_circle_holds_is_looked_for_before_a_refusal():
     budget = Memory(GPU, Store(0), Lock())
     thing = Thing()
