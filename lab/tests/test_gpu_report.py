@@ -14,9 +14,10 @@ from vkdml import InvalidArgumentError, cli
 from vkdml.engine.trust.trial import Run
 from vkdml.engine.vulkan.gpu import KP_VERSION
 from vkdml.errors import DriverError
-from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
+from vkdml.planning.plan import best, tilings
 from vkdml.planning.profiles import gpu_rates
+from vkdml.planning.tiling import Target
 from vkdml_lab.bench.trials import arrays
 from vkdml_lab.gpu_report import candidates, ceilings, conformance, devices, machine, schedules, sending
 from vkdml_lab.gpu_report import running as gpu_report
@@ -318,10 +319,10 @@ def test_rates_beside_ceilings(device):
 
 
 def test_the_best_of_each_schedule_is_tried(device):
-    planner = Planner(CANDIDATES[1].problem, device.info)
-    tried = candidates.worth_trying(planner, 1)
-    assert tried[0] == planner.best()
-    assert {tiling.loop.schedule for tiling in tried} == {tiling.loop.schedule for tiling in planner.tilings()}
+    target = Target(CANDIDATES[1].problem, device.info)
+    tried = candidates.worth_trying(target, 1)
+    assert tried[0] == best(target)
+    assert {tiling.loop.schedule for tiling in tried} == {tiling.loop.schedule for tiling in tilings(target)}
 
 
 def test_all_of_the_conformance_suite_is_run():

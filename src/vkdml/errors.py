@@ -56,6 +56,10 @@ def check_list(operator: str, field: str, values: object, *allowed: type[T]) -> 
     return [check_type(operator, f"{field}[{i}]", value, *allowed) for i, value in enumerate(values)]
 
 
+class TorchArgumentError(InvalidArgumentError, RuntimeError):
+    """A wrong call of a PyTorch module or operator, for which PyTorch raises a RuntimeError or a ValueError."""
+
+
 class FieldError(InvalidArgumentError, TypeError):
     """A structure's field that is misspelled, missing or given twice."""
 

@@ -50,17 +50,15 @@ from .operators.problem import Problem, from_desc
 from .operators.table import from_desc as from_any_desc
 from .operators.whole_numbers import ceil_div, round_up
 from .planning import families
-from .planning.candidates import Planner, best_of_each_way
-from .planning.costs import described
 from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
 from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED
 from .planning.plain import plan as plan_plain
-from .planning.plan import Plan, plan, plan_of
-from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
-from .planning.tiling import MEETING, STATE, Tiling
+from .planning.plan import Plan, best, best_of_each_way, described, plan, plan_of, tilings
+from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, Rates, compute_units, gpu_rates, profile
+from .planning.tiling import MEETING, STATE, Target, Tiling
 
 
 def as_in_a_new_process() -> None:
@@ -73,13 +71,13 @@ def as_in_a_new_process() -> None:
 
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
     """What the first call of its size class has compiled, on a GPU of which nothing is known: by what it is for."""
-    planner = Planner(problem, info)
-    timed = likely(planner)
+    target = Target(problem, info)
+    timed = likely(target)
     meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
-    return {"its plan": [plan_of(planner, planner.best())],
+    return {"its plan": [plan(problem, info)],
             "self-test": list(plans_of(info, problem_of(kind_of(problem), problem.element))),
             "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
-            "tuning": [plan_of(planner, tiling) for tiling in timed]}
+            "tuning": [plan_of(target, tiling) for tiling in timed]}
 
 
 @contextmanager

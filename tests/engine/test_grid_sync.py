@@ -20,10 +20,10 @@ from vkdml.engine.trust.trial import (
     workgroups_meet,
 )
 from vkdml.operators.cells import GRU, LSTM
-from vkdml.planning.candidates import Planner
-from vkdml.planning.costs import Measured, described
 from vkdml.planning.options import Options
+from vkdml.planning.plan import Measured, described, tilings
 from vkdml.planning.size_classes import Sizes
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import GPU, GPUS
 from vkdml_lab.suite.support import CELLS
 
@@ -129,8 +129,8 @@ def test_giving_up_fails(small, without_waiting, monkeypatch):
 def test_what_is_run_has_all_that_may_go_wrong(gpu, cell):
     """As many workgroups as may be chosen, several tiles in each, and a long run; and few pipelines, which take long to make."""
     few, _, tiles, _, long, _ = plans_of_test(GPUS[gpu], Meeting(cell, "flow"))
-    planner = Planner(tiles.tiling.problem, GPUS[gpu], Options(schedule="persistent", meeting="flow", rows=1))
-    counts = {tiling.loop.workgroups for tiling in planner.tilings() if tiling.fits_side_by_side(planner.machine)}
+    target = Target(tiles.tiling.problem, GPUS[gpu], Options(schedule="persistent", meeting="flow", rows=1))
+    counts = {tiling.loop.workgroups for tiling in tilings(target) if tiling.fits_side_by_side(target)}
     assert max(prod(dispatch.groups) for dispatch in tiles.execute if "flow" in dispatch.kernel) == max(counts)
     assert tiles.tiling.loop.tiles_of_group > 1
     assert few.tiling.loop.tiles_of_group == 1 < few.tiling.loop.parts

@@ -11,9 +11,9 @@ from vkdml import cli
 from vkdml.engine import compiled
 from vkdml.engine.trust import choices, self_test
 from vkdml.operators import cells, element_types
-from vkdml.planning.candidates import Planner
 from vkdml.planning.options import MEETINGS
-from vkdml.planning.plan import plan_of
+from vkdml.planning.plan import plan_of, tilings
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite.support import make_desc, tensor
 
 pytestmark = pytest.mark.device
@@ -46,8 +46,8 @@ def test_this_device_passes(device, kind, element):
 def test_every_kernel_is_run_once_at_least(device, element):
     problem = self_test._recurrent("LSTM", element)
     run = [kernel for plan in self_test.plans_of(device.info, problem) for kernel in self_test._kernels(plan)]
-    planner = Planner(problem, device.info, without=frozenset(MEETINGS))
-    assert set(run) == {kernel for tiling in planner.tilings() for kernel in self_test._kernels(plan_of(planner, tiling))}
+    target = Target(problem, device.info, without=frozenset(MEETINGS))
+    assert set(run) == {kernel for tiling in tilings(target) for kernel in self_test._kernels(plan_of(target, tiling))}
 
 
 def test_what_the_device_has_no_bindings_for_is_left_out(device, monkeypatch):

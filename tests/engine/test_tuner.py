@@ -13,9 +13,10 @@ from vkdml.engine.trust.trial import GAVE_UP, Run, Trial
 from vkdml.engine.trust.tuner import Tuner, likely
 from vkdml.operators import element_types, reference
 from vkdml.planning import profiles
-from vkdml.planning.candidates import Planner
+from vkdml.planning.plan import plan as make_plan
 from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import of_representative
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import make_problem
 from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
 
@@ -45,7 +46,7 @@ def timed(monkeypatch):
 
 def schedules(device, problem=PROBLEM):
     """Of what is timed, in order."""
-    return [tiling.loop.schedule for tiling in likely(Planner(of_representative(problem), device.info))]
+    return [tiling.loop.schedule for tiling in likely(Target(of_representative(problem), device.info))]
 
 
 @pytest.mark.device
@@ -93,8 +94,7 @@ def test_what_is_forced_is_not_timed(tuned, trusted, timed, options):
 @pytest.mark.device
 @pytest.mark.parametrize("mode", ["read", "off"])
 def test_without_tuning_the_model_chooses_and_nothing_is_written(tuned, trusted, timed, mode):
-    planner = Planner(PROBLEM, tuned.info)
-    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode) == plan_of(planner, planner.best())
+    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode) == make_plan(PROBLEM, tuned.info)
     assert (timed["times"], choices.count()) == (0, 0)
 
 
@@ -123,8 +123,7 @@ def test_what_cannot_have_been_measured_changes_nothing(tuned, trusted, timed, c
         content = json.loads(path.read_text())
         if "cell" in content["key"]:
             path.write_text(json.dumps({**content, "value": {**content["value"], **change}}))
-    planner = Planner(PROBLEM, tuned.info)
-    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read") == plan_of(planner, planner.best())
+    assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read") == make_plan(PROBLEM, tuned.info)
 
 
 @pytest.mark.device
@@ -263,9 +262,8 @@ def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
         raise vkdml.DriverError("no memory")
 
     monkeypatch.setattr(tuner, "Trial", fail)
-    planner = Planner(PROBLEM, tuned.info)
     one = Tuner(tuned.gpu)
-    assert one.plan(PROBLEM, NOTHING, "on") == plan_of(planner, planner.best())
+    assert one.plan(PROBLEM, NOTHING, "on") == make_plan(PROBLEM, tuned.info)
     assert choices.count() == len(trusted["asked"]) > 0  # of the test of meetings
     assert one.knows(PROBLEM, NOTHING, "on")  # it is not tried again
 
@@ -293,10 +291,10 @@ def test_all_that_is_chosen_from_gives_the_same_bits(tuned, monkeypatch, cell, e
     desc = make_desc(cell, 9, batch, 20, 70, data_type=element.data_type)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(0), element), element)
     trial = Trial(tuned.gpu, case.problem, case.arrays)
-    planner = Planner(case.problem, tuned.info)
+    target = Target(case.problem, tuned.info)
     results = []
-    for tiling in likely(planner):
-        Run(trial, plan_of(planner, tiling)).execute()
+    for tiling in likely(target):
+        Run(trial, plan_of(target, tiling)).execute()
         results.append([array.tobytes() for array in trial.outputs().values()])
     assert len(results) > 1
     assert results == results[:1] * len(results)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from vkdml import DeviceInfo, Options, VkdmlError
-from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, plans_of_first_call, time_loop
+from vkdml.laboratory import Dispatch, Target, plan, plan_plain, plans_of_first_call, tilings, time_loop
 from vkdml_lab.gpu.cases import AnyCase, Case, PlainCase
 from vkdml_lab.gpu.compiler import Compiler, Pipeline
 from vkdml_lab.gpu.gpus import Gpu
@@ -76,9 +76,9 @@ def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str,
         yield from _parts(compiler, case, name, built.initialize + built.execute)
         yield from _parts(compiler, case, name + FALLBACK, built.fallback)
     if forced == FORCED:
-        planner = Planner(case.problem, info)
-        for tiling in planner.tilings()[1:1 + _TRIED]:
-            yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
+        target = Target(case.problem, info)
+        for tiling in tilings(target)[1:1 + _TRIED]:
+            yield from _parts(compiler, case, TRIED, time_loop(target, tiling))
 
 
 def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, float]:

@@ -1,8 +1,22 @@
-"""The facts about a device that plans are made of."""
+"""The facts about a device that plans are made of, and how parts are laid out in one of its buffers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ..operators.whole_numbers import round_up
+
+ALIGNMENT = 256  # DirectML's of resources, and the largest that Vulkan lets a device ask for
+
+
+def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Offsets at which the named parts of so many bytes begin in one buffer, and that buffer's size."""
+    places, end = {}, 0
+    for name, size in sizes.items():
+        places[name] = end
+        end += round_up(size, ALIGNMENT)
+    return places, end
 
 
 @dataclass(frozen=True)

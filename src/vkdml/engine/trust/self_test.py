@@ -40,11 +40,11 @@ from ...operators.header.descs import (
 )
 from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
 from ...operators.problem import Problem, from_desc
-from ...planning.candidates import Planner
 from ...planning.device_info import DeviceInfo
 from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
-from ...planning.plan import Plan, plan_of
+from ...planning.plan import Plan, plan_of, tilings
+from ...planning.tiling import Target
 from ..commands import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
@@ -139,10 +139,10 @@ def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, info)
         return
-    planner = Planner(problem, info, without=frozenset(MEETINGS))
+    target = Target(problem, info, without=frozenset(MEETINGS))
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
-            for tiling in reversed(planner.tilings())}
-    plans = [plan_of(planner, tiling) for tiling in best.values()]
+            for tiling in reversed(tilings(target))}
+    plans = [plan_of(target, tiling) for tiling in best.values()]
     plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= info.max_storage_buffers]
     left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
     while left:

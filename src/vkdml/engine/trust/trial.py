@@ -23,12 +23,11 @@ from ...operators.element_types import FLOAT32
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem, from_desc
-from ...planning.candidates import Planner
-from ...planning.costs import Measured, described
 from ...planning.device_info import DeviceInfo
 from ...planning.options import PERSISTENT, SEQUENCE, Options
-from ...planning.plan import Plan, plan_of
+from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
+from ...planning.tiling import Target
 from ..commands import Commands
 from ..vulkan.buffers import Bound
 from ..vulkan.gpu import Buffer, Gpu
@@ -294,19 +293,19 @@ def _bytes(trial: Trial) -> list[bytes]:
 
 
 def _alone(info: DeviceInfo, problem: Problem) -> Plan:
-    planner = Planner(problem, info, Options(schedule=SEQUENCE, rows=1))
-    return plan_of(planner, planner.best())
+    target = Target(problem, info, Options(schedule=SEQUENCE, rows=1))
+    return plan_of(target, best(target))
 
 
 def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: Measured | None = None) -> Plan | None:
     """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
-    planner = Planner(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1), measured)
+    target = as_measured(Target(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1)), measured)
     try:
-        found = [tiling for tiling in planner.tilings()
-                 if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(planner.machine)]
+        found = [tiling for tiling in tilings(target)
+                 if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(target)]
     except InvalidArgumentError:
         return None
-    return plan_of(planner, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
+    return plan_of(target, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
 
 
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:

@@ -9,17 +9,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
 from ...planning import words
-from ...planning.candidates import Planner, best_of_each_way, class_facts
-from ...planning.costs import Measured, described
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
-from ...planning.plan import Plan, plan_of
-from ...planning.size_classes import of_representative
-from ...planning.tiling import Tiling
+from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
+from ...planning.size_classes import class_facts, of_representative
+from ...planning.tiling import Target, Tiling
 from ..commands import storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
@@ -61,18 +60,17 @@ class Tuner:
         return plan_of(*self.choice(problem, options, mode, workspace_bytes))
 
     def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
-               ) -> tuple[Planner, Tiling]:
+               ) -> tuple[Target, Tiling]:
         """The fastest tiling measured, or else the model's choice. One that waits for other workgroups has passed the test."""
         with self._gpu.lock:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
-            failed: frozenset[str] = frozenset()
+            target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
             while True:
-                planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
-                tiling = planner.best()
+                tiling = best(target)
                 waits_by = tiling.loop.meeting
                 if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
-                    return planner, tiling
-                failed |= {waits_by}
+                    return target, tiling
+                target = replace(target, without=target.without | {waits_by})
 
     def knows(self, problem: Problem, options: Options, mode: str) -> bool:
         """Whether its size class was measured, or is not going to be."""
@@ -116,10 +114,10 @@ class Tuner:
 
     def _fastest(self, problem: Problem, options: Options, mode: str) -> Measured | None:
         """None: nothing could be timed."""
-        planner = Planner(problem, self._gpu.info, options)
+        target = Target(problem, self._gpu.info, options)
         try:
-            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling, mode)]
-            plans = [plan_of(planner, tiling) for tiling in tilings]
+            trusted = [tiling for tiling in likely(target) if self._is_trusted(tiling, mode)]
+            plans = [plan_of(target, tiling) for tiling in trusted]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
             _log.info("%s: not timed, the model chooses: %s", words.of_problem(problem), error)
@@ -129,8 +127,8 @@ class Tuner:
                       f"{seconds[place] * 1e3:.3f} ms" if place in seconds else "does not run")
         if not seconds:
             return None
-        best = min(seconds, key=lambda place: seconds[place])
-        return Measured(described(tilings[best]), seconds[best] / problem.steps)
+        fastest = min(seconds, key=lambda place: seconds[place])
+        return Measured(described(trusted[fastest]), seconds[fastest] / problem.steps)
 
     def _timed(self, problem: Problem, plans: list[Plan]) -> dict[int, float]:
         """The least seconds of an execution of each that runs, by its place."""
@@ -212,14 +210,14 @@ def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
     return (mode, options, *class_facts(problem).values())
 
 
-def likely(planner: Planner) -> list[Tiling]:
+def likely(target: Target) -> list[Tiling]:
     """Tilings to time: the model's best of each way to order the steps, then its next ones, if they are not much slower than
     the first. All give the same bits.
     """
-    tilings, seconds = planner.tilings(), planner.costs.seconds
-    first = tilings[0]
-    most = min(_WITHIN * seconds(first), _MOST_EXPECTED)
-    alike = [tiling for tiling in tilings if _arithmetic(tiling) == _arithmetic(first) and seconds(tiling) <= most]
+    found = tilings(target)
+    first = found[0]
+    most = min(_WITHIN * first.seconds(target), _MOST_EXPECTED)
+    alike = [tiling for tiling in found if _arithmetic(tiling) == _arithmetic(first) and tiling.seconds(target) <= most]
     ways = best_of_each_way(alike)
     return [*ways, *(tiling for tiling in alike if tiling not in ways)][:_MOST_TIMED]
 

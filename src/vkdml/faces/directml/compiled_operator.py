@@ -25,7 +25,8 @@ from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...operators.plain_problem import ComputedProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem
 from ...planning import needs
-from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
+from ...planning.device_info import laid_out
+from ...planning.needs import OperatorMemory, memory_of_graph
 from ...planning.options import Options
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other
