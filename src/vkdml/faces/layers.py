@@ -20,7 +20,7 @@ from .directml.device import Device
 from .sessions import Arrays, Session, Settings, StatefulSession, shapes_to_warm_up
 
 
-class Layer:
+class RecurrentLayer:
     """Base of GRU, LSTM and RNN."""
 
     _cell: ClassVar[Cell]
@@ -85,7 +85,7 @@ class Layer:
         return Stream(self._settings, self._weights, batch)
 
 
-class GRU(Layer):
+class GRU(RecurrentLayer):
     """A gated recurrent unit (ONNX GRU-22, DML_OPERATOR_GRU) with its weights, on a Vulkan device.
 
     Args:
@@ -123,7 +123,7 @@ class GRU(Layer):
         return y, y_h
 
 
-class LSTM(Layer):
+class LSTM(RecurrentLayer):
     """A long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) with its weights, on a Vulkan device.
 
     Args:
@@ -158,7 +158,7 @@ class LSTM(Layer):
         return y, y_h, y_c
 
 
-class RNN(Layer):
+class RNN(RecurrentLayer):
     """A simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) with its weights, on a Vulkan device.
 
     As GRU, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; the other arguments are those of `vkdml.rnn`.
