@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 # Arguments and output of commands
-from .cli.argument_types import DEVICE, add_common, count, existing_file, print_json
-from .cli.values import read_npy
+from .cli.common import DEVICE, add_common, count, existing_file, print_json, read_npy
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled

@@ -1,6 +1,4 @@
-"""The command `vkdml`, a module for each of its commands. Each module has `add`, for its arguments, and `run`.
-
-The modules of the commands in _LABORATORY are entry points of the group `vkdml.commands`, which the package vkdml_lab has.
+"""The command `vkdml`. Each of its commands is a module whose `add` declares the arguments, and whose `run` does the work.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
@@ -18,29 +16,26 @@ from .. import __version__
 from ..errors import MissingPackageError, VkdmlError
 from . import devices, explain, run, selftest
 
-_COMMANDS = {
+_COMMANDS: dict[str, tuple[Any, str]] = {  # None: the module is an entry point of the package vkdml_lab
     "devices": (devices, "list the Vulkan devices and their limits"),
     "run": (run, "run an ONNX model, its recurrent nodes on a Vulkan device"),
     "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
-}
-_LABORATORY = {
-    "dispatch": "run a DxDispatch model of recurrent operators and those around them",
-    "conformance": "test every Vulkan device and write a report",
-    "reproduce": "run a test of the suite again, and write down what the driver was given",
-    "gpu-report": "what is right on a GPU, how fast it is beside others, and what was expected, as one report",
-    "radeon": "check the kernels on an emulated Radeon GPU",
+    "dispatch": (None, "run a DxDispatch model of recurrent operators and those around them"),
+    "conformance": (None, "test every Vulkan device and write a report"),
+    "reproduce": (None, "run a test of the suite again, and write down what the driver was given"),
+    "gpu-report": (None, "what is right on a GPU, how fast it is beside others, and what was expected, as one report"),
+    "radeon": (None, "check the kernels on an emulated Radeon GPU"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        chosen = _parser(_module(given[0]) if given and given[0] in _LABORATORY else None).parse_args(given or ["--help"])
+        chosen = _parser(given[0] if given else "").parse_args(given or ["--help"])
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            result: int = chosen.command(chosen)
-        return result
+            return int(chosen.command(chosen))
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         sys.stdout = None
         return 1
@@ -52,30 +47,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print it as errors are: users of a command have no line of Python that caused it."""
+    """Print a warning as one line, like an error: the line of Python that raised it means nothing to users."""
     print(f"vkdml: warning: {message}", file=sys.stderr)
 
 
-def _module(name: str) -> Any:
-    """The module of a command of vkdml_lab. Raises MissingPackageError where the package, or one that it needs, is missing."""
-    for command in entry_points(group="vkdml.commands", name=name):
-        return command.load()
-    raise MissingPackageError(f"vkdml {name} is a command of the package vkdml_lab, which is not installed: in a checkout of "
-                              f"vkdml pip install ./lab, else pip install vkdml_lab-{__version__}-py3-none-any.whl")
-
-
-def _parser(laboratory: Any = None) -> argparse.ArgumentParser:
-    """laboratory: the module of the command of vkdml_lab that is called."""
+def _parser(called: str) -> argparse.ArgumentParser:
+    """Make the parser of all commands. A module of vkdml_lab, which is slow to import, is imported only if it is called."""
     parser = argparse.ArgumentParser(prog="vkdml", description="DirectML's recurrent operators on a Vulkan device.")
     parser.add_argument("--version", action="version", version=f"vkdml {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, (module, what) in _COMMANDS.items():
         command = commands.add_parser(name, help=what)
-        module.add(command)
-        command.set_defaults(command=module.run)
-    for name, what in _LABORATORY.items():
-        command = commands.add_parser(name, help=what)
-        if laboratory:
-            laboratory.add(command)
-            command.set_defaults(command=laboratory.run)
+        if module or name == called:
+            module = module or _laboratory(name)
+            module.add(command)
+            command.set_defaults(command=module.run)
     return parser
+
+
+def _laboratory(name: str) -> Any:
+    """Import a command's module from vkdml_lab. Raises MissingPackageError if vkdml_lab, or a package it needs, is missing."""
+    for command in entry_points(group="vkdml.commands", name=name):
+        return command.load()
+    raise MissingPackageError(f"vkdml {name} is a command of the package vkdml_lab, which is not installed: in a checkout of "
+                              f"vkdml pip install ./lab, else pip install vkdml_lab-{__version__}-py3-none-any.whl")

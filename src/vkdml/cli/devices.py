@@ -1,4 +1,4 @@
-"""The command `vkdml devices`"""
+"""The command `vkdml devices`: lists the Vulkan devices, their limits, and how tuning is set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..engine.vulkan.queries import enumerate_devices
 from ..errors import DriverError
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
-from .argument_types import add_common, print_json
+from .common import add_common, print_json
 
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
            tuner.READ: "plans that were kept are used, and nothing is timed",
@@ -29,7 +29,7 @@ def run(chosen: argparse.Namespace) -> int:
     infos = enumerate_devices()
     try:
         default, wrong = select_device(None), ""
-    except DriverError as error:  # the list says which there are
+    except DriverError as error:  # the list is still of use
         default, wrong = None, f"VKDML_DEVICE: {error}"
     rows = [{**asdict(info), "is_default": info == default} for info in infos]
     if chosen.json:
@@ -40,8 +40,9 @@ def run(chosen: argparse.Namespace) -> int:
                "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "memory": "memory",
                "copies": "copies"}
     sizes = ("max_shared_memory", "max_storage_buffer_range", "memory")
-    shown = [{**asdict(info), **{name: _size(getattr(info, name)) for name in sizes}, "units": _units(info),
-              "subgroup": _subgroup(info), "copies": "no" if info.unified_memory else "yes"} for info in infos]
+    shown = [{**asdict(info), **{name: _size(getattr(info, name)) for name in sizes},
+              "units": info.cores if info.is_cpu else info.compute_units or "?", "subgroup": _subgroup(info),
+              "copies": "no" if info.unified_memory else "yes"} for info in infos]
     table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
     print(tabulate(table, ["", *columns.values()]))
     if wrong:
@@ -59,17 +60,13 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _size(count: int) -> str:
-    """A number of bytes in the largest unit of which there is one."""
+    """Format a number of bytes in the largest unit that is not above it, or else in KiB."""
     unit, size = next(((unit, size) for unit, size in (("GiB", 2**30), ("MiB", 2**20)) if count >= size), ("KiB", 2**10))
     return f"{count / size:.3g} {unit}"
 
 
-def _units(info: DeviceInfo) -> str:
-    return str(info.cores if info.is_cpu else info.compute_units or "?")
-
-
 def _subgroup(info: DeviceInfo) -> str:
-    """Number of a subgroup's invocations, or the fewest and the most."""
+    """Format the number of invocations in a subgroup, or its range."""
     if info.min_subgroup_size == info.max_subgroup_size:
         return str(info.subgroup_size)
     return f"{info.min_subgroup_size} to {info.max_subgroup_size}"

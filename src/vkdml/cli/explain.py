@@ -1,6 +1,6 @@
-"""The command `vkdml explain`: what a device would do for operators, the plan, the memory and the time that it takes.
+"""The command `vkdml explain`: says how a device would run operators: the plan, the memory, the expected time.
 
-Nothing is compiled or run for it, but where it is to be measured, or plans are timed first (`VKDML_TUNING`).
+It compiles and runs kernels only for --measure, and where plans are timed first (`VKDML_TUNING`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,15 @@ from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ..operators.problem import Problem, from_desc
 from ..planning import words
 from ..planning.plan import Plan
-from .argument_types import add_common, count, existing_file, print_json
-from .values import add_inputs, feed
+from .common import add_common, add_inputs, count, existing_file, feed, print_json
 
 _FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 _TYPES = [element.name for element in element_types.ALL]
 _CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
 _NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
 
-# How often a measured operator runs, and the seconds after which no run is begun
-_MOST_RUNS, _LEAST_RUNS, _SECONDS = 31, 3, 2.0
-
-_Sizes = dict[str, int]
+# --measure runs an operator at most so often, and begins no further run after so many seconds, but runs it so often at least
+_MOST_RUNS, _SECONDS, _LEAST_RUNS = 31, 2.0, 3
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -50,8 +47,8 @@ def add(command: argparse.ArgumentParser) -> None:
     command.set_defaults(refuse=command.error)
 
 
-def _model_or_operator(text: str) -> Path | tuple[Cell, _Sizes]:
-    """A model's file, or an operator's cell and its T, B, I and H."""
+def _model_or_operator(text: str) -> Path | tuple[Cell, dict[str, int]]:
+    """Parse WHAT: a model's file, or an operator's cell and its T, B, I and H."""
     if text.endswith(".onnx"):
         return existing_file(text)
     found = _NAME.fullmatch(text)
@@ -78,7 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print_json(report)
     else:
-        _tell(report, "it was not run" if chosen.input else "its weights are known only when it runs: give --input")
+        _print(report, "it was not run" if chosen.input else "its weights are known only when it runs: give --input")
     return 0
 
 
@@ -91,7 +88,7 @@ def _check_options(chosen: argparse.Namespace, is_model: bool) -> None:
 
 
 def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[str, Sequence[Problem]]]:
-    """The places of a model's nodes, and what its recurrent nodes compute, by name."""
+    """Load a model. Returns its assignment, and the problems of each recurrent node, by the node's name."""
     from ..faces.onnx import InferenceSession
 
     session = InferenceSession(chosen.what, device=device, allow_outside=chosen.allow_outside)
@@ -102,8 +99,8 @@ def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[
     return session.assignment(), {name: [problem] if problem else [] for name, problem in problems.items()}
 
 
-def _tell(report: Mapping[str, Any], unknown: str) -> None:
-    """Print the report. unknown: why nothing is known of a node."""
+def _print(report: Mapping[str, Any], unknown: str) -> None:
+    """Print a report. unknown: why a node may have no rows."""
     print(f"{report['device']}: at most {report['memory_limit']} bytes for buffers")
     if "assignment" in report:
         rows = [(group["runs_on"], group["piece"], group["nodes"],
@@ -117,8 +114,8 @@ def _tell(report: Mapping[str, Any], unknown: str) -> None:
             print(f"\n{name}: {unknown}")
 
 
-def _problem_of(cell: Cell, sizes: _Sizes, type: str) -> Problem:
-    """A forward operator with biases and all outputs, as a call of the numpy functions has them."""
+def _problem_of(cell: Cell, sizes: dict[str, int], type: str) -> Problem:
+    """Make the problem of a forward operator with biases and all outputs, like a call of `vkdml.gru`."""
     element = next(element for element in element_types.ALL if element.name == type)
     left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}
     tensors = tensor_descs(cell, element, sizes | {"D": 1}, [field for field in cell.tensors if field not in left_out])
@@ -128,28 +125,25 @@ def _problem_of(cell: Cell, sizes: _Sizes, type: str) -> Problem:
 
 
 def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any]:
-    """Explain one operator, as JSON can have it. measure: run it, by itself and on zeros."""
+    """Explain one operator in a dictionary for JSON. measure: also run it, alone and on zeros."""
     compiled = device.compile_operator(Operator(problem))
     memory, plan = compiled.memory(), compiled.plan
     assert plan.seconds is not None
+    assert plan.tiling
+    loop, projection = plan.tiling.loop, plan.tiling.projection
     return {
         "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
         "type": problem.element.name, "direction": words.of_direction(problem),
-        **_loop(plan), "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
+        "schedule": loop.schedule, "meeting": loop.meeting, "parts": loop.parts, "rows": loop.rows,
+        "steps of a dispatch": loop.chunk_steps, "steps of a projection": projection and projection.chunk_steps,
+        "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
         "measured ms": _measured(device, problem, plan) if measure else None, "kernels": _kernels(plan),
         "memory": [{"what": what, "name": name, "bytes": size} for what, name, size in memory.rows], "bytes": memory.total,
     }
 
 
-def _loop(plan: Plan) -> dict[str, Any]:
-    assert plan.tiling
-    loop, projection = plan.tiling.loop, plan.tiling.projection
-    return {"schedule": loop.schedule, "meeting": loop.meeting, "parts": loop.parts, "rows": loop.rows,
-            "steps of a dispatch": loop.chunk_steps, "steps of a projection": projection and projection.chunk_steps}
-
-
 def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
-    """Times of executions, without bringing tensors to the device and back."""
+    """Time executions of a plan in milliseconds, without transfers of tensors to the device and back."""
     with device.lock:
         run = Run(Trial(device.gpu, problem), plan)
         run.execute()
@@ -164,7 +158,7 @@ def _measured(device: Device, problem: Problem, plan: Plan) -> dict[str, Any]:
 
 
 def _kernels(plan: Plan) -> list[dict[str, Any]]:
-    """A row for each, with how often it is dispatched and its first dispatch's workgroups."""
+    """Make a row for each kernel of a plan. "workgroups" and "invocations" are those of its first dispatch."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for when, dispatches in (("packing", plan.initialize), ("execution", plan.execute), ("fallback", plan.fallback)):
         for dispatch in dispatches:
@@ -176,8 +170,7 @@ def _kernels(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _text(found: Mapping[str, Any]) -> str:
-    """What `_explained` returned, for people."""
-    facts = ("T", "B", "I", "H")
+    """Format the dictionary that `_explained` returns, for people."""
     of_loop = ("schedule", "meeting", "parts", "rows", "steps of a dispatch", "steps of a projection", "submissions")
     rows = [(name, found[name]) for name in of_loop if found[name] is not None]
     rows.append(("estimated time", f"{found['estimated ms']:.3f} ms"))
@@ -187,7 +180,7 @@ def _text(found: Mapping[str, Any]) -> str:
         if measured["gave up"]:
             rows.append(("gave up", f"{measured['gave up']} times: the fallback ran then"))
     return "\n\n".join([
-        f"{', '.join(f'{name} {found[name]}' for name in facts)}, {found['type']}, {found['direction']}",
+        f"{', '.join(f'{name} {found[name]}' for name in 'TBIH')}, {found['type']}, {found['direction']}",
         tabulate(rows, tablefmt="plain"),
         tabulate(found["kernels"], headers="keys"),
         tabulate([*found["memory"], {"what": "total", "name": "", "bytes": found["bytes"]}], headers="keys"),

@@ -1,4 +1,4 @@
-"""The command `vkdml run`"""
+"""The command `vkdml run`: runs an ONNX model, times it, and compares it with onnxruntime."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from tqdm import tqdm
 
 from ..errors import OnnxRuntimeError
 from ..faces.directml.device import Device
-from .argument_types import add_common, count, count_from_0, existing_file, print_json
-from .values import add_inputs, feed, leaves, save
+from .common import add_common, add_inputs, count, count_from_0, existing_file, feed, leaves, print_json, save
 
-# The absolute and relative tolerance, by type; other types must be equal
+# Absolute and relative tolerances of outputs, by type. Outputs of other types must be equal
 _TOLERANCES = {"float64": (1e-10, 1e-9), "float32": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
 
-_FLOOR = 1 / 16  # errors of numbers below this share of an output's largest are in ULP of that share
+_FLOOR = 1 / 16  # numbers below this share of an output's largest have their errors in ULP of that share
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -76,7 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _timed(run: Callable[[], Sequence[Any]], chosen: argparse.Namespace) -> tuple[Sequence[Any], dict[str, float]]:
-    """The results of the first run, and milliseconds: of the first run, which compiles, and of those that were asked for."""
+    """Run and time. Returns the first run's results, and milliseconds: "first", which compiles, and those of --iterations."""
     results, first = _elapsed(run)
     times: dict[str, float] = {"first": first}
     if chosen.iterations:
@@ -105,13 +104,13 @@ def _onnxruntime_alone(model: Path | bytes, given: dict[str, Any]) -> Callable[[
             raise OnnxRuntimeError(f"--compare: {error}. It cannot run this model alone: leave --compare out") from None
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what is worse than a warning is raised
+    options.log_severity_level = 4  # onnxruntime raises all worse errors anyway
     session = call(onnxruntime.InferenceSession, model, options, ["CPUExecutionProvider"])
     return lambda: call(session.run, None, given)
 
 
 def _in_float32(chosen: argparse.Namespace, given: dict[str, Any]) -> Sequence[Any] | None:
-    """What onnxruntime makes of a model with float32 in the place of float16; None for one without, or that cannot run so."""
+    """Run a model in onnxruntime with float32 instead of float16. None if it has no float16, or cannot run so."""
     from ..faces.onnx import models
 
     model = models.load(chosen.model, chosen.allow_outside)
@@ -126,19 +125,19 @@ def _in_float32(chosen: argparse.Namespace, given: dict[str, Any]) -> Sequence[A
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """A value's type and shape; a sequence's is its length."""
+    """Describe a value by its type and shape. The shape of a list or map is its length."""
     if isinstance(value, np.ndarray):
         return {"type": str(value.dtype), "shape": list(value.shape)}
     return {"type": type(value).__name__, "shape": [len(value)] if isinstance(value, list | dict) else []}
 
 
 def compared(value: Any, expected: Any, types: Iterable[str] = (), wide: Any = None) -> dict[str, Any]:
-    """The largest errors of an output, and whether it agrees.
+    """Compute the largest errors of an output, and whether it agrees with the expected one.
 
-    types: names of other types that it was computed in; the coarsest one sets the tolerance. wide: of a model with float16 what
-    is expected without: it agrees, too, where it is no farther from that than onnxruntime's, but for the tolerance. Sequences
-    and maps agree where each of their tensors or numbers does. Errors are None where there are none to report, as for texts or
-    other shapes.
+    types: names of other types that it was computed in; the coarsest one sets the tolerance. wide: the output of the same model
+    in float32, for a model with float16. An output agrees, too, if it is no farther from wide than the expected one is, plus
+    the tolerance. Sequences and maps agree if all their tensors or numbers do. Errors are None if there are no numbers to
+    compare, or the shapes differ.
     """
     ours, theirs, without = leaves(value), leaves(expected), leaves(wide)
     if ours.keys() != theirs.keys():
@@ -154,7 +153,7 @@ def _report(errors: list[tuple[float, float, float]], agrees: bool) -> dict[str,
 
 def _of_array(array: np.ndarray, expected: np.ndarray, types: Iterable[str], wide: np.ndarray | None
               ) -> tuple[tuple[float, float, float] | None, bool]:
-    """The largest absolute and relative error and that in ULP, and whether it agrees."""
+    """Compare two arrays. Returns the largest absolute error, relative error and error in ULP, and whether they agree."""
     name = array.dtype.name
     if array.shape != expected.shape or name != expected.dtype.name or name not in _TOLERANCES:
         return None, array.shape == expected.shape and bool(np.array_equal(array, expected))
@@ -176,7 +175,7 @@ def _of_array(array: np.ndarray, expected: np.ndarray, types: Iterable[str], wid
 
 
 def _ulp(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The unit in the last place of a type at these numbers."""
+    """Compute the unit in the last place of a type at each of the numbers."""
     if dtype.name == "bfloat16":
         return np.spacing(numbers.astype(np.float32)).astype(np.float64) * 2.0**16
     return np.spacing(numbers.astype(dtype)).astype(np.float64)

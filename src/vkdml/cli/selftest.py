@@ -1,4 +1,4 @@
-"""The command `vkdml selftest`"""
+"""The command `vkdml selftest`: runs each kernel that a device may be given, and checks its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from ..engine.trust.self_test import outcomes
 from ..faces.directml.device import Device
-from .argument_types import add_common, print_json
+from .common import add_common, print_json
 
 
 def add(command: argparse.ArgumentParser) -> None:
