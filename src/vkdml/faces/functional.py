@@ -1,4 +1,4 @@
-"""The operators as functions of numpy arrays in ONNX's shapes."""
+"""The functions `gru`, `lstm` and `rnn`, which take numpy arrays in ONNX's shapes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
         sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
         direction: "forward", "reverse" or "bidirectional".
         activations: f and g for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh if left out.
-        activation_alpha, activation_beta: for ONNX names, consumed in order by those that take one.
+        activation_alpha, activation_beta: parameters for ONNX names, consumed in order by the activations that take one.
         clip: bound on what goes into an activation, or None.
         linear_before_reset: whether the candidate's recurrent part is computed before the reset gate is applied.
         layout: 1 for batch first: x [B, T, I], initial_h and y_h [B, D, H], y [B, T, D, H].
         device: a Device, or what Device() takes; opened at the first call.
-        options: what to force in the schedule.
+        options: the parts of the schedule that you want to force.
 
     Returns:
         In x's type: y [T, D, B, H]: h after each step; and y_h [D, B, H]: h after each row's last step, 0 for a
@@ -51,10 +51,9 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
     """
     arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
               "SequenceLengthsTensor": sequence_lens}
-    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                  "activation_beta": activation_beta, "clip": clip, "layout": layout,
-                  "linear_before_reset": linear_before_reset}
-    y, y_h = _run("vkdml.gru", cells.GRU, arrays, attributes, device, options)
+    y, y_h = _run(cells.GRU, arrays, device, options, direction=direction, activations=activations,
+                  activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip, layout=layout,
+                  linear_before_reset=linear_before_reset)
     return y, y_h
 
 
@@ -66,7 +65,7 @@ def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = Non
     """Run a long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) on a Vulkan device.
 
     Args:
-        x, sequence_lens, direction, activation_alpha, activation_beta, layout, device, options: as `gru` has them.
+        x, sequence_lens, direction, activation_alpha, activation_beta, layout, device, options: as for `gru`.
         w: input weights [D, 4H, I]; gates i o f c.
         r: recurrent weights [D, 4H, H].
         b: biases Wb and Rb side by side [D, 8H]; 0 if left out.
@@ -76,13 +75,13 @@ def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = Non
         clip: bound on what goes into f and g, or None.
         input_forget: whether the forget gate is 1 - the input gate.
 
-    Returns y [T, D, B, H], and y_h and y_c [D, B, H]: as `gru`, and c after each row's last step. Raises what `gru` raises.
+    Returns y [T, D, B, H], and y_h and y_c [D, B, H], which is c after each row's last step. Raises what `gru` raises.
     """
     arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
               "CellMemInitTensor": initial_c, "SequenceLengthsTensor": sequence_lens, "PeepholeTensor": p}
-    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                  "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
-    y, y_h, y_c = _run("vkdml.lstm", cells.LSTM, arrays, attributes, device, options)
+    y, y_h, y_c = _run(cells.LSTM, arrays, device, options, direction=direction, activations=activations,
+                       activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip,
+                       input_forget=input_forget, layout=layout)
     return y, y_h, y_c
 
 
@@ -93,19 +92,19 @@ def rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
         ) -> tuple[np.ndarray, np.ndarray]:
     """Run a simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) on a Vulkan device.
 
-    As `gru`, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction, Tanh if left
-    out. Returns y [T, D, B, H], and y_h [D, B, H]. Raises what `gru` raises.
+    Its arguments are those of `gru`, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction,
+    Tanh if left out. Returns y [T, D, B, H], and y_h [D, B, H]. Raises what `gru` raises.
     """
     arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
               "SequenceLengthsTensor": sequence_lens}
-    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                  "activation_beta": activation_beta, "clip": clip, "layout": layout}
-    y, y_h = _run("vkdml.rnn", cells.RNN, arrays, attributes, device, options)
+    y, y_h = _run(cells.RNN, arrays, device, options, direction=direction, activations=activations,
+                  activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip, layout=layout)
     return y, y_h
 
 
-def _run(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
-         options: Options) -> list[np.ndarray]:
-    """All outputs of a cell. arrays: by DirectML's field. attributes: by ONNX's name."""
+def _run(cell: Cell, arrays: Mapping[str, Any], device: Device | int | str | None, options: Options, **attributes: Any
+         ) -> list[np.ndarray]:
+    """Run a cell, and return all its outputs. arrays: by DirectML's field. attributes: by ONNX's name."""
+    name = f"vkdml.{cell.kernel}"
     checked, _ = convert(name, cell, arrays)
     return shared_session.run(name, Settings(name, cell, attributes, (True,) * len(cell.outputs), device, options), checked)

@@ -1,5 +1,5 @@
-"""The operators as objects that hold their weights, which are checked, copied and packed once; and streams of them: sequences
-that come in pieces, whose state stays on the device from one piece to the next.
+"""The layers GRU, LSTM and RNN hold weights, which they check, copy and pack once. A Stream runs a layer on a sequence that
+comes in pieces: its state stays on the device from one piece to the next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RecurrentLayer:
 
     def _set(self, weights: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
              options: Options) -> None:
-        """Hold the weights, by DirectML's field, and the attributes, by ONNX's name."""
+        """Copy and check the weights, by DirectML's field, and the attributes, by ONNX's name."""
         name, cell = self._cell.name, self._cell
         w, _ = typed_array(name, cell, "WeightTensor", weights["WeightTensor"])
         converted = convert_to(name, cell, w.dtype.newbyteorder("="), "WeightTensor", {**weights, "WeightTensor": w})
@@ -37,17 +37,25 @@ class RecurrentLayer:
         self._settings.problem(name, self._weights | self._settings.zeros(self._weights, 1, 1, ["InputTensor"]))  # checks them
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state from which another process makes the layer again."""
-        state, settings = self.__dict__.copy(), self._settings
-        del state["_session"]
-        return {**state, "_settings": (settings.attributes, settings.given_device, settings.options)}
+        """Return what pickle needs to make the layer again in another process: attributes, weights and settings."""
+        settings = (self._settings.attributes, self._settings.given_device, self._settings.options)
+        return {**self.__dict__, "_session": None, "_settings": settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(state["_weights"], *state["_settings"])
         self.__dict__.update({name: value for name, value in state.items() if name not in self.__dict__})
 
+    def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
+                 ) -> tuple[np.ndarray, np.ndarray]:
+        """Run the layer on x [T, B, I]. T and B may differ from call to call. The weights are not compared again.
+
+        Arguments, results and errors are those of the function: `vkdml.gru` or `vkdml.rnn`.
+        """
+        y, y_h = self._run(InputTensor=x, HiddenInitTensor=initial_h, SequenceLengthsTensor=sequence_lens)
+        return y, y_h
+
     def _run(self, **arrays: Any) -> list[np.ndarray]:
-        """Call the operator. arrays: by field, all that are no weights."""
+        """Run the operator. arrays: by field, all but the weights."""
         name, w = self._cell.name, self._weights["WeightTensor"]
         assert w is not None
         checked = self._weights | convert_to(name, self._cell, w.dtype, "WeightTensor", arrays)
@@ -55,15 +63,15 @@ class RecurrentLayer:
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, initial_states: bool = False,
                 sequence_lens: bool = False) -> None:
-        """Pack the weights and compile all that calls with these lengths and batches need: they compile nothing then.
+        """Pack the weights and compile all kernels for these lengths and batches, so that calls compile nothing.
 
-        Each length is prepared with each batch size, in a few milliseconds where nothing is to be compiled, else with a run on
-        zeros. Lengths and batches of about the same size share what is compiled, so a few of them are enough for a range.
+        It prepares each length with each batch, in a few milliseconds if nothing must be compiled, else with a run on zeros.
+        Lengths and batches of about the same size share kernels, so a few of them are enough for a range.
 
         Args:
             T: time steps: a number, or several, such as range(10, 200, 10).
             B: batch rows: likewise.
-            initial_states, sequence_lens: whether the calls will give them.
+            initial_states, sequence_lens: whether your calls will give them.
 
         Raises:
             InvalidArgumentError: no T, no whole number from 1, or a size that the device cannot hold.
@@ -76,9 +84,9 @@ class RecurrentLayer:
             self._session.prepare(self._cell.name, self._settings, {**self._weights, **zeros})
 
     def stream(self, batch: int = 1) -> Stream:
-        """A sequence that comes in pieces: one or several time steps at a call, the states kept on the device in between.
+        """Make a stream, which runs the layer on a few time steps at a time, and keeps the states on the device in between.
 
-        batch: rows, of as many sequences. It compiles what its steps need.
+        batch: the number of sequences that it runs side by side. This compiles what single steps need.
 
         Raises InvalidArgumentError for a direction other than forward, DriverError when the driver fails.
         """
@@ -92,9 +100,9 @@ class GRU(RecurrentLayer):
         w, r, b: weights, as those of `vkdml.gru`: [D, 3H, I], [D, 3H, H] and [D, 6H]; gates z r h. They are copied. The type of
             w is the layer's: float32, float16, bfloat16 or float64. Other arrays, those of calls too, are of this type or of
             one that converts to it exactly.
-        direction, activations, activation_alpha, activation_beta, clip, linear_before_reset, layout: as `vkdml.gru` has them.
+        direction, activations, activation_alpha, activation_beta, clip, linear_before_reset, layout: as for `vkdml.gru`.
         device: a Device, or what Device() takes.
-        options: what to force in the schedule.
+        options: the parts of the schedule that you want to force.
 
     Raises:
         InvalidArgumentError: an argument is wrong; the message names it, what was found and what is allowed.
@@ -113,24 +121,15 @@ class GRU(RecurrentLayer):
                       "linear_before_reset": linear_before_reset}
         self._set(weights, attributes, device, options)
 
-    def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
-                 ) -> tuple[np.ndarray, np.ndarray]:
-        """Run it on x [T, B, I]. T and B may differ from call to call. The weights are not looked at again.
-
-        Arguments, results and errors are those of `vkdml.gru`.
-        """
-        y, y_h = self._run(InputTensor=x, HiddenInitTensor=initial_h, SequenceLengthsTensor=sequence_lens)
-        return y, y_h
-
 
 class LSTM(RecurrentLayer):
     """A long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) with its weights, on a Vulkan device.
 
     Args:
         w, r, b, p: weights, as those of `vkdml.lstm`: [D, 4H, I], [D, 4H, H], [D, 8H] and [D, 3H]; gates i o f c. They are
-            copied. The type of w is the layer's, as GRU has it.
-        direction, activations, activation_alpha, activation_beta, clip, input_forget, layout: as `vkdml.lstm` has them.
-        device, options: as GRU has them.
+            copied. The type of w is the layer's, as for GRU.
+        direction, activations, activation_alpha, activation_beta, clip, input_forget, layout: as for `vkdml.lstm`.
+        device, options: as for GRU.
 
     Raises what GRU raises.
     """
@@ -147,9 +146,9 @@ class LSTM(RecurrentLayer):
                       "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
         self._set(weights, attributes, device, options)
 
-    def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, initial_c: np.ndarray | None = None,
+    def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, initial_c: np.ndarray | None = None,  # type: ignore[override]
                  sequence_lens: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Run it on x [T, B, I]. T and B may differ from call to call. The weights are not looked at again.
+        """Run the layer on x [T, B, I]. T and B may differ from call to call. The weights are not compared again.
 
         Arguments, results and errors are those of `vkdml.lstm`.
         """
@@ -161,7 +160,7 @@ class LSTM(RecurrentLayer):
 class RNN(RecurrentLayer):
     """A simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) with its weights, on a Vulkan device.
 
-    As GRU, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; the other arguments are those of `vkdml.rnn`.
+    Its arguments are those of GRU, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; the others are as for `vkdml.rnn`.
     """
 
     _cell = cells.RNN
@@ -175,21 +174,12 @@ class RNN(RecurrentLayer):
                       "activation_beta": activation_beta, "clip": clip, "layout": layout}
         self._set(weights, attributes, device, options)
 
-    def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
-                 ) -> tuple[np.ndarray, np.ndarray]:
-        """Run it on x [T, B, I]. T and B may differ from call to call. The weights are not looked at again.
-
-        Arguments, results and errors are those of `vkdml.rnn`.
-        """
-        y, y_h = self._run(InputTensor=x, HiddenInitTensor=initial_h, SequenceLengthsTensor=sequence_lens)
-        return y, y_h
-
 
 class Stream(OfOneProcess, Closing):
-    """Sequences of a layer that go on from call to call. Made by the layer's `stream`.
+    """Runs a layer on sequences that continue from call to call. A layer's `stream` makes it.
 
     A step computes the same as one call of the layer with all steps so far. 16-bit types are rounded once more, as the state
-    between two calls is of the layer's type. Streams of a layer do not know of each other; a stream is for one thread.
+    between two calls is of the layer's type. Streams of one layer are independent. Use a stream in one thread only.
     """
 
     def __init__(self, settings: Settings, weights: Arrays, batch: int) -> None:
@@ -200,13 +190,12 @@ class Stream(OfOneProcess, Closing):
                                        "forward: others need the end of the sequence first")
         if not isinstance(batch, int | np.integer) or batch < 1:
             raise InvalidArgumentError(self._name, "batch", shown(batch), "a whole number from 1")
-        self._weights = weights
-        self._settings = settings
+        self._weights, self._settings = weights, settings
         self._batch_axis = 0 if settings.attributes["layout"] else 1
         states = [field for output, field in STATES.items() if output in cell.outputs]
         self._zeros = settings.zeros(weights, 1, int(batch), states)
         self._session = StatefulSession(self._name, settings, self._zeros)
-        # What every single step needs is looked up once, as a step is short
+        # A step is short, so all that it needs is looked up once, here
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
         self._example = {**weights, "InputTensor": x}
@@ -218,7 +207,7 @@ class Stream(OfOneProcess, Closing):
         self._execution = self._session.prepare(self._name, self._settings, self._example).execution
 
     def step(self, x: np.ndarray) -> np.ndarray:
-        """Go on by one step, or by several.
+        """Run one time step, or several, from the current state.
 
         Args:
             x: [B, I], or [T, B, I] for several steps ([B, T, I] for a layer with layout 1), of the layer's type or one that
@@ -231,8 +220,8 @@ class Stream(OfOneProcess, Closing):
             InvalidArgumentError: an array of another type or shape.
             DriverError: the driver failed.
 
-        After an error the state is as before, but where it is about a result out of the range of float64. Where the device is
-        lost, so is the state: steps raise DeviceLostError until it is reset or set.
+        An error leaves the state as it was, except for a result out of the range of float64. If the device is lost, so is the
+        state: steps raise DeviceLostError until you reset or set it.
         """
         if self._execution.gpu.driver.lost:
             self._prepare()
@@ -243,45 +232,42 @@ class Stream(OfOneProcess, Closing):
         return self._any_steps(x)
 
     def _any_steps(self, x: Any) -> np.ndarray:
-        arrays = convert_to(self._name, self._settings.cell, self._dtype, "WeightTensor", {"InputTensor": x})
-        array = arrays["InputTensor"]
-        if array is None:
-            raise InvalidArgumentError(self._name, "X", "None", "an array")
+        array = convert_to(self._name, self._settings.cell, self._dtype, "WeightTensor", {"InputTensor": x})["InputTensor"]
+        assert array is not None  # convert_to refuses it
         single = array.ndim == 2
         steps = np.expand_dims(array, 1 - self._batch_axis) if single else array
-        fits = steps.ndim == 3 and (steps.shape[self._batch_axis], steps.shape[2]) == self._step_shape and 0 not in steps.shape
-        if not fits:
+        if steps.ndim != 3 or (steps.shape[self._batch_axis], steps.shape[2]) != self._step_shape or 0 in steps.shape:
             batch, size = self._step_shape
             several = f"[{batch}, T, {size}]" if self._batch_axis == 0 else f"[T, {batch}, {size}]"
             raise InvalidArgumentError(self._name, "X", f"the shape {array.shape}", f"[{batch}, {size}] or {several}")
         y, = self._session.run(self._name, self._settings, {**self._weights, "InputTensor": steps})
-        y = y.squeeze(2 if self._batch_axis == 0 else 1)  # the direction
+        y = y.squeeze(2 - self._batch_axis)  # the direction
         return y.squeeze(1 - self._batch_axis) if single else y
 
     def reset(self) -> None:
-        """Begin again with states of 0."""
+        """Set all states to 0, for new sequences."""
         self._session.write(self._zeros)
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """The state after the last step, by the names of the layer's arguments: initial_h and, of an LSTM, initial_c.
+        """The state after the last step, by the names of the layer's arguments: initial_h and, for an LSTM, initial_c.
 
-        layer(x, **stream.state) goes on from here, and so does a stream of the same layer whose state is set to it. May be set,
-        to arrays of the same shapes: [1, B, H], or [B, 1, H] for layout 1. InvalidArgumentError for others.
+        layer(x, **stream.state) goes on from here, and so does a stream of the same layer whose state you set to it. You may
+        set arrays of the same shapes: [1, B, H], or [B, 1, H] for layout 1. Others raise InvalidArgumentError.
         """
         return {self._settings.cell.arguments[field]: array for field, array in self._session.read().items()}
 
     @state.setter
     def state(self, state: Mapping[str, np.ndarray]) -> None:
-        fields = {self._settings.cell.arguments[field]: field for field in self._zeros}
+        cell = self._settings.cell
+        fields = {cell.arguments[field]: field for field in self._zeros}
         if not isinstance(state, Mapping) or set(state) != set(fields):
             found = ", ".join(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
             raise InvalidArgumentError(self._name, "state", found, "a dictionary with " + " and ".join(fields))
-        arrays = convert_to(self._name, self._settings.cell, self._dtype, "WeightTensor",
+        arrays = convert_to(self._name, cell, self._dtype, "WeightTensor",
                             {field: state[argument] for argument, field in fields.items()})
         for field, array in arrays.items():
             if array is None or array.shape != self._zeros[field].shape:
                 found = "None" if array is None else f"the shape {array.shape}"
-                raise InvalidArgumentError(self._name, self._settings.cell.arguments[field], found,
-                                           str(self._zeros[field].shape))
+                raise InvalidArgumentError(self._name, cell.arguments[field], found, str(self._zeros[field].shape))
         self._session.write({field: array for field, array in arrays.items() if array is not None})

@@ -1,4 +1,4 @@
-"""Calls of operators on numpy arrays: what a call compiled and packed serves those like it."""
+"""Sessions run operators on numpy arrays. They keep an Execution for each layout of the arrays, and share packed weights."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from ..operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths, from_d
 from ..planning.options import Options
 from .directml.device import Device
 
-_MOST_NUMBERS = 64  # of an attribute
-SHAPES_KEPT = 64    # executions of a session, for the shapes that were called last: each is a recording of commands
-_SHARED_KEPT = 256  # of the functions and of `run_node`, whatever their operators
+_MOST_NUMBERS = 64  # a larger array is no attribute
+SHAPES_KEPT = 64    # a session keeps the executions of so many shapes: each is a recording of commands
+_SHARED_KEPT = 256  # the session of the functions and of `run_node` keeps so many, for all operators together
 
 Arrays = Mapping[str, np.ndarray | None]
 
 
 class Settings:
-    """What calls of an operator must have in common, besides the layouts of their arrays, to share an execution.
+    """An operator's attributes, wanted outputs, device and options. Calls with equal ones and equal layouts share an execution.
 
     attributes: ONNX's, by name; those left out have ONNX's defaults. wanted: for each of the cell's outputs whether to compute
-    it. device: what Device() takes, or a Device. name: the operator's in errors. facts: all of this but the device, hashable.
+    it. device: a Device, or what Device() takes. name: the operator's in errors. facts: all of this but the device, hashable.
     """
 
     def __init__(self, name: str, cell: Cell, attributes: Mapping[str, Any], wanted: Sequence[bool],
                  device: Device | int | str | None, options: Options) -> None:
         self.cell = cell
-        self.attributes = {**DEFAULT_ATTRIBUTES, **{  # numpy's arrays and scalars as Python's lists and numbers
+        self.attributes = {**DEFAULT_ATTRIBUTES, **{  # with numpy's arrays and scalars as Python's lists and numbers
             key: value.tolist() if isinstance(value, (np.ndarray, np.generic)) and value.size <= _MOST_NUMBERS else value
             for key, value in attributes.items()}}
         self.wanted = tuple(wanted)
@@ -55,32 +55,31 @@ class Settings:
 
     @property
     def device(self) -> Device:
-        """The device; a new one after it was lost, unless the caller named a Device."""
+        """The device. If it was lost, it is opened again, unless the caller gave a Device."""
         if self._device.gpu.driver.lost:
             self._device = open_device(self._name, self.given_device)
         return self._device
 
     def problem(self, name: str, arrays: Arrays) -> tuple[Problem, dict[str, tuple[int, ...]]]:
-        """The problem of a call with these arrays, and the shapes of its tensors in ONNX's dimensions. name: the operator's in
-        errors. Outputs among the arrays tell their strides; others are packed.
+        """Check a call with these arrays. Returns its problem, and the shapes of its tensors in ONNX's dimensions.
+
+        name: the operator's in errors. Outputs among the arrays get their strides; others are packed.
         """
-        given, element = {field: arrays.get(field) for field in self.cell.tensors}, element_types.of(_input(arrays).dtype)
+        element = element_types.of(_array(arrays, "InputTensor").dtype)
         assert element is not None
+        given = {field: arrays.get(field) for field in self.cell.tensors}
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 
     def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
-        """Sizes T, B, I, H, D for these weights, each at least 1."""
-        w, r = arrays["WeightTensor"], arrays["RecurrenceTensor"]
-        assert w is not None
-        assert r is not None
+        """The sizes T, B, I, H and D of a call with these weights, each at least 1."""
+        w, r = _array(arrays, "WeightTensor"), _array(arrays, "RecurrenceTensor")
         directions = 2 if self.attributes["direction"] == "bidirectional" else 1
         return {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])), "D": directions}
 
     def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
-        """Arrays of zeros for other fields of a call with these weights, for T and B."""
-        w, sizes = weights["WeightTensor"], self.sizes(weights, t, b)
-        assert w is not None
+        """Arrays of zeros for the named fields, in the shapes that T, B and the weights imply."""
+        w, sizes = _array(weights, "WeightTensor"), self.sizes(weights, t, b)
         shapes = {field: onnx_shape(self.cell, field, self.attributes["layout"], sizes) for field in fields}
         for field, shape in shapes.items():
             if math.prod(shape) * w.itemsize > MAX_TENSOR_BYTES:
@@ -90,171 +89,157 @@ class Settings:
 
 
 class Call(NamedTuple):
-    """The execution for calls with the same settings, shapes and layouts. results: shapes and dtypes of the outputs that it
-    returns, by field.
-    """
+    """An execution for calls with equal settings, shapes and layouts. results: shapes and dtypes of the outputs, by field."""
 
     problem: Problem
     execution: Execution
     results: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
-    def is_lost(self) -> bool:
-        """True if the device is lost."""
-        return self.execution.gpu.driver.lost is not None
-
 
 class Session:
-    """Calls, of which the last few are kept. Those that differ in T, B and the layouts of arrays only share packed weights."""
+    """Runs operators, and keeps the last few calls. Calls that differ only in T, B and the layouts of arrays share weights."""
+
+    # A StatefulSession has states on the device: inputs by the outputs that become them, an execution that holds them, and
+    # what the next call begins with
+    _carried: Mapping[str, str] = {}
+    _carrier: Execution | None = None
+    _state: Mapping[str, np.ndarray] = {}
+    _check_before: RangeCheck | None = None
 
     def __init__(self, kept: int = SHAPES_KEPT) -> None:
         self._calls: Recent[Call] = Recent(kept)
-        self._contents: WeakValueDictionary[Hashable, Contents] = WeakValueDictionary()  # by what shares them
+        self._contents: WeakValueDictionary[Hashable, Contents] = WeakValueDictionary()  # by all that calls must have in common
 
     def run(self, name: str, settings: Settings, arrays: Arrays) -> list[np.ndarray]:
-        """The wanted outputs, in ONNX's shapes and the type of the input.
+        """Run an operator. Returns the wanted outputs, in ONNX's shapes and the type of the input.
 
         name: the operator's in errors. arrays: by field, as `convert` and `convert_to` return them.
         """
         device = settings.device
         with device.gpu.lock:
-            key = _key(settings, device, arrays)
-            call = self._call(name, key, settings, device, arrays)
+            call = self._call(name, settings, device, arrays)
             given = {field: array for field, array in arrays.items() if array is not None}
-            check = self._check_range(name, settings, given) if call.problem.element.pairs else None
+            check = None
+            if call.problem.element.pairs:
+                check = RangeCheck(name, settings.cell.arguments, given, self._check_before)
+                if self._carried:
+                    self._check_before = check
             if LENGTHS in given:
                 check_lengths(name, given[LENGTHS], call.problem.steps)
                 given[LENGTHS] = given[LENGTHS].astype(np.uint32)
             try:
                 results = call.execution.run(given, call.results)
             except DriverError:
-                self._calls.drop(key)
+                self._calls.drop_where(lambda kept: kept is call)
                 raise
             if check:
                 check.check_results(results)
             return list(results.values())
 
     def prepare(self, name: str, settings: Settings, arrays: Arrays) -> Call:
-        """Make all that calls like this one need."""
+        """Compile and pack all that calls like this one need."""
         device = settings.device
         with device.gpu.lock:
-            call = self._call(name, _key(settings, device, arrays), settings, device, arrays)
+            call = self._call(name, settings, device, arrays)
             call.execution.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
             return call
 
     def problems(self) -> list[Problem]:
-        """Problems of the calls that are kept, the last one last."""
+        """The problems of the calls that are kept, from the oldest to the last."""
         return [call.problem for call in self._calls.values()]
 
-    def _call(self, name: str, key: Hashable, settings: Settings, device: Device, arrays: Arrays) -> Call:
-        """The call of a key, made if it is not there."""
-        return self._calls.get(key, lambda: self._made(name, settings, device, arrays))
+    def _call(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
+        """Find the call for these settings and layouts, or make it."""
+        key = device, settings.facts, _array(arrays, "InputTensor").dtype, *[
+            None if (array := arrays.get(field)) is None else
+            (array.shape, None if array.flags.c_contiguous else element_strides(array)) for field in settings.cell.inputs]
+        return self._calls.get(key, lambda: self._made(name, settings, device, {**arrays, **self._state}))
 
-    def _made(self, name: str, settings: Settings, device: Device, arrays: Arrays, carried: Mapping[str, str] = {},
-              carrier: Execution | None = None) -> Call:
-        """A new call. carried: inputs by the outputs that become them. carrier: an execution that carries the same.
-
-        Calls on lost devices are dropped: a device keeps its memory as long as anything on it is kept.
-        """
-        self._calls.drop_where(Call.is_lost)
+    def _made(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
+        """Make a call, and drop those on lost devices: a device keeps its memory as long as anything on it is kept."""
+        self._calls.drop_where(lambda call: call.execution.gpu.driver.lost is not None)
         problem, shapes = settings.problem(name, arrays)
-        dtype = _input(arrays).dtype
+        dtype = _array(arrays, "InputTensor").dtype
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
-        # By the device's identity: a key that holds a device would keep one that is lost
+        # The id, because a key with the device in it would keep a lost device alive
         contents = self._contents.setdefault((id(device.gpu), settings.facts, dtype, *weights), Contents())
-        results = {field: (shapes[field], dtype) for field in problem.outputs if problem.has(field) and field not in carried}
+        results = {field: (shapes[field], dtype) for field in problem.outputs
+                   if problem.has(field) and field not in self._carried}
         names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
-        execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents, carried,
-                              carrier)
+        execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents,
+                              self._carried, self._carrier)
         return Call(problem, execution, results)
 
-    def _check_range(self, name: str, settings: Settings, arrays: Mapping[str, np.ndarray]) -> RangeCheck:
-        return RangeCheck(name, settings.cell.arguments, arrays)
 
-
-def _input(arrays: Arrays) -> np.ndarray:
-    x = arrays["InputTensor"]
-    assert x is not None
-    return x
-
-
-def _key(settings: Settings, device: Device, arrays: Arrays) -> Hashable:
-    return device, settings.facts, _input(arrays).dtype, *[
-        None if (array := arrays.get(field)) is None else
-        (array.shape, None if array.flags.c_contiguous else element_strides(array)) for field in settings.cell.inputs]
+def _array(arrays: Arrays, field: str) -> np.ndarray:
+    array = arrays[field]
+    assert array is not None
+    return array
 
 
 class StatefulSession(Session):
-    """Calls of which each begins with the states that the one before ended with. These stay on the device.
+    """A session whose calls each begin with the states that the last one ended with. The states stay on the device.
 
-    Calls take no arrays for them, and return none. After a call that failed they are as before, unless the device is lost: then
-    calls raise DeviceLostError until the state is written.
+    Its calls take no arrays for states, and return none. A call that fails leaves the states as they were, unless the device is
+    lost: then calls raise DeviceLostError until the states are written.
 
-    name: the operator's in errors. state: what the first call begins with, by input; all are of one batch size, which stays.
+    name: the operator's in errors. state: the first call's states, by input; all have one batch size, which cannot change.
     """
 
     def __init__(self, name: str, settings: Settings, state: Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self._name, self._settings = name, settings
         self._carried = {output: field for output, field in STATES.items() if field in state}
-        self._carrier: Execution | None = None
         self.write(state)
 
     def write(self, state: Mapping[str, np.ndarray]) -> None:
-        """Set the states that the next call begins with, by input: all of them, in the shapes of the first ones."""
-        self._check_before: RangeCheck | None = None
-        if all(array.dtype == np.float64 for array in state.values()):
-            self._check_range(self._name, self._settings, state)
+        """Set the states of the next call, by input: all of them, in the shapes of the first ones."""
+        is_float64 = all(array.dtype == np.float64 for array in state.values())
+        self._check_before = RangeCheck(self._name, self._settings.cell.arguments, state) if is_float64 else None
         self._state = {field: array.copy() for field, array in state.items()}
         self._is_on_device = False
 
     def read(self) -> dict[str, np.ndarray]:
-        """The states that the next call begins with, by input."""
+        """The states of the next call, by input."""
         self._check_state()
         with self._settings.device.gpu.lock:
-            if self._is_on_device:
-                assert self._carrier is not None
+            if self._is_on_device and self._carrier:
                 return {field: self._carrier.read(field, array.shape, array.dtype) for field, array in self._state.items()}
             return {field: array.copy() for field, array in self._state.items()}
 
     def _check_state(self) -> None:
-        """Raises DeviceLostError where the state was lost with its device."""
-        if self._is_on_device and self._carrier is not None and self._carrier.gpu.driver.lost:
+        """Raise DeviceLostError if the states were lost with their device."""
+        if self._is_on_device and self._carrier and self._carrier.gpu.driver.lost:
             raise DeviceLostError(f"{self._name}: the state was on a device that is lost: reset it or set it to go on")
 
     def enter(self) -> None:
-        """Bring a state that was written to the device. A call must have been prepared."""
-        if not self._is_on_device:
-            assert self._carrier is not None
+        """Bring states that were written to the device. A call must have been prepared."""
+        if not self._is_on_device and self._carrier:
             for field, array in self._state.items():
                 self._carrier.write(field, array)
             self._is_on_device = True
 
-    def _call(self, name: str, key: Hashable, settings: Settings, device: Device, arrays: Arrays) -> Call:
+    def _call(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
         self._check_state()
-        if self._carrier is not None and self._carrier.gpu is not device.gpu:
+        if self._carrier and self._carrier.gpu is not device.gpu:
             self._carrier = None
-        call = self._calls.get(key, lambda: self._made(name, settings, device, {**arrays, **self._state}, self._carried,
-                                                       self._carrier))
+        call = super()._call(name, settings, device, arrays)
         self._carrier = self._carrier or call.execution
         self.enter()
         return call
-
-    def _check_range(self, name: str, settings: Settings, arrays: Mapping[str, np.ndarray]) -> RangeCheck:
-        self._check_before = RangeCheck(name, settings.cell.arguments, arrays, self._check_before)
-        return self._check_before
 
 
 shared_session = Session(_SHARED_KEPT)
 
 
 def shapes_to_warm_up(name: str, T: int | Iterable[int] | None, B: int | Iterable[int]) -> list[tuple[int, int]]:
-    """All pairs of a T and a B. Raises InvalidArgumentError unless they are whole numbers from 1."""
+    """Pair each T with each B. Raises InvalidArgumentError unless all are whole numbers from 1."""
     sizes = []
     for argument, given in (("T", T), ("B", B)):
         numbers: list[Any]
         try:
             numbers = list(given) if isinstance(given, Iterable) else [given]
-        except TypeError:  # arrays of numpy and PyTorch without dimensions
+        except TypeError:  # from arrays of numpy and PyTorch without dimensions
             numbers = [given]
         wrong = [number for number in numbers if not isinstance(number, int | np.integer) or number < 1]
         if wrong:
@@ -264,9 +249,9 @@ def shapes_to_warm_up(name: str, T: int | Iterable[int] | None, B: int | Iterabl
 
 
 def open_device(name: str, device: Device | int | str | None) -> Device:
-    """A Device, or the one of that index or name, or the default one for None: each opened once, and again after it was lost.
+    """Return the Device itself, or open the device of this index or name, once, and again after it was lost.
 
-    Raises DeviceLostError for a Device that is lost.
+    name: the caller's in errors. device: None: the default one. Raises DeviceLostError for a Device that is lost.
     """
     if isinstance(device, Device):
         if device.gpu.driver.lost:
@@ -285,8 +270,9 @@ _devices: dict[int | str | None, Device] = {}
 
 
 def _typed(value: Any) -> Any:
-    """An attribute as a part of a key: 1, 1.0 and True are equal, but not all of them are right everywhere. Raises TypeError
-    for a value that cannot be hashed.
+    """Pair an attribute with its type, for a key: 1, 1.0 and True are equal, but not all of them are right everywhere.
+
+    Raises TypeError for a value that cannot be hashed.
     """
     if isinstance(value, (list, tuple)):
         return tuple(map(_typed, value))
