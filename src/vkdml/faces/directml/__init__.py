@@ -1,1 +1,1 @@
-"""DirectML's objects, with its life cycle: create, compile, initialize, bind, record, execute."""
+"""DirectML's objects, used in its order: create, compile, initialize, bind, record, execute."""

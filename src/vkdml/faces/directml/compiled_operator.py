@@ -1,7 +1,6 @@
-"""DirectML's operators and graphs of them: named, checked, and compiled for a device, with memory of their own where a caller
-binds none.
+"""DirectML's operators and graphs, checked and compiled for a device. They make the memory that a caller does not bind.
 
-A graph is recorded node by node, each as if it were recorded alone; what goes from one to another stays on the device.
+A graph is recorded node by node, like single operators; tensors between its nodes stay on the device.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ from ...planning.device_info import laid_out
 from ...planning.needs import OperatorMemory, memory_of_graph
 from ...planning.options import Options
 
-_SCRATCH = "scratch memory of the nodes"  # they run one after the other
+_SCRATCH = "scratch memory of the nodes"  # which share it, as they run one after the other
 
 
 class Named:
-    """An object of DirectML's, which may have a name, and whose methods have Python's spelling."""
+    """Base of DirectML's objects: they may have a name, and their methods are spelled as in Python."""
 
     _name = ""
 
     if not TYPE_CHECKING:  # else type checkers would take any attribute
         def __getattr__(self, name: str) -> NoReturn:
-            """Tell who asks for CreateOperator of create_operator."""
+            """Raise AttributeError. For a name such as CreateOperator it suggests create_operator."""
             here = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
             hint = f"; here it is {here}" if name[:1].isupper() and hasattr(type(self), here) else ""
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self)
 
     @property
     def name(self) -> str:
-        """The name that set_name gave it; at first empty."""
+        """The name that set_name gave the object; at first empty."""
         return self._name
 
     def set_name(self, name: str) -> None:
-        """Name it (IDMLObject::SetName). Raises InvalidArgumentError for what is no string."""
+        """Set the object's name (IDMLObject::SetName). Raises InvalidArgumentError unless it is a string."""
         self._name = check_type("set_name", "name", name, str)
 
     @property
     def _facts(self) -> str:
-        """Text that repr shows beside the class and the name."""
+        """Text that repr shows after the class and the name."""
         return ""
 
     def __repr__(self) -> str:
@@ -64,7 +63,7 @@ class Named:
 
 
 class NamedOperator(Named):
-    """An object whose errors begin with the name too. problem: the checked descriptor."""
+    """Base of operators and graphs, whose errors contain their names. problem: the checked descriptor."""
 
     problem: CheckedOperator
 
@@ -73,19 +72,19 @@ class NamedOperator(Named):
         return f"of {_structure(self.problem)}"
 
     def set_name(self, name: str) -> None:
-        """Name it (IDMLObject::SetName): its errors tell the name. Raises InvalidArgumentError for what is no string."""
+        """Set the name (IDMLObject::SetName), which errors then contain. Raises InvalidArgumentError unless it is a string."""
         super().set_name(name)
         structure = _structure(self.problem)
         self.problem = replace(self.problem, operator=f"{structure} {name!r}" if name else structure)
 
 
 def _structure(problem: CheckedOperator) -> str:
-    """The structure, without an operator's name."""
+    """The name of the descriptor's structure, without the name that set_name appended to it."""
     return problem.operator.split(" ")[0]
 
 
 class Operator(NamedOperator):
-    """A checked operator descriptor (IDMLOperator). Made by Device.create_operator.
+    """A checked operator descriptor (IDMLOperator). Device.create_operator makes it.
 
     problem: the checked descriptor.
     """
@@ -99,8 +98,8 @@ class Operator(NamedOperator):
 
 @dataclass(frozen=True)
 class Bindings:
-    """An operator with what is bound to it. tensors: by field. temporary, persistent: a caller's resources; None: the
-    operator's own memory.
+    """An operator and the memory bound to it, ready to be recorded. tensors: by field. temporary, persistent: the caller's
+    resources; None: the operator makes its own.
     """
 
     compiled: CompiledOperator
@@ -110,11 +109,11 @@ class Bindings:
 
     @property
     def initialized(self) -> Weights | None:
-        """Weights that an initializer must have packed before an execution; None: there are none."""
+        """The weights that an initializer must pack before an execution; None if there are none."""
         return self.compiled.weights(self.persistent) if self.compiled.problem.initialized else None
 
     def record_initialization(self, commands: Commands) -> None:
-        """Record what packs OWNED_BY_DML weights. Where executions are checked, their bytes are kept, as none binds them."""
+        """Record the packing of OWNED_BY_DML weights. Checks of later executions, which do not bind them, need a copy."""
         compiled, weights = self.compiled, self.initialized
         if weights is None:
             return
@@ -126,30 +125,28 @@ class Bindings:
             commands.call(lambda: kept.update(compiled.contents(given)))
 
     def record(self, commands: Commands, is_checked: bool) -> None:
-        """Record an execution. Raises InvalidArgumentError where the device has no room for the operator's own memory, or the
-        resources are too small.
-        """
+        """Record an execution. Raises InvalidArgumentError if a resource is too small, or the device has no room for buffers."""
         scratch = self.compiled.scratch(self.temporary)
         weights = self.compiled.weights(self.persistent) if self.compiled.weight_fields else None
         self.compiled.record(commands, {**self.tensors, **scratch}, weights, is_checked and self.compiled.is_verified)
 
 
 class Bindable(NamedOperator, OfOneProcess):
-    """Base of CompiledOperator and CompiledGraph, which a binding table binds for an execution."""
+    """Base of CompiledOperator and CompiledGraph, whose tensors a BindingTable binds for an execution."""
 
     @property
     def input_fields(self) -> tuple[str, ...]:
-        """Its inputs in binding order."""
+        """The names of the inputs, in binding order."""
         return self.problem.inputs
 
     @property
     def output_fields(self) -> tuple[str, ...]:
-        """Its outputs in binding order."""
+        """The names of the outputs, in binding order."""
         return self.problem.outputs
 
 
 class CompiledOperator(Compiled, Bindable):
-    """An operator planned for a device, and its packed weights (IDMLCompiledOperator). Made by Device.compile_operator."""
+    """An operator planned for a device, with its packed weights (IDMLCompiledOperator). Device.compile_operator makes it."""
 
     problem: Problem | PlainProblem
 
@@ -157,7 +154,7 @@ class CompiledOperator(Compiled, Bindable):
         super().__init__(gpu, problem, options, is_verified)
         self._scratch: Mapping[str, Bound] | None = None
         self._packed: Weights | None = None
-        # What is known of weights in callers' resources, by the buffer and the part of it
+        # By a caller's buffer and the part of it: how the weights in it were packed
         self._states: WeakKeyDictionary[Buffer, dict[tuple[int, int], PackState]] = WeakKeyDictionary()
 
     @property
@@ -165,62 +162,61 @@ class CompiledOperator(Compiled, Bindable):
         return f"{super()._facts} on {self.gpu.info.name}"
 
     def fit(self) -> None:
-        """Decide on the plan of which the device has room for all buffers beside the tensors. Once they are made, it stays."""
+        """Choose a plan whose buffers beside the tensors fit on the device. Once they are made, the plan stays."""
         with self.gpu.lock:
             if self._scratch is None:
                 choose_within(self.gpu, [self], lambda: self._missing)
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """Descriptors and resources of an execution (IDMLDispatchable::GetBindingProperties).
+        """Count the descriptors and bytes that an execution binds (IDMLDispatchable::GetBindingProperties).
 
-        A descriptor for each buffer, the tensors' among them; temporary: scratch memory; persistent: the packed weights. A
-        binding table may bind resources of these sizes; where it does not, the package makes them itself. Nothing is allocated
-        here, but where a plan is timed first (`VKDML_TUNING`).
+        Each buffer takes a descriptor, tensors included; the temporary resource is scratch memory, the persistent one holds the
+        packed weights. A binding table may bind resources of these sizes; otherwise the package makes them itself. This call
+        allocates nothing, unless plans are timed first (`VKDML_TUNING`).
         """
         self.fit()
         return needs.of_execution(self.problem, self.plan, self.temporary)
 
     @property
     def initializer_descriptors(self) -> int:
-        """Number of descriptors that its initializer binds."""
+        """The number of descriptors that an initializer of this operator binds."""
         self.fit()
         return needs.of_initialization(self.problem, self.plan)
 
     def memory(self) -> OperatorMemory:
-        """The bytes of all buffers of an execution, by name: print(compiled.memory()). As get_binding_properties, it allocates
-        nothing.
-        """
+        """List all buffers of an execution with their bytes, without allocating them: print(compiled.memory())."""
         self.fit()
         return needs.memory(self.problem, self.plan)
 
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
-        """The nodes to record: itself, as a graph of one node."""
+        """The nodes to record, as for a graph of one node."""
         return [Bindings(self, tensors, temporary, persistent)]
 
-    # Memory: a caller's, or its own, which is made when it is first needed
+    # Memory: a caller's, or the operator's own, which is made when it is first needed
 
     @property
     def _missing(self) -> dict[str, int]:
-        """Bytes of the buffers of its own that are not made yet, by the plan's names."""
-        scratch = {**self.temporary, **self.read} if self._scratch is None else {}
-        return {**self._taken(scratch), **(self.plan.packed if self._packed is None else {})}
+        """Bytes of the operator's own buffers that are not made yet, by the plan's names."""
+        scratch = self._taken(self.plan.scratch) if self._scratch is None else {}
+        return {**scratch, **(self.plan.packed if self._packed is None else {})}
 
-    def _taken(self, sizes: Iterable[str]) -> dict[str, int]:
-        return {name: self.gpu.bytes_of(self.plan.scratch[name], self.is_read(name)) for name in sizes}
+    def _taken(self, names: Iterable[str]) -> dict[str, int]:
+        """Bytes of the named scratch buffers on the device, with the host's copies of those that it reads."""
+        return {name: self.gpu.bytes_of(self.plan.scratch[name], self.is_read(name)) for name in names}
 
     def scratch(self, temporary: Bound | None) -> Mapping[str, Bound]:
-        """The scratch buffers, by the plan's names: parts of a caller's resource, and what the host reads beside it."""
+        """The scratch buffers, by the plan's names: parts of the caller's resource, but own buffers where the host reads."""
         if temporary is not None:
             within = _parts(self.problem.operator, temporary, self.temporary)
             return {**within, **self._made(self.read, self._taken(self.read))}
         with self.gpu.lock:
             if self._scratch is None:
                 self.fit()
-                self._scratch = self._made({**self.temporary, **self.read}, self._missing)
+                self._scratch = self._made(self.plan.scratch, self._missing)
             return self._scratch
 
     def weights(self, persistent: Bound | None) -> Weights:
-        """The packed weights: in a caller's resource, or in its own."""
+        """The packed weights, in the caller's resource or in the operator's own buffers."""
         with self.gpu.lock:
             if persistent is not None:
                 place = persistent.offset, persistent.size_in_bytes
@@ -231,14 +227,14 @@ class CompiledOperator(Compiled, Bindable):
             return self._packed
 
     def _made(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> dict[str, Bound]:
-        """Buffers of so many bytes, by name. room: the bytes that there must be before they are made."""
+        """Make buffers of these sizes, by name. room: the bytes that must be free before any is made."""
         self.gpu.memory.make_room(self.problem.operator, room)
         return self.gpu.made(lambda: {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()})
 
 
 class CompiledGraph(Bindable):
-    """A graph whose nodes are compiled for a device. It is bound and recorded as a CompiledOperator: its inputs are those of
-    the graph. Made by Device.compile_graph.
+    """A graph whose nodes are compiled for a device. You bind and record it like a CompiledOperator. Device.compile_graph
+    makes it.
     """
 
     def __init__(self, graph: Graph, compiled: Sequence[CompiledOperator]) -> None:
@@ -253,15 +249,15 @@ class CompiledGraph(Bindable):
         return f"{super()._facts} of {len(self._compiled)} operators on {self.gpu.info.name}"
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
-        """Descriptors and resources of an execution (IDMLDispatchable::GetBindingProperties): temporary, the tensors between
-        the nodes, and scratch memory that the nodes use in turn; persistent, the packed weights of all.
+        """Count the descriptors and bytes that an execution binds (IDMLDispatchable::GetBindingProperties). The temporary
+        resource holds the tensors between the nodes, and scratch memory that they share; the persistent one all packed weights.
         """
         descriptors = sum(compiled.get_binding_properties().RequiredDescriptorCount for compiled in self._compiled)
         return DML_BINDING_PROPERTIES(descriptors, laid_out(self._temporary)[1], laid_out(self._persistent)[1])
 
     def memory(self) -> OperatorMemory:
-        """The bytes of all buffers of an execution, by name, where no resource is bound: print(graph.memory()). As
-        CompiledOperator.memory: of the graph's tensors, of what goes between the nodes, and of each node beside that.
+        """List all buffers of an execution with their bytes: print(graph.memory()). It assumes that no resource is bound, and
+        lists the graph's tensors, the tensors between the nodes, and each node's own memory.
         """
         nodes = {f"node {node} {compiled.name!r}" if compiled.name else f"node {node}": compiled.memory()
                  for node, compiled in enumerate(self._compiled)}
@@ -269,7 +265,7 @@ class CompiledGraph(Bindable):
 
     @property
     def initializer_descriptors(self) -> int:
-        """Number of descriptors that an initializer of it binds."""
+        """The number of descriptors that an initializer of this graph binds."""
         return sum(compiled.initializer_descriptors for compiled in self._compiled)
 
     @property
@@ -279,7 +275,7 @@ class CompiledGraph(Bindable):
 
     @property
     def _persistent(self) -> dict[str, int]:
-        """Bytes by node."""
+        """Bytes of each node's packed weights, by the node's number."""
         return {str(node): compiled.get_binding_properties().PersistentResourceSize
                 for node, compiled in enumerate(self._compiled)}
 
@@ -291,31 +287,29 @@ class CompiledGraph(Bindable):
         return [Bindings(
             self._compiled[node],
             {field: memory[name] for field, name in self._graph.names[node].items() if name in memory},
-            _part(memory.get(_SCRATCH), self._compiled[node].get_binding_properties().TemporaryResourceSize),
-            _part(packed.get(str(node)), self._persistent[str(node)])) for node in self._graph.order]
+            part(memory.get(_SCRATCH), self._compiled[node].get_binding_properties().TemporaryResourceSize),
+            part(packed.get(str(node)), self._persistent[str(node)])) for node in self._graph.order]
 
     def _made(self) -> Mapping[str, Bound]:
-        """The tensors between the nodes, in buffers of the package's own."""
+        """The tensors between the nodes, in buffers that the graph makes for itself."""
         with self.gpu.lock:
             if self._intermediate is None:
+                gpu, sizes = self.gpu, self._graph.intermediate
                 is_read = any(compiled.is_verified for compiled in self._compiled)
-                sizes = self._graph.intermediate
-                self.gpu.memory.make_room(self.problem.operator, {
-                    name: self.gpu.bytes_of(size, is_read) for name, size in sizes.items()})
-                self._intermediate = self.gpu.made(lambda: {
-                    name: Buffer(self.gpu, size, is_read) for name, size in sizes.items()})
+                gpu.memory.make_room(self.problem.operator, {name: gpu.bytes_of(sizes[name], is_read) for name in sizes})
+                self._intermediate = gpu.made(lambda: {name: Buffer(gpu, sizes[name], is_read) for name in sizes})
             return self._intermediate
 
 
-def _part(resource: Bound | None, size: int) -> Bound | None:
-    """The part of a resource that one node needs; None: it needs nothing, or has the package's own."""
+def part(resource: Bound | None, size: int) -> Bound | None:
+    """The first bytes of a resource; None if there is no resource, or no byte is needed."""
     return Range(resource.buffer, resource.offset, size) if resource and size else None
 
 
 def _parts(operator: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
-    """The parts of a resource, one for each of so many bytes, by name. operator: its name in errors.
+    """Divide a resource into named parts of these sizes. operator: its name in errors.
 
-    Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
+    Raises InvalidArgumentError if they do not fit: another plan was chosen since the resource was bound.
     """
     places, size = laid_out(sizes)
     if size > within.size_in_bytes:

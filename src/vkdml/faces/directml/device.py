@@ -1,8 +1,8 @@
 """DirectML's device, which makes all other objects.
 
-The life cycle is DirectML's: create, compile, initialize, bind, record, execute. Weights and biases are bound to an
-execution, which packs them when they have changed. Described as OWNED_BY_DML, which DirectML does not support for recurrent
-operators, they are bound to the initializer, which packs them once.
+Use the objects in DirectML's order: create, compile, initialize, bind, record, execute. An execution packs the weights and
+biases bound to it if they have changed. If they are described as OWNED_BY_DML, which DirectML does not support for recurrent
+operators, you bind them to the initializer, which packs them once.
 
 Source: DirectML's API reference, the interfaces IDMLDevice, IDMLOperator, IDMLCompiledOperator, IDMLOperatorInitializer,
 IDMLBindingTable and IDMLCommandRecorder.
@@ -48,17 +48,18 @@ def _checked_limit(name: str, limit: Any) -> int:
 class Device(Named):
     """A Vulkan device that runs DirectML's recurrent operators and those around them (IDMLDevice).
 
-    device: an index, UUID, PCI address or a part of a name (in any case) from Device.enumerate(). By default what the
-    environment variable VKDML_DEVICE says, which is one of these, or else the first GPU, or else the first CPU driver. It is
-    opened once in a process, and in a child process that os.fork made of that one it cannot be used. Once the driver has lost
-    it (DeviceLostError), this object and all that was made on it raise that error, and a new Device opens it anew. Leaving a
-    `with` block of one drops what the process keeps on it (`cache_limit`); others that use the device make it again.
+    A process opens each device once. A child process that os.fork makes cannot use it. Once the driver has lost the device
+    (DeviceLostError), this object and all that was made on it raise that error; a new Device opens it again. Leaving a `with`
+    block of a Device drops the caches on it (`cache_limit`); others that use the device make them again.
 
-    verify: which share of the calls on it to check against the float64 reference, from 0 to 1: evenly spread, the first one
+    device: an index, UUID, PCI address or a part of a name (in any case) from Device.enumerate(). The default is the value of
+    the environment variable VKDML_DEVICE, or else the first GPU, or else the first CPU driver.
+
+    verify: the share of calls on the device to check against the float64 reference, from 0 to 1: evenly spread, the first one
     among them. A wrong result raises VerificationError. An execution of a recorder is a call: it checks each operator that was
-    compiled on the same device. By default what the environment variable VKDML_VERIFY says, or else 0.
+    compiled on the same device. The default is the value of the environment variable VKDML_VERIFY, or else 0.
 
-    Raises DriverError when there is none, or none that matches; InvalidArgumentError for another share.
+    Raises DriverError if there is no device, or none that matches; InvalidArgumentError for another share.
     """
 
     def __init__(self, device: int | str | None = None, *, verify: float | None = None) -> None:
@@ -84,12 +85,12 @@ class Device(Named):
         return f"on {self.info.name}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process opens the device of this index and name, or else of this name; limits that were set stay here."""
+        """Let another process open the device of this index and name, or else of this name. It does not get the limits."""
         return _opened_again, (self.info.index, self.info.name, self.verify), {"_name": self._name}
 
     @staticmethod
     def enumerate() -> list[DeviceInfo]:
-        """All Vulkan devices, in the order of their indices."""
+        """List all Vulkan devices, in the order of their indices."""
         return enumerate_devices()
 
     @property
@@ -98,30 +99,29 @@ class Device(Named):
         return self.gpu.info
 
     def get_device_removed_reason(self) -> str | None:
-        """Why the device is lost and cannot be used any more; None: it can be (IDMLDevice::GetDeviceRemovedReason)."""
+        """Say why the device is lost, or return None if it is not (IDMLDevice::GetDeviceRemovedReason)."""
         return self.gpu.driver.lost
 
     def check_feature_support(self, feature: DML_FEATURE, query: Any) -> Any:
         """Answer a DML_FEATURE_QUERY_* structure with a DML_FEATURE_DATA_* one (IDMLDevice::CheckFeatureSupport).
 
-        FEATURE_LEVELS: the highest of those that are asked for, up to 5_0, the last one of which all that it says of recurrent
-        operators, and of the activations that are here, is here. TENSOR_DATA_TYPE_SUPPORT: whether any operator here takes
-        tensors of a type.
+        FEATURE_LEVELS: the highest of the levels that you ask for, up to 5_0: vkdml has all that this level requires of
+        recurrent operators and of its activations. TENSOR_DATA_TYPE_SUPPORT: whether any operator takes tensors of a type.
 
-        Raises InvalidArgumentError for another feature or structure, and where no level that is asked for is supported.
+        Raises InvalidArgumentError for another feature or structure, or if no level that you ask for is supported.
         """
         return features.check_support(feature, query)
 
     @property
     def verify(self) -> float:
-        """The share of calls that are checked."""
+        """The share of calls that are checked against the reference."""
         return self.share.share
 
     @property
     def cache_limit(self) -> int:
-        """Bytes of what the process keeps on this device at most: compiled pipelines, scratch buffers and packed weights.
+        """The most bytes of compiled pipelines, scratch buffers and packed weights that the process keeps on this device.
 
-        What was not used for the longest is dropped, and made again when it is needed. At first 1 GiB. May be set.
+        Above it, those not used for the longest are dropped, and made again when needed. At first 1 GiB. You may set it.
         """
         return self.gpu.store.limit
 
@@ -133,11 +133,11 @@ class Device(Named):
 
     @property
     def memory_limit(self) -> int:
-        """Bytes of all buffers that the process has on this device at most, with the host's copies of them.
+        """The most bytes of buffers that the process has on this device, with the host's copies of them.
 
-        Before a call goes above it, those are dropped that are kept but not in use; then it gets plans that need less, which
-        changes no result; or else an InvalidArgumentError refuses it before anything is allocated. At first what the
-        environment variable VKDML_MEMORY_BYTES says, or else 80% of info.memory. May be set.
+        A call that would exceed it first drops buffers that are kept but not in use, then takes plans that need less, which
+        changes no result, or else raises InvalidArgumentError before anything is allocated. At first the value of the
+        environment variable VKDML_MEMORY_BYTES, or else 80% of info.memory. You may set it.
         """
         return self.gpu.memory.limit
 
@@ -147,26 +147,23 @@ class Device(Named):
 
     @property
     def lock(self) -> Lock:
-        """A reentrant context manager, held during every execution.
-
-        Hold it around writes, an execution and reads that belong together.
+        """A reentrant context manager, held during every execution. Hold it around writes, an execution and reads that belong
+        together.
         """
         return self.gpu.lock
 
     def selftest(self) -> list[Outcome]:
-        """Run each kernel that the device may be given, for each cell in each type, and check it by the float64 reference.
+        """Run each kernel that the device may use, for each cell in each type, and check it against the float64 reference.
 
-        It compiles all of them, which takes a CPU driver 20 seconds where nothing was kept from before.
-        Raises VerificationError, which names the device, its driver, and what is wrong with which kernels.
+        This compiles all of them, in 20 seconds on a CPU driver without a cache. Raises VerificationError, which names the
+        device, its driver, the wrong kernels and their errors.
         """
         return expect_right(self.gpu, outcomes(self.gpu))
 
     def create_operator(self, desc: Any, *, clip: float | None = None) -> Operator:
         """Check an operator descriptor (IDMLDevice::CreateOperator): a DML_OPERATOR_DESC or the structure alone.
 
-        clip: ONNX's attribute of that name, for a recurrent operator.
-
-        Raises InvalidArgumentError, before anything is allocated.
+        clip: ONNX's attribute of that name, for a recurrent operator. Raises InvalidArgumentError for a wrong descriptor.
         """
         inner = unwrap_operator(desc)
         if clip is None:
@@ -179,11 +176,11 @@ class Device(Named):
                          options: Options = Options()) -> CompiledOperator:
         """Plan an operator for this device (IDMLDevice::CompileOperator).
 
-        flags: hints that change nothing here: sums are never in less than float32. options: what to force in the plan.
+        flags: hints without effect: sums are never in less than float32. options: the parts of the plan that you want to force.
 
-        Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have, before anything is
-        allocated; DriverError for float64 where the driver's arithmetic is not accurate enough; VerificationError where the
-        driver is not a known one, or VKDML_SELFTEST is "on", and its kernels for such an operator compute wrongly.
+        Raises InvalidArgumentError, before anything is allocated, for an operator too large for the device, or options that the
+        device does not support; DriverError for float64 if the driver's arithmetic is not accurate enough; VerificationError if
+        the kernels for such an operator fail their test, which unknown drivers, or VKDML_SELFTEST="on", run first.
         """
         check_type("compile_operator", "operator", operator, Operator)
         check_type("compile_operator", "options", options, Options)
@@ -193,11 +190,11 @@ class Device(Named):
 
     def compile_graph(self, desc: DML_GRAPH_DESC, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                       options: Options = Options()) -> CompiledGraph:
-        """Compile operators that pass tensors to each other (IDMLDevice1::CompileGraph). flags, options: as of
-        compile_operator, for all.
+        """Compile operators that pass tensors to each other (IDMLDevice1::CompileGraph). flags, options: as for
+        compile_operator, for all nodes.
 
-        Inputs with weights may be OWNED_BY_DML, for all operators that they go to. Raises InvalidArgumentError naming the
-        node or the edge, before anything is allocated, and what compile_operator raises.
+        A graph's inputs may be OWNED_BY_DML where they are weights of all operators that take them. Raises
+        InvalidArgumentError naming the node or the edge, before anything is allocated, and what compile_operator raises.
         """
         nodes = graph_checks.nodes_of(desc)
         for i, node in enumerate(nodes):
@@ -210,25 +207,24 @@ class Device(Named):
 
     @counted
     def create_operator_initializer(self, compiled: Compiled | Sequence[Compiled]) -> OperatorInitializer:
-        """An initializer of one operator, or of a list of them (IDMLDevice::CreateOperatorInitializer).
+        """Create an initializer of one operator, or of a list of them (IDMLDevice::CreateOperatorInitializer).
 
-        Of one operator its binding table takes inputs as that of an execution does; of a list, a DML_BUFFER_ARRAY_BINDING for
-        each.
+        For a list, BindingTable.bind_inputs takes a DML_BUFFER_ARRAY_BINDING for each operator.
         """
         return OperatorInitializer(compiled)
 
     def create_binding_table(self, dispatchable: Dispatchable | DML_BINDING_TABLE_DESC) -> BindingTable:
-        """A table with nothing bound, for a compiled operator or an initializer (IDMLDevice::CreateBindingTable)."""
+        """Create an empty table for a compiled operator or an initializer (IDMLDevice::CreateBindingTable)."""
         return BindingTable(dispatchable)
 
     def create_command_recorder(self) -> CommandRecorder:
-        """A recorder with nothing recorded (IDMLDevice::CreateCommandRecorder)."""
+        """Create a recorder with nothing recorded (IDMLDevice::CreateCommandRecorder)."""
         return CommandRecorder(self.gpu, self.share)
 
     def create_buffer(self, size_in_bytes: int) -> Buffer:
-        """Device memory of a multiple of 4 bytes, at most info.max_storage_buffer_range.
+        """Create a buffer in device memory of a multiple of 4 bytes, at most info.max_storage_buffer_range.
 
-        The host's copy starts as zeros; what the device has is undefined until it is uploaded or written there.
+        The host's copy starts as zeros; the device's contents are undefined until an upload, or a dispatch that writes them.
 
         Raises InvalidArgumentError for another size, or above memory_limit; DriverError when the driver fails.
         """
@@ -240,7 +236,7 @@ class Device(Named):
         return self.gpu.made(lambda: Buffer(self.gpu, int(size_in_bytes)))
 
     def upload(self, array: np.ndarray) -> Buffer:
-        """A new buffer with an array's elements, in C order, of any dtype of numbers. Its size is rounded up to 4 bytes.
+        """Create a buffer with an array's elements, in C order, of any dtype of numbers. Its size is rounded up to 4 bytes.
 
         Raises what create_buffer raises.
         """

@@ -1,7 +1,4 @@
-"""DirectML's command recorder.
-
-Source: DirectML's API reference, the interface IDMLCommandRecorder.
-"""
+"""DirectML's command recorder. Source: DirectML's API reference, the interface IDMLCommandRecorder."""
 
 from __future__ import annotations
 
@@ -23,20 +20,19 @@ from .compiled_operator import Bindings, Named
 
 
 class CommandRecorder(Named, OfOneProcess):
-    """Records dispatches and copies once, executes them any number of times.
-
-    IDMLCommandRecorder together with Direct3D's command list and queue. Made by Device.create_command_recorder.
+    """Records dispatches and copies once, and executes them any number of times (IDMLCommandRecorder, with Direct3D's command
+    list and queue). Device.create_command_recorder makes it.
     """
 
     def __init__(self, gpu: Gpu, share: Share) -> None:
         self._gpu = gpu
         self._commands = Commands(gpu, merges=True)
         self._share = share
-        self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks
+        self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks against the reference
         self._has_checks = False
-        self._buffers: set[Buffer] = set()  # in what is recorded
+        self._buffers: set[Buffer] = set()  # that the recordings use
         for commands in self._recordings:
-            commands.before_execute(partial(_expect_open, self._buffers))  # not a method: it would hold what holds it
+            commands.before_execute(partial(_expect_open, self._buffers))  # a method would make a cycle of references
 
     @property
     def _recordings(self) -> list[Commands]:
@@ -47,29 +43,28 @@ class CommandRecorder(Named, OfOneProcess):
         return f"on {self._gpu.info.name}"
 
     def record_upload(self, buffer: Buffer) -> None:
-        """Bring what the host has written to its copy of a buffer to the device. What dispatches wrote since stays.
+        """Record a copy of what the host has written into a buffer to the device. What dispatches wrote since stays.
 
-        An execution raises InvalidArgumentError for what Buffer.host says.
+        An execution raises InvalidArgumentError in the cases that Buffer.host lists.
         """
         self._check_device("record_upload", buffer)
         for commands in self._recordings:
             commands.upload(buffer)
 
     def record_readback(self, buffer: Buffer) -> None:
-        """Bring a buffer to the host's copy of it. What the host wrote there, and was not uploaded, stays."""
+        """Record a copy of a buffer from the device to the host. What the host wrote into it, and did not upload, stays."""
         self._check_device("record_readback", buffer)
         for commands in self._recordings:
             commands.readback(buffer)
 
     def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
-        """Record an initialization or an execution with what the table binds now (IDMLCommandRecorder::RecordDispatch).
+        """Record an initialization or an execution, with the table's current bindings (IDMLCommandRecorder::RecordDispatch).
 
-        In place: the buffer of HiddenInitTensor may be OutputSingleTensor's too, that of CellMemInitTensor
-        OutputCellSingleTensor's, that of an elementwise operator's input its output's, and that of GEMM's CTensor, where both
-        have the same strides.
+        Some outputs may be in place, in the buffer of an input with the same strides: OutputSingleTensor in HiddenInitTensor's,
+        OutputCellSingleTensor in CellMemInitTensor's, an elementwise operator's output in an input's, GEMM's in CTensor's.
 
-        Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for a buffer bound to an
-        output and another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
+        Raises InvalidArgumentError for a table of another dispatchable or with bindings missing, for an output whose buffer is
+        bound to another tensor otherwise, and for an operator with OWNED_BY_DML tensors that is not initialized.
         """
         check_type("record_dispatch", "dispatchable", dispatchable, *DISPATCHABLES)
         check_type("record_dispatch", "table", table, BindingTable)
@@ -106,8 +101,9 @@ class CommandRecorder(Named, OfOneProcess):
             node.record_initialization(commands)
 
     def _is_packed_here(self, weights: Weights, operator: str) -> bool:
-        """Whether an initializer that was recorded here packs them. Refuses what none has packed, and what was written since.
-        operator: its name in errors.
+        """Whether an initializer in this recording packs the weights. operator: its name in errors.
+
+        Raises InvalidArgumentError if no initializer packed them, or an earlier command here overwrites them.
         """
         is_here = weights in self._commands.owned
         if not is_here and not is_current(weights.origin, OWNED):
@@ -136,15 +132,15 @@ class CommandRecorder(Named, OfOneProcess):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many submissions and dispatches an execution is, if weights that it takes are packed already."""
+        """The number of submissions and of dispatches of an execution that finds its weights packed."""
         return self._commands.counts
 
     def execute(self) -> None:
-        """Run everything recorded, in order, and wait for it. May be called again with new contents in the buffers.
+        """Run everything recorded, in order, and wait for it. You may write new data into the buffers and execute again.
 
-        Raises InvalidArgumentError for sequence lengths above T and indices outside of their axis that the host wrote, and
-        where somebody else has written to what an initializer packed, before any work; DriverError when the driver fails; and
-        VerificationError, once an operator's outputs are written, where the execution is checked and they are wrong.
+        Raises InvalidArgumentError before any work for sequence lengths above T or indices outside of their axis that the host
+        wrote, and if anything else overwrote weights that an initializer packed; DriverError when the driver fails;
+        VerificationError after an operator has run, if the execution is checked and the outputs are wrong.
         """
         with self._gpu.lock:
             is_checked = self._has_checks and self._share.has_next()
@@ -153,9 +149,9 @@ class CommandRecorder(Named, OfOneProcess):
     def execute_async(self) -> PendingExecution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
 
-        Until it is done the buffers must not be written. A process that ends drops what has not begun, whose `wait` raises
-        DriverError. Raises DriverError where the system gives no thread for it, and nothing else: its `wait` raises what
-        `execute` would.
+        Do not write to the buffers until it is done. When the process ends, executions that have not begun are dropped, and
+        their `wait` raises DriverError. This call raises DriverError only if the system has no thread for it; all that
+        `execute` may raise comes from `wait`.
         """
         return PendingExecution(self._gpu.run_in_background(self.execute))
 
@@ -179,20 +175,20 @@ def _refuse_uninitialized(operator: str, call: str) -> NoReturn:
 
 
 class PendingExecution:
-    """An execution that may still run. Made by CommandRecorder.execute_async."""
+    """An execution that may still be running. CommandRecorder.execute_async makes it."""
 
     def __init__(self, future: Future[None]) -> None:
         self._future = future
 
     def done(self) -> bool:
-        """Whether it has ended, with or without an error."""
+        """Whether the execution has ended, with or without an error."""
         return self._future.done()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for its end. timeout: seconds; None waits as long as it takes.
+        """Wait until the execution ends. timeout: seconds; None: as long as it takes.
 
-        Raises TimeoutError when it has not ended by then (it runs on, and may be waited for again), and what
-        CommandRecorder.execute raises.
+        Raises what CommandRecorder.execute raises, and TimeoutError after the timeout: the execution continues, and you may
+        wait again.
         """
         try:
             self._future.result(timeout)
