@@ -66,7 +66,7 @@ def _parser(called: str) -> argparse.ArgumentParser:
 
 
 def _laboratory(name: str) -> Any:
-    """Import a command's module from vkdml_lab. Raises MissingPackageError if vkdml_lab, or a package it needs, is missing."""
+    """Import the module of a vkdml_lab command. Raises MissingPackageError if vkdml_lab, or a package it needs, is missing."""
     for command in entry_points(group="vkdml.commands", name=name):
         return command.load()
     raise MissingPackageError(f"vkdml {name} is a command of the package vkdml_lab, which is not installed: in a checkout of "

@@ -125,7 +125,7 @@ class Bindings:
             commands.call(lambda: kept.update(compiled.contents(given)))
 
     def record(self, commands: Commands, is_checked: bool) -> None:
-        """Record an execution. Raises InvalidArgumentError if a resource is too small, or the device has no room for buffers."""
+        """Record an execution. Raises InvalidArgumentError if a resource is too small, or the device has no room for more."""
         scratch = self.compiled.scratch(self.temporary)
         weights = self.compiled.weights(self.persistent) if self.compiled.weight_fields else None
         self.compiled.record(commands, {**self.tensors, **scratch}, weights, is_checked and self.compiled.is_verified)
