@@ -1,4 +1,4 @@
-"""The command `vkdml explain` on models: where nodes run, the sizes that they get, and times. More of it is in ../test_cli.py."""
+"""The command `vkdml explain`: where a model's nodes run, the sizes that they get, plans, memory and times."""
 
 import json
 
@@ -7,9 +7,11 @@ import onnx
 import pytest
 from onnx import helper
 
+import vkdml
 from tests.faces.onnx.support import GRU, H, I, model, weights
-from tests.faces.onnx.test_programs import IF
-from vkdml import cli
+from tests.test_cli import run
+from vkdml.operators import cells
+from vkdml_lab.suite.support import make_desc
 
 pytestmark = pytest.mark.device
 
@@ -17,36 +19,57 @@ DECLARED = """g (float[7,B,3] x) => (float[T,7,D,4] y) {
     a = Transpose <perm=[1,0,2]> (x)
     y = GRU <hidden_size=4, layout=1> (a, W, R, B) }"""
 FED = GRU.format("GRU <hidden_size=4>").replace("float[T,B,3] x", "float[T,B,3] x, float[1,12,3] W, float[1,12,4] R, float[1,24] B")
+IF = """g (float[T,B,3] x, bool c) => (float[D,B,4] y) {
+    y = If (c) <then_branch = t () => (float[1,B,4] a) { e, a = GRU <hidden_size=4> (x, W, R, B) },
+                else_branch = f () => (float[1,B,4] b) { z = Neg(x) e2, b = GRU <hidden_size=4> (z, W, R, B) }> }"""
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    onnx.save(model(DECLARED, weights()), "declared.onnx")
-    onnx.save(model(FED), "fed.onnx")
-    onnx.save(model(IF, weights()), "if.onnx")
-    np.save("x.npy", np.ones((6, 2, I), np.float32))
-    np.save("true.npy", np.array(True))
-    for name, array in weights().items():
+    for name, proto in {"declared": model(DECLARED, weights()), "fed": model(FED), "if": model(IF, weights()),
+                        "wrong": model(GRU.format("GRU <hidden_size=5>"), weights())}.items():
+        onnx.save(proto, f"{name}.onnx")
+    for name, array in {"x": np.ones((6, 2, I), np.float32), "true": np.array(True), **weights()}.items():
         np.save(f"{name}.npy", array)
 
 
 def explain(capsys, *arguments):
-    assert cli.main(["explain", *arguments]) == 0
-    return capsys.readouterr().out
+    code, out, _ = run(capsys, "explain", *arguments)
+    assert code == 0
+    return out
 
 
 def told(capsys, *arguments):
     return json.loads(explain(capsys, *arguments, "--json"))
 
 
+def test_an_operator(capsys, device):
+    arguments = ["lstm-100x2x64x48", "--type", "float16"]
+    out, report = explain(capsys, *arguments), told(capsys, *arguments)
+    for text in (device.info.name, "LSTM: T 100, B 2, I 64, H 48, float16, forward", "schedule", "packed recurrent weights"):
+        assert text in out
+    (found,) = report["operators"]["LSTM"]
+    assert (report["memory_limit"], found["T"], found["H"]) == (device.memory_limit, 100, 48)
+    assert found["bytes"] == sum(row["bytes"] for row in found["memory"])
+    assert {row["name"]: row["bytes"] for row in found["memory"]}["RecurrenceTensor"] == 4 * 48 * 48 * 2
+    desc = make_desc(cells.LSTM, 100, 2, 64, 48, 1, vkdml.DML_TENSOR_DATA_TYPE.FLOAT16, HiddenInitTensor=None,
+                     CellMemInitTensor=None, PeepholeTensor=None, SequenceLengthsTensor=None)
+    compiled = device.compile_operator(device.create_operator(desc))
+    assert found["bytes"] == compiled.memory().total
+    executed = [row for row in found["kernels"] if row["when"] == "execution"]
+    assert sum(row["dispatches"] for row in executed) == len(compiled.plan.execute)
+    assert found["schedule"] == compiled.plan.tiling.loop.schedule
+
+
 def test_where_nodes_run(capsys, folder):
-    report = told(capsys, "declared.onnx")
+    report, out = told(capsys, "declared.onnx"), explain(capsys, "declared.onnx")
     assert (report["nodes"], report["assignment"]) == (2, [
         {"runs_on": "device", "piece": None, "nodes": 1, "operators": {"GRU": 1}},
         {"runs_on": "onnxruntime", "piece": 1, "nodes": 1, "operators": {"Transpose": 1}}])
-    lines = [line.split() for line in explain(capsys, "declared.onnx").splitlines()]
-    assert ["onnxruntime", "1", "1", "Transpose", "1"] in lines
+    assert ["onnxruntime", "1", "1", "Transpose", "1"] in [line.split() for line in out.splitlines()]
+    assert "GRU node: T 7, B 1, I 3, H 4, float32, forward" in out
+    assert "GRU node: its weights are known only when it runs" in explain(capsys, "fed.onnx")
 
 
 @pytest.mark.parametrize(("arguments", "sizes"), [([], (7, 1)), (["-B", "5"], (7, 5)), (["-T", "30", "-B", "5"], (30, 5))])
@@ -65,10 +88,8 @@ def test_sizes_of_a_run(capsys, folder):
         proto.graph.input.append(helper.make_tensor_value_info(name, 1, array.shape))
     onnx.save(proto, "overridable.onnx")
     given = ["--input", "x=x.npy", "--input", "c=true.npy"]
-    found = told(capsys, "overridable.onnx", *given, "--input", "W=W.npy")["operators"]
-    assert sorted(len(rows) for rows in found.values()) == [0, 1]
-    found = told(capsys, "if.onnx", *given)["operators"]
-    assert sorted(len(rows) for rows in found.values()) == [0, 1]
+    for arguments in (["overridable.onnx", *given, "--input", "W=W.npy"], ["if.onnx", *given]):
+        assert sorted(len(rows) for rows in told(capsys, *arguments)["operators"].values()) == [0, 1]
     assert "GRU node: it was not run" in explain(capsys, "if.onnx", *given)
 
 
@@ -86,14 +107,22 @@ def test_times(capsys, folder):
     assert "the median of" in out
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["if.onnx", "--input", "x=x.npy", "-T", "5"], "-T: the arrays of --input say that"),
-    (["if.onnx", "--input", "x=x.npy"], "--input: given x; the model needs each of these once: x tensor(float) ['T', 'B', 3]; c tensor(bool)"),
-    (["gru-1x1x1x1", "--input", "x=x.npy"], "--input: only for a model"),
-    (["gru-1x1x1x1", "--allow-outside"], "--allow-outside: only for a model"),
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["conv-1x2x3x4"], 2, "'conv-1x2x3x4' is neither a .onnx file nor CELL-TxBxIxH, such as gru-100x1x256x256"),
+    (["gru-1x2x3"], 2, "neither a .onnx file nor"),
+    (["none.onnx"], 2, "no file 'none.onnx'"),
+    (["gru-1x1x1x1", "-T", "5"], 2, "-T: only for a model"),
+    (["gru-1x1x1x1", "--input", "x=x.npy"], 2, "--input: only for a model"),
+    (["gru-1x1x1x1", "--allow-outside"], 2, "--allow-outside: only for a model"),
+    (["if.onnx", "--type", "float16"], 2, "--type: a model says that"),
+    (["if.onnx", "-B", "0"], 2, "'0' is not a positive whole number"),
+    (["if.onnx", "--input", "x=x.npy", "-T", "5"], 2, "-T: the arrays of --input say that"),
+    (["if.onnx", "--input", "x=x.npy"], 2,
+     "--input: given x; the model needs each of these once: x tensor(float) ['T', 'B', 3]; c tensor(bool)"),
+    (["gru-0x1x1x1"], 1, "InputTensor.Sizes: found (1, 0, 1, 1)"),
+    (["gru-100000x10x1000x1000"], 1, "expected at most"),
+    (["wrong.onnx"], 1, "GRU node: hidden_size: found 5"),
 ])
-def test_wrong_usage(capsys, folder, arguments, message):
-    with pytest.raises(SystemExit) as error:
-        cli.main(["explain", *arguments])
-    assert error.value.code == 2
-    assert message in capsys.readouterr().err
+def test_errors_and_exit_codes(capsys, folder, arguments, code, message):
+    found, _, error = run(capsys, "explain", *arguments)
+    assert (found, message in error) == (code, True), error
