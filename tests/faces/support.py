@@ -1,4 +1,4 @@
-"""What tests of all element types share: the numpy functions' arrays, and comparison in each type's tolerance."""
+"""Arrays for the numpy functions, and comparison in each type's tolerance."""
 
 import numpy as np
 

@@ -1,34 +1,19 @@
 """Weights that change in place between two calls, by whatever way there is into their memory."""
 
-from math import prod
-
 import numpy as np
 import pytest
 import torch
 
 import vkdml
 import vkdml.onnx
-import vkdml.pydirectml as dml
-import vkdml.torch
 from tests.faces.onnx.support import model
+from tests.faces.ways_in import SHAPES, B, H, I, T, X, directml, function, node, numbers, pydirectml, rnn_desc, session, twin
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
 from vkdml_lab.dxdispatch.dispatchables import OperatorDispatchable, ReadyOperator
-from vkdml_lab.suite.support import ATOL, RTOL, tensor
+from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
-
-T, B, I, H = 3, 2, 4, 5
-SHAPES = {"w": (1, H, I), "r": (1, H, H)}
-DIRECTION = vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD
-
-
-def numbers(*shape):
-    return (np.random.default_rng(sum(shape)).standard_normal(shape) * 0.5).astype(np.float32)
-
-
-X = numbers(T, B, I)
-
 
 # Ways to change an array that may be read-only. Each returns the array, and what negates its elements.
 
@@ -95,25 +80,11 @@ def changing(request):
     return {name: array for name, (array, _) in pairs.items()}, change
 
 
-# Faces: each is a function of weights that returns a call, whose result is y [T, 1, B, H]
-
-def function(weights):
-    return lambda: vkdml.rnn(X, **weights)[0]
-
+# More faces
 
 def float64_function(weights):
     """R is converted at each call."""
     return lambda: vkdml.rnn(X.astype(np.float64), **weights | {"w": weights["w"].astype(np.float64)})[0]
-
-
-def node(weights):
-    proto = _fed().graph.node[0]
-    return lambda: vkdml.onnx.run_node(proto, {"x": X, "W": weights["w"], "R": weights["r"]})[0]
-
-
-def session(weights):
-    session = vkdml.onnx.InferenceSession(_fed())
-    return lambda: session.run(None, {"x": X, "W": weights["w"], "R": weights["r"]})[0]
 
 
 def session_stream(weights):
@@ -130,70 +101,9 @@ def session_stream(weights):
     return call
 
 
-def _fed():
-    return model(f"g (float[T,B,{I}] x, float[1,{H},{I}] W, float[1,{H},{H}] R) => (float[T,1,B,{H}] y) "
-                 f"{{ y = RNN <hidden_size={H}> (x, W, R) }}")
-
-
-def pydirectml(weights):
-    """Bindings copy when they are made."""
-    device = dml.Device()
-    builder = dml.GraphBuilder(device)
-    x, w, r = (dml.input_tensor(builder, place, dml.TensorDesc(dml.TensorDataType.FLOAT32, sizes)) for place, sizes in enumerate(
-        ([1, T, B, I], [1, 1, H, I], [1, 1, H, H])))
-    y = dml.rnn(x, w, r, activation_descs=[dml.FusedActivation(dml.OperatorType.ACTIVATION_TANH)], direction=DIRECTION,
-                output_options=dml.OutputOptions.Sequence).sequence
-    compiled = builder.build(dml.ExecutionFlags.NONE, [y])
-    arrays = {x: X, w: weights["w"], r: weights["r"]}
-    return lambda: device.compute(compiled, [dml.Binding(*pair) for pair in arrays.items()], [y])[0]
-
-
-def twin(weights):
-    """Parameters that share their memory with the arrays."""
-    module = torch.nn.RNN(I, H, bias=False).eval()
-    with torch.no_grad():
-        module.weight_ih_l0.data, module.weight_hh_l0.data = (torch.from_numpy(array)[0] for array in weights.values())
-    converted = vkdml.torch.convert(module, inplace=True)
-
-    def call():
-        with torch.inference_mode():
-            return converted(torch.from_numpy(X))[0].numpy()[:, None]
-
-    return call
-
-
-def _rnn():
-    """A descriptor, and the bytes of its tensors by field."""
-    sizes = {"InputTensor": (1, T, B, I), "WeightTensor": (1, 1, H, I), "RecurrenceTensor": (1, 1, H, H),
-             "OutputSequenceTensor": (T, 1, B, H)}
-    return vkdml.DML_RNN_OPERATOR_DESC(
-        **{field: tensor(*of_field) for field, of_field in sizes.items()}, Direction=DIRECTION,
-        ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()]), {field: 4 * prod(sizes[field]) for field in sizes}
-
-
-def directml(weights):
-    """Buffers that get the arrays at each call."""
-    device, (desc, sizes) = vkdml.Device(), _rnn()
-    compiled = device.compile_operator(device.create_operator(desc))
-    buffers = {field: device.create_buffer(size) for field, size in sizes.items()}
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
-    table.bind_outputs([buffers.get(field) for field in compiled.output_fields])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(compiled, table)
-
-    def call():
-        for field, array in {"InputTensor": X, "WeightTensor": weights["w"], "RecurrenceTensor": weights["r"]}.items():
-            buffers[field].upload(array)
-        recorder.execute()
-        return buffers["OutputSequenceTensor"].download((T, 1, B, H))
-
-    return call
-
-
 def dispatch(weights):
     """Of DxDispatch, whose resources are these arrays."""
-    operator = ReadyOperator(vkdml.Device(), OperatorDispatchable(from_desc(_rnn()[0]), vkdml.DML_EXECUTION_FLAGS.NONE, (), {}))
+    operator = ReadyOperator(vkdml.Device(), OperatorDispatchable(from_desc(rnn_desc()[0]), vkdml.DML_EXECUTION_FLAGS.NONE, (), {}))
 
     def call():
         y = np.zeros((T, 1, B, H), np.float32)

@@ -1,16 +1,15 @@
 """Each way in has its calls checked on a Device(verify=...), or where VKDML_VERIFY says so: here the reference makes the mistake."""
 
-import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
+import torch
 
 import vkdml
 import vkdml.pydirectml as dml
 import vkdml.torch
 import vkdml_lab.dxdispatch
 from lab.tests.dxdispatch.support import SAMPLE
-from tests.faces.onnx.support import model, weights
+from tests.faces.onnx.support import model
+from tests.faces.ways_in import FORWARD, SHAPES, B, H, I, X, function, numbers, session
 from vkdml.faces import sessions
 from vkdml.onnx import InferenceSession
 from vkdml.operators import reference
@@ -18,9 +17,7 @@ from vkdml.operators.activations import BY_TYPE
 
 pytestmark = pytest.mark.device
 
-T, B, I, H = 5, 2, 3, 4
-X = np.random.default_rng(0).standard_normal((T, B, I), np.float32)
-W, R = weights(1)["W"], weights(1)["R"]
+W, R = (numbers(*shape) for shape in SHAPES.values())
 
 
 @pytest.fixture
@@ -32,16 +29,10 @@ def verifying(monkeypatch):
     sessions._devices.clear()
 
 
-def onnx_session():
-    session = InferenceSession(model("""g (float[T,B,3] x) => (float[T,D,B,4] y) {
-        a = Tanh (x)  z = RNN <hidden_size=4> (a, W, R, B)  y = Neg (z) }""", weights(1)).SerializeToString())
-    return lambda: session.run(None, {"x": X})
-
-
 def onnx_last_state():
     """A node without Y."""
-    session = InferenceSession(model("""g (float[T,B,3] x) => (float[D,B,4] h) {
-        z, h = RNN <hidden_size=4> (x, W, R, B) }""", weights(1)).SerializeToString())
+    session = InferenceSession(model(f"g (float[T,B,{I}] x) => (float[D,B,{H}] h) {{ z, h = RNN <hidden_size={H}> (x, w, r) }}",
+                                     {"w": W, "r": R}).SerializeToString())
     return lambda: session.run(None, {"x": X})
 
 
@@ -68,7 +59,7 @@ def pydirectml():
     x, w, r = (dml.input_tensor(builder, place, dml.TensorDesc(dml.TensorDataType.FLOAT32, [1, *array.shape]))
                for place, array in enumerate((X, W, R)))
     y = dml.activation_sigmoid(dml.rnn(x, w, r, activation_descs=[dml.FusedActivation(dml.OperatorType.ACTIVATION_TANH)],
-                                       direction=dml.RecurrentNetworkDirection.FORWARD,
+                                       direction=FORWARD,
                                        output_options=dml.OutputOptions.Sequence).sequence)
     built = builder.build(dml.ExecutionFlags.NONE, [y])
     bindings = [dml.Binding(expression, array) for expression, array in zip((x, w, r), (X, W, R))]
@@ -81,8 +72,8 @@ def dxdispatch():
     return lambda: loaded.run(vkdml.Device())
 
 
-WAYS = {"functions": lambda: lambda: vkdml.rnn(X, W, R), "layers": lambda: lambda: vkdml.RNN(W, R)(X), "streams": stream,
-        "ONNX": onnx_session, "ONNX without Y": onnx_last_state, "PyTorch": torch_twin, "PyDirectML": pydirectml, "DxDispatch": dxdispatch}
+WAYS = {"functions": lambda: function({"w": W, "r": R}), "layers": lambda: lambda: vkdml.RNN(W, R)(X), "streams": stream,
+        "ONNX": lambda: session({"w": W, "r": R}), "ONNX without Y": onnx_last_state, "PyTorch": torch_twin, "PyDirectML": pydirectml, "DxDispatch": dxdispatch}
 
 
 @pytest.mark.parametrize("way", WAYS)
