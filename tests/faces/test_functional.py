@@ -23,7 +23,7 @@ def arrays():
         return (rng.standard_normal(shape) * 0.4).astype(np.float32)
 
     return {"x": make(T, B, I), "w": make(2, 3 * H, I), "r": make(2, 3 * H, H), "b": make(2, 6 * H), "initial_h": make(2, B, H),
-            "sequence_lens": np.array([5, 0, 3])}
+            "sequence_lens": np.array([5, 0, 3], np.int32)}
 
 
 def one_direction(arrays):
@@ -41,8 +41,10 @@ def check(arguments):
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 def test_one_direction(arrays, direction):
-    y, y_h = check(one_direction(arrays) | {"direction": direction})
+    arguments = one_direction(arrays) | {"direction": direction}
+    y, y_h = check(arguments)
     assert (y.shape, y_h.shape) == ((T, 1, B, H), (1, B, H))
+    check({name: arguments[name] for name in ("x", "w", "r", "direction")})
 
 
 @pytest.mark.parametrize("attributes", [
@@ -52,10 +54,6 @@ def test_one_direction(arrays, direction):
 ])
 def test_attributes(arrays, attributes):
     check(arrays | {"direction": "bidirectional"} | attributes)
-
-
-def test_weights_only(arrays):
-    check({name: arrays[name][:1] if name != "x" else arrays[name] for name in ("x", "w", "r")})
 
 
 def test_layout_1_is_the_same_batch_first(arrays):
@@ -68,19 +66,11 @@ def test_layout_1_is_the_same_batch_first(arrays):
     np.testing.assert_array_equal(y_h_1, y_h.transpose(1, 0, 2))
 
 
-def test_any_layout_in_memory_and_narrower_types(arrays):
-    arguments = one_direction(arrays)
-    arguments["x"] = np.asfortranarray(arguments["x"])[:, ::-1]
-    arguments["r"] = arguments["r"].astype(np.float16)
-    arguments["sequence_lens"] = np.array([5, 1, 2], np.int32)
-    check(arguments)
-
-
 def test_calls_alike_share_what_is_compiled(arrays, monkeypatch):
     arguments = one_direction(arrays)
     check(arguments)
     monkeypatch.setattr(sessions.Session, "_made", lambda *arguments: pytest.fail("compiled again"))
-    check(arguments | {"x": arguments["x"] * 2})
+    check(arguments | {"x": arguments["x"] * 2, "b": arguments["b"] * 2})
     for device in (vkdml.Device(), 0, vkdml.Device().info.name):
         vkdml.gru(**arguments, device=device)
 
@@ -94,40 +84,19 @@ def test_errors_name_the_call_at_hand(arrays):
             sessions.shared_session.run(name, sessions.Settings(name, cells.GRU, {}, (True, True), None, vkdml.Options()), wrong)
 
 
+@pytest.mark.parametrize("layout", [0, 1])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-def test_lstm_and_rnn(direction):
-    d = 2 if direction == "bidirectional" else 1
-    rng = np.random.default_rng(1)
-
-    def make(*shape):
-        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
-
-    x, lengths = make(T, B, I), np.array([5, 0, 2])
-    given = {"initial_h": make(d, B, H), "initial_c": make(d, B, H), "p": make(d, 3 * H), "sequence_lens": lengths,
-             "direction": direction, "clip": 0.8}
-    for layout in (0, 1):
-        arguments = given | {"layout": layout}
-        if layout:
-            x = x.transpose(1, 0, 2)
-            arguments |= {name: given[name].transpose(1, 0, 2) for name in ("initial_h", "initial_c")}
-        w, r, b = make(d, 4 * H, I), make(d, 4 * H, H), make(d, 8 * H)
-        results, expected = vkdml.lstm(x, w, r, b, **arguments), reference.lstm(x, w, r, b, **arguments)
-        for result, wanted in zip(results, expected, strict=True):
-            np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
-        for name in ("initial_c", "p"):
-            del arguments[name]
-        w, r, b = make(d, H, I), make(d, H, H), make(d, 2 * H)
-        results, expected = vkdml.rnn(x, w, r, b, **arguments), reference.rnn(x, w, r, b, **arguments)
-        for result, wanted in zip(results, expected, strict=True):
-            np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
-
-
-def test_changed_weights_are_seen_even_in_place(arrays):
-    arguments = one_direction(arrays)
-    check(arguments)
-    arguments["w"][0, 0, 0] += 1
-    check(arguments)
-    check(arguments | {"b": arguments["b"] * 2})
+@pytest.mark.parametrize(("name", "gates", "others"), [("lstm", 4, ["initial_c", "p"]), ("rnn", 1, [])])
+def test_lstm_and_rnn(name, gates, others, direction, layout):
+    d, rng = 2 if direction == "bidirectional" else 1, np.random.default_rng(1)
+    shapes = {"x": (T, B, I), "w": (d, gates * H, I), "r": (d, gates * H, H), "b": (d, 2 * gates * H), "initial_h": (d, B, H),
+              "initial_c": (d, B, H), "p": (d, 3 * H)}
+    given = {key: (rng.standard_normal(shapes[key]) * 0.4).astype(np.float32) for key in ("x", "w", "r", "b", "initial_h", *others)}
+    if layout:
+        given |= {key: given[key].transpose(1, 0, 2) for key in ("x", "initial_h", "initial_c") if key in given}
+    given |= {"sequence_lens": np.array([5, 0, 2]), "direction": direction, "clip": 0.8, "layout": layout}
+    for result, wanted in zip(getattr(vkdml, name)(**given), getattr(reference, name)(**given), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=RTOL, atol=ATOL)
 
 
 def test_results_are_not_overwritten_by_the_next_call(arrays):
@@ -175,8 +144,6 @@ class NoArray:
     ({"w": np.zeros((1, 3 * H, I))}, "vkdml.gru: W: found float64; expected float32, the type of X, or one that converts to it exactly"),
     ({"x": np.zeros((T, B, I), np.float16)}, "vkdml.gru: W: found float32; expected float16, the type of X"),
     ({"x": np.zeros((T, B, I), np.complex64)}, "vkdml.gru: X: found complex64; expected one of float32, float16, bfloat16, float64"),
-    ({"x": np.zeros((T, B, I), np.int32)}, "vkdml.gru: X: found int32"),
-    ({"x": np.full((T, B, I), "a")}, "vkdml.gru: X: found <U1"),
     ({"x": np.zeros((T, B, I + 1), np.float32)}, r"vkdml.gru: X: found \(5, 3, 5\); expected \(5, 3, 4\), that is \[T, B, I\]"),
     ({"w": np.zeros((1, 3 * H + 1, I), np.float32)}, r"vkdml.gru: W: found \(1, 19, 4\); expected \(1, 18, 4\), that is \[D, 3\*H, I\]"),
     ({"w": np.zeros((1, I, 3 * H), np.float32)}, r"vkdml.gru: W: found \(1, 4, 18\); expected \(1, 18, 4\)"),
@@ -194,9 +161,7 @@ class NoArray:
     ({"direction": "bidirectional"}, "vkdml.gru: W: found .* D = 2"),
     ({"layout": 2}, "vkdml.gru: layout: found 2; expected 0 or 1"),
     ({"activations": ["Tanh"]}, "vkdml.gru: activations: found .* expected a list of 2"),
-    ({"activations": "Tanh"}, "vkdml.gru: activations: found 'Tanh'"),
     ({"activations": ["Tanh", "Cosine"]}, r"vkdml.gru: activations\[1\]: found 'Cosine'; expected one of Affine"),
-    ({"activations": ["Tanh", {}]}, "vkdml.gru: "),
     ({"activations": [vkdml.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=np.nan)] * 2}, r"vkdml.gru: activations\[0\].Alpha: found nan"),
     ({"activations": ["Elu", "Tanh"], "activation_alpha": [np.inf]}, r"vkdml.gru: activation_alpha\[0\]: found inf"),
     ({"activations": [vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()] * 2, "activation_alpha": [1.0]}, "vkdml.gru: activation_alpha"),
@@ -204,16 +169,9 @@ class NoArray:
     ({"x": np.ma.masked_array(np.zeros((2, 1, 3), np.float32), [[[False, False, True]]] * 2)}, "vkdml.gru: X: found an array with masked elements"),
     ({"layout": 1.0}, "vkdml.gru: layout: found 1.0"),
     ({"clip": 10**400}, "clip: found 1000"),
-    ({"clip": 1 + 0j}, "clip: found"),
-    ({"activation_alpha": b"ab"}, "vkdml.gru: activation_alpha: found"),
     ({"device": []}, "vkdml.gru: device: found list"),
-    ({"activations": 3}, "vkdml.gru: activations: found 3"),
     ({"activation_alpha": 1.0}, "vkdml.gru: activation_alpha: found 1.0; expected a list of numbers"),
-    ({"activation_alpha": ["a"]}, "vkdml.gru: activation_alpha: found"),
-    ({"direction": ["forward"]}, "vkdml.gru: direction: found"),
-    ({"clip": "a"}, "clip: found 'a'"),
     ({"device": "none such"}, "no Vulkan device 'none such'"),
-    ({"linear_before_reset": np.zeros(2)}, "linear_before_reset: found"),
     ({"clip": -1.0}, "vkdml.gru: clip: found -1.0"),
     ({"linear_before_reset": 1.5}, "linear_before_reset: found 1.5; expected a whole number, of which 0 is false"),
 ])

@@ -51,16 +51,6 @@ def test_shapes_may_change(name, attributes):
         check(layer(x, **others), FUNCTIONS[name](x, **given, **attributes, **others))
 
 
-def test_weights_are_copied():
-    given = weights("GRU")
-    layer = vkdml.GRU(**given)
-    x = make(T, B, I)
-    expected = reference.gru(x, **given)
-    for array in given.values():
-        array[...] = 0
-    check(layer(x), expected)
-
-
 def test_weights_are_not_compared(monkeypatch):
     layer = vkdml.LSTM(**weights("LSTM"))
     layer(make(T, B, I))
@@ -69,24 +59,15 @@ def test_weights_are_not_compared(monkeypatch):
     layer(make(T + 1, B, I))
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64"])
-def test_types(name):
-    """The type of w is the layer's; what converts to it exactly is taken."""
-    dtype = DTYPES[name]
-    given = {key: array.astype(dtype) for key, array in weights("GRU").items()}
-    x = make(T, B, I).astype(dtype)
+@pytest.mark.parametrize(("name", "narrower"), [("float16", "float16"), ("bfloat16", "bfloat16"), ("float64", "float16"), ("float32", "float16")])
+def test_types(name, narrower):
+    """The type of w is the layer's. Arrays of a narrower type are converted to it."""
+    given = {key: array.astype(DTYPES[narrower]) for key, array in weights("GRU").items()} | {"w": weights("GRU")["w"].astype(DTYPES[name])}
+    x = make(T, B, I).astype(DTYPES[narrower])
     y, y_h = vkdml.GRU(**given)(x)
-    expected = vkdml.gru(x, **given)
-    assert y.dtype == y_h.dtype == dtype
+    expected = vkdml.gru(x.astype(DTYPES[name]), **given)
+    assert y.dtype == y_h.dtype == DTYPES[name]
     np.testing.assert_array_equal(y.astype(np.float64), expected[0].astype(np.float64))
-
-
-def test_narrower_arrays_are_converted():
-    given = weights("RNN")
-    x = make(T, B, I).astype(np.float16)
-    y, _ = vkdml.RNN(given["w"], given["r"].astype(np.float16), given["b"])(x)
-    assert y.dtype == np.float32
-    check([y], reference.rnn(x.astype(np.float32), given["w"], given["r"].astype(np.float16).astype(np.float32), given["b"])[:1])
 
 
 @pytest.mark.parametrize("layout", [0, 1])
@@ -133,22 +114,13 @@ def test_layers_with_the_same_weights_share_them(device):
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"w": None}, "GRU: W: found None; expected an array"),
-    ({"w": np.float32(1)}, r"GRU: W: found the shape \(\); expected \[D, 3\*H, I\]"),
     ({"w": make(3 * H, I)}, r"GRU: W: found the shape \(18, 4\); expected \[D, 3\*H, I\], .* vkdml.torch takes them"),
-    ({"w": np.zeros((1, 3 * H, 0), np.float32)}, r"GRU: W: found the shape \(1, 18, 0\)"),
-    ({"w": np.zeros((1, 3 * H, I), np.int32)}, "GRU: W: found int32; expected one of float32"),
     ({"w": I, "r": H}, r"GRU: W: found 4, no array; expected one of float32, .*\(vkdml.torch.GRU takes sizes"),
-    ({"r": make(3 * H, H)}, r"GRU: R: found the shape \(18, 6\); expected \[D, 3\*H, H\]"),
     ({"r": np.zeros((1, 3 * H, H))}, "GRU: R: found float64; expected float32, the type of W, or one that converts to it exactly"),
     ({"b": make(1, 3 * H)}, r"GRU: B: found \(1, 18\); expected \(1, 36\)"),
     ({"direction": "bidirectional"}, "GRU: W: found .* D = 2"),
-    ({"direction": "backward"}, "GRU: direction: found 'backward'"),
-    ({"activations": ["Tanh"]}, "GRU: activations: found"),
-    ({"activations": ["Tanh", {}]}, "GRU"),
     ({"clip": -1.0}, "GRU: clip: found -1.0"),
-    ({"layout": 2}, "GRU: layout: found 2"),
     ({"options": {}}, "GRU: options: found dict"),
-    ({"device": []}, "GRU: device: found list"),
     ({"device": "none such"}, "no Vulkan device 'none such'"),
 ])
 def test_wrong_weights_and_attributes(changes, message):
