@@ -25,8 +25,7 @@ class RecurrentLayer:
 
     _cell: ClassVar[Cell]
 
-    def _set(self, weights: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
-             options: Options) -> None:
+    def _set(self, weights: Mapping[str, Any], device: Device | int | str | None, options: Options, **attributes: Any) -> None:
         """Copy and check the weights, by DirectML's field, and the attributes, by ONNX's name."""
         name, cell = self._cell.name, self._cell
         w, _ = typed_array(name, cell, "WeightTensor", weights["WeightTensor"])
@@ -38,11 +37,12 @@ class RecurrentLayer:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle needs to make the layer again in another process: attributes, weights and settings."""
-        settings = (self._settings.attributes, self._settings.given_device, self._settings.options)
-        return {**self.__dict__, "_session": None, "_settings": settings}
+        settings = self._settings
+        return {**self.__dict__, "_session": None, "_settings": (settings.given_device, settings.options, settings.attributes)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._set(state["_weights"], *state["_settings"])
+        device, options, attributes = state["_settings"]
+        self._set(state["_weights"], device, options, **attributes)
         self.__dict__.update({name: value for name, value in state.items() if name not in self.__dict__})
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
@@ -115,11 +115,9 @@ class GRU(RecurrentLayer):
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, linear_before_reset: bool = False,
                  layout: int = 0, device: Device | int | str | None = None, options: Options = Options()) -> None:
-        weights = {"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}
-        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                      "activation_beta": activation_beta, "clip": clip, "layout": layout,
-                      "linear_before_reset": linear_before_reset}
-        self._set(weights, attributes, device, options)
+        self._set({"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}, device, options, direction=direction,
+                  activations=activations, activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip,
+                  layout=layout, linear_before_reset=linear_before_reset)
 
 
 class LSTM(RecurrentLayer):
@@ -141,10 +139,9 @@ class LSTM(RecurrentLayer):
                  activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
                  clip: float | None = None, input_forget: bool = False, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
-        weights = {"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "PeepholeTensor": p}
-        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                      "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
-        self._set(weights, attributes, device, options)
+        self._set({"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "PeepholeTensor": p}, device, options,
+                  direction=direction, activations=activations, activation_alpha=activation_alpha,
+                  activation_beta=activation_beta, clip=clip, input_forget=input_forget, layout=layout)
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, initial_c: np.ndarray | None = None,  # type: ignore[override]
                  sequence_lens: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -169,10 +166,9 @@ class RNN(RecurrentLayer):
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
-        weights = {"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}
-        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
-                      "activation_beta": activation_beta, "clip": clip, "layout": layout}
-        self._set(weights, attributes, device, options)
+        self._set({"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}, device, options, direction=direction,
+                  activations=activations, activation_alpha=activation_alpha, activation_beta=activation_beta, clip=clip,
+                  layout=layout)
 
 
 class Stream(OfOneProcess, Closing):

@@ -68,7 +68,6 @@ class OperatorInitializer(Named):
             raise InvalidArgumentError(call, "compiled", f"{len(operators)} operators", "one at least, all of one device")
         self.operators: list[Compiled] = list(operators)
 
-    @property
     def _facts(self) -> str:
         return "of " + ", ".join(map(str, self.operators))
 
@@ -159,7 +158,6 @@ class BindingTable(Named):
         self.parts = [OperatorBindings(compiled, initializing) for compiled in operators]
         self.temporary: Bound | None = None
 
-    @property
     def _facts(self) -> str:
         return f"of {self.dispatchable}"
 

@@ -52,13 +52,12 @@ class Named:
         """Set the object's name (IDMLObject::SetName). Raises InvalidArgumentError unless it is a string."""
         self._name = check_type("set_name", "name", name, str)
 
-    @property
     def _facts(self) -> str:
         """Text that repr shows after the class and the name."""
         return ""
 
     def __repr__(self) -> str:
-        facts = (type(self).__name__, repr(self._name) if self._name else "", self._facts)
+        facts = (type(self).__name__, repr(self._name) if self._name else "", self._facts())
         return f"<{' '.join(filter(None, facts))}>"
 
 
@@ -67,7 +66,6 @@ class NamedOperator(Named):
 
     problem: CheckedOperator
 
-    @property
     def _facts(self) -> str:
         return f"of {_structure(self.problem)}"
 
@@ -157,9 +155,8 @@ class CompiledOperator(Compiled, Bindable):
         # By a caller's buffer and the part of it: how the weights in it were packed
         self._states: WeakKeyDictionary[Buffer, dict[tuple[int, int], PackState]] = WeakKeyDictionary()
 
-    @property
     def _facts(self) -> str:
-        return f"{super()._facts} on {self.gpu.info.name}"
+        return f"{super()._facts()} on {self.gpu.info.name}"
 
     def fit(self) -> None:
         """Choose a plan whose buffers beside the tensors fit on the device. Once they are made, the plan stays."""
@@ -244,9 +241,8 @@ class CompiledGraph(Bindable):
         self._compiled = compiled
         self._intermediate: Mapping[str, Bound] | None = None
 
-    @property
     def _facts(self) -> str:
-        return f"{super()._facts} of {len(self._compiled)} operators on {self.gpu.info.name}"
+        return f"{super()._facts()} of {len(self._compiled)} operators on {self.gpu.info.name}"
 
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
         """Count the descriptors and bytes that an execution binds (IDMLDispatchable::GetBindingProperties). The temporary

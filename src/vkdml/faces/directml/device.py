@@ -80,7 +80,6 @@ class Device(Named):
             with self.gpu.lock:
                 self.gpu.store.clear()
 
-    @property
     def _facts(self) -> str:
         return f"on {self.info.name}"
 

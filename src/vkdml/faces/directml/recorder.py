@@ -38,7 +38,6 @@ class CommandRecorder(Named, OfOneProcess):
     def _recordings(self) -> list[Commands]:
         return [self._commands, *([self._checked] if self._checked else [])]
 
-    @property
     def _facts(self) -> str:
         return f"on {self._gpu.info.name}"
 
