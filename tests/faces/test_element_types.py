@@ -24,11 +24,11 @@ def test_onnx_nodes(name):
     check(results, [expected[0], expected[2]], name)
 
 
-@pytest.mark.parametrize(("opset", "allowed"), [(7, "float32 or float16 or float64"), (14, "float32 or float16 or float64")])
-def test_bfloat16_came_with_version_22(opset, allowed):
+@pytest.mark.parametrize("opset", [7, 14])
+def test_bfloat16_came_with_version_22(opset):
     node = helper.make_node("GRU", ["X", "W", "R"], ["Y"])
     given = arrays("bfloat16")
-    with pytest.raises(vkdml.InvalidArgumentError, match=f"X: found bfloat16; expected {allowed}"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="X: found bfloat16; expected float32 or float16 or float64"):
         run_node(node, [given["x"], given["w"], given["r"]], opset_version=opset)
 
 
@@ -46,12 +46,6 @@ def test_16_bit_results_are_rounded_once():
     result, expected = vkdml.gru(**given)[0], reference.gru(**given)[0]
     half_a_unit = np.spacing(np.abs(expected).astype(np.float16)).astype(np.float64) / 2
     assert (np.abs(result.astype(np.float64) - expected) <= 1.01 * half_a_unit + 1e-6).all()
-
-
-@pytest.mark.parametrize("data_type", [vkdml.DML_TENSOR_DATA_TYPE.FLOAT64, vkdml.DML_TENSOR_DATA_TYPE.UNKNOWN])
-def test_directml_has_two_types(device, data_type):
-    with pytest.raises(vkdml.InvalidArgumentError, match="InputTensor.DataType: found .*; expected FLOAT32 or FLOAT16"):
-        device.create_operator(gru_desc(InputTensor=tensor(1, 3, 2, 4, data_type=data_type)))
 
 
 def test_tensors_of_16_bits():

@@ -20,7 +20,7 @@ from .common import add_common, add_inputs, count, count_from_0, existing_file, 
 # Absolute and relative tolerances of outputs, by type. Outputs of other types must be equal
 _TOLERANCES = {"float64": (1e-10, 1e-9), "float32": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
 
-_FLOOR = 1 / 16  # numbers below this share of an output's largest have their errors in ULP of that share
+_FLOOR = 1 / 16  # errors in ULP use the ULP of at least this share of the output's largest number
 
 
 def add(command: argparse.ArgumentParser) -> None:

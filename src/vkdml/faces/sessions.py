@@ -108,7 +108,7 @@ class Session:
 
     def __init__(self, kept: int = SHAPES_KEPT) -> None:
         self._calls: Recent[Call] = Recent(kept)
-        self._contents: WeakValueDictionary[Hashable, Contents] = WeakValueDictionary()  # by all that calls must have in common
+        self._contents: WeakValueDictionary[Hashable, Contents] = WeakValueDictionary()  # calls with an equal key share one
 
     def run(self, name: str, settings: Settings, arrays: Arrays) -> list[np.ndarray]:
         """Run an operator. Returns the wanted outputs, in ONNX's shapes and the type of the input.

@@ -202,7 +202,7 @@ class CompiledOperator(Compiled, Bindable):
         return {name: self.gpu.bytes_of(self.plan.scratch[name], self.is_read(name)) for name in names}
 
     def scratch(self, temporary: Bound | None) -> Mapping[str, Bound]:
-        """The scratch buffers, by the plan's names: parts of the caller's resource, but own buffers where the host reads."""
+        """The scratch buffers, by the plan's names. Those that the host reads are never parts of the caller's resource."""
         if temporary is not None:
             within = _parts(self.problem.operator, temporary, self.temporary)
             return {**within, **self._made(self.read, self._taken(self.read))}
