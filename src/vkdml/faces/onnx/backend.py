@@ -12,9 +12,72 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from ...engine.vulkan.gpu import select_device
 from ...errors import DriverError, InvalidArgumentError
-from .models import Source
-from .nodes import named_device, run_node
+from ..directml.device import Device
+from ..sessions import shared_sessions
+from .nodes import GraphNode, RecurrentNode
 from .session import InferenceSession
+
+
+def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
+             outputs_info: Any = None, *, opset_version: int | None = None, **kwargs: Any) -> tuple[np.ndarray, ...]:
+    """Run one GRU, LSTM or RNN node (onnx.backend.base.Backend.run_node).
+
+    Args:
+        node: a NodeProto of op type GRU, LSTM or RNN, of any operator version to 22.
+        inputs: arrays by name; or in the order of the node's inputs, where those that the node leaves out are None or missing.
+            Shapes as in ONNX. sequence_lens is int32; all others have one type: float32, float16, float64 or, from operator
+            version 22 on, bfloat16.
+        device: a Device, or what Device() takes. None, "CPU" and "CUDA" mean the default device: callers of
+            onnx.backend name a kind of device, which has no meaning here.
+        opset_version: the opset that the node is written for; by default the newest that the package onnx knows.
+
+    Returns:
+        A named tuple of the outputs that the node names, in their order and in X's type.
+
+    Raises:
+        InvalidArgumentError: an attribute or input that the operator's version does not allow.
+        DriverError: no device, or the driver failed.
+    """
+    if not isinstance(node, onnx.NodeProto):
+        raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
+    opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+    names = list(node.input)
+    own = RecurrentNode(_graph_node(node, opset), shared_sessions, _named_device(device))
+    results = own.run(_by_name(own.operator, names, inputs))
+    return namedtupledict("Outputs", own.outputs)(*results.values())
+
+
+def _graph_node(node: onnx.NodeProto, opset: int) -> GraphNode:
+    found = GraphNode(node.name, node.op_type, node.domain, opset, list(node.input), list(node.output))
+    for attribute in node.attribute:
+        if attribute.name in found.attributes:
+            raise InvalidArgumentError(str(found), f"attribute {attribute.name}", "a second one", "one")
+        try:
+            found.attributes[attribute.name] = onnx.helper.get_attribute_value(attribute)
+        except ValueError as error:  # a reference to a function's attribute outside of a function
+            raise InvalidArgumentError(str(found), f"attribute {attribute.name}", str(error), "a value") from None
+    found.__post_init__()
+    return found
+
+
+def _by_name(operator: str, names: Sequence[str], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs of a node, of which those in a list are in the order of the names, with or without those that are left out."""
+    given = [name for name in names if name]
+    if not isinstance(inputs, Mapping | Sequence):
+        raise InvalidArgumentError(operator, "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
+    if not isinstance(inputs, Mapping):
+        if len(inputs) not in (len(names), len(given)):
+            raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
+        inputs = dict(zip(names if len(inputs) == len(names) else given, inputs))
+    missing = [name for name in given if name not in inputs]
+    if missing:
+        raise InvalidArgumentError(operator, "inputs", f"none named {missing[0]!r}", "all of " + ", ".join(given))
+    return {name: inputs[name] for name in given}
+
+
+def _named_device(device: Device | int | str | None) -> Device | int | str | None:
+    """The device, or None for "CPU" and "CUDA", the kinds of device that onnx.backend's callers name."""
+    return None if isinstance(device, str) and device.split(":")[0] in ("CPU", "CUDA") else device
 
 
 class PreparedModel(BackendRep):
@@ -49,7 +112,7 @@ class VulkanBackend(Backend):
     """An onnx.backend.base.Backend: recurrent nodes run on a Vulkan device, all other nodes in onnxruntime on the CPU."""
 
     @classmethod
-    def prepare(cls, model: Source | InferenceSession | PreparedModel, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
+    def prepare(cls, model: Any, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
         """Check a model and make it ready to run, unless it is. Raises what `InferenceSession` raises.
 
         model: a ModelProto, a file's path, or bytes; or a session, which stays on its device.
@@ -66,7 +129,7 @@ class VulkanBackend(Backend):
                 super().prepare(model, device, **kwargs)
             except (onnx.checker.ValidationError, ValueError) as error:  # ValueError: text that is not UTF-8
                 raise InvalidArgumentError("prepare", "model", str(error), "a valid onnx.ModelProto") from None
-        return PreparedModel(InferenceSession(model, device=named_device(device)))
+        return PreparedModel(InferenceSession(model, device=_named_device(device)))
 
     run_node = staticmethod(run_node)  # type: ignore[assignment]  # its device may be a Device
 

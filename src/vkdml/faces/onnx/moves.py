@@ -10,30 +10,29 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto
 
 from ...errors import InvalidArgumentError
-from . import graphs
-from .nodes import attribute_value
+from .nodes import GraphNode
+
+INT64 = 7  # ONNX's number of the type
 
 # What a node makes of arrays: views of them, where numpy needs no copy
 Function = Callable[..., Sequence[np.ndarray]]
 
 
 class Parameters:
-    """What a node says beside its data. constants: arrays by name. dtypes: of values, as far as they are known."""
+    """What a node says beside its data. constants: arrays by name. kinds: ONNX's types of values."""
 
-    def __init__(self, node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int]) -> None:
+    def __init__(self, node: GraphNode, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int]) -> None:
         self.node, self._constants, self._kinds = node, constants, kinds
-        self._attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute."""
-        return self._attributes.get(name, default)
+        return self.node.attributes.get(name, default)
 
     def array(self, name: str, place: int) -> np.ndarray | None:
         """A parameter that was an attribute in old versions and is an input since. Raises _NotAMoveError for a computed one."""
-        given = list(self.node.input)[place:place + 1]
+        given = self.node.inputs[place:place + 1]
         if not given or not given[0]:
             value = self.get(name)
             return None if value is None else np.asarray(value)
@@ -48,7 +47,7 @@ class Parameters:
     @property
     def kind(self) -> int | None:
         """The type of the first input."""
-        return self._kinds.get(self.node.input[0])
+        return self._kinds.get(self.node.inputs[0])
 
 
 class _NotAMoveError(Exception):
@@ -56,46 +55,48 @@ class _NotAMoveError(Exception):
 
 
 class Move:
-    """A node that only moves elements. inputs, outputs: names. is_shape: it computes with shapes alone, before a run.
-    kind: ONNX's type of the outputs, where it is another than the input's.
-    """
+    """A node that only moves elements. inputs, outputs: names. is_shape: it computes with shapes alone, before a run."""
 
-    def __init__(self, node: NodeProto, inputs: Sequence[str], function: Function, is_shape: bool) -> None:
-        self.node, self.is_shape, self.kind = node, is_shape, TensorProto.INT64 if is_shape else None
-        self.inputs, self.outputs = list(inputs), list(node.output)
+    def __init__(self, node: GraphNode, inputs: Sequence[str], function: Function, is_shape: bool) -> None:
+        self.node, self.is_shape = node, is_shape
+        self.inputs, self.outputs = list(inputs), node.outputs
         self._function = function
 
-    def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
+    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs by name. Raises InvalidArgumentError for arrays that the node cannot take."""
+        arrays = [values[name] for name in self.inputs]
         with refusing(self.node, arrays):
             return {name: array for name, array in zip(self.outputs, self._function(*arrays), strict=True) if name}
 
 
 @contextmanager
-def refusing(node: NodeProto, arrays: Sequence[np.ndarray]) -> Iterator[None]:
-    """What numpy raises for arrays that a node cannot take is an InvalidArgumentError."""
+def refusing(node: GraphNode, arrays: Sequence[np.ndarray]) -> Iterator[None]:
+    """What numpy raises for arrays that a node cannot take becomes an InvalidArgumentError."""
     try:
         yield
-    except (IndexError, ValueError) as error:  # numpy's AxisError is both
+    except InvalidArgumentError:
+        raise
+    except (IndexError, MemoryError, OverflowError, TypeError, ValueError) as error:  # numpy's AxisError is two of them
         found = " and ".join(f"the shape {array.shape}" for array in arrays)
-        raise InvalidArgumentError(graphs.describe(node), "input", f"{found} ({error})", "what the node takes") from None
+        raise InvalidArgumentError(str(node), "input", f"{found} ({error})", "what the node takes") from None
 
 
-def move(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], shapes: Collection[str]
+def move(node: GraphNode, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], shapes: Collection[str]
          ) -> Move | None:
     """The node as a Move; None for one that computes, or whose parameters are not constants.
 
-    kinds: ONNX's types of values, as far as they are known. shapes: values that are computed with shapes alone.
+    constants: arrays by name. kinds: ONNX's types of values. shapes: values that are computed with shapes alone.
     """
-    make = _FUNCTIONS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    make = _FUNCTIONS.get(node.op_type) if not node.domain else None
     if make is None:
         return None
-    data = list(node.input[:_DATA.get(node.op_type, 1)])
+    data = node.inputs[:_DATA.get(node.op_type, 1)]
     is_shape = node.op_type == "Shape" or all(name in constants or name in shapes for name in data)
     if node.op_type in _OF_SHAPES and not is_shape:
         return None
-    if node.op_type == "Reshape" and node.input[1:] and node.input[1] in shapes:
-        return Move(node, node.input, _reshaped, is_shape)
+    if node.op_type == "Reshape" and node.inputs[1:] and node.inputs[1] in shapes:
+        keeps_zero = node.attributes.get("allowzero", 0)
+        return Move(node, node.inputs, lambda array, sizes: _reshaped(array, sizes, keeps_zero), is_shape)
     try:
         return Move(node, data, make(Parameters(node, constants, kinds)), is_shape)
     except _NotAMoveError:
@@ -123,7 +124,7 @@ def _reshape(given: Parameters) -> Function:
     return lambda array: _reshaped(array, sizes, keeps_zero)
 
 
-def _reshaped(array: np.ndarray, sizes: np.ndarray, keeps_zero: int = 0) -> list[np.ndarray]:
+def _reshaped(array: np.ndarray, sizes: np.ndarray, keeps_zero: int) -> list[np.ndarray]:
     return [array.reshape([array.shape[place] if size == 0 and not keeps_zero else size for place, size in enumerate(sizes)])]
 
 
@@ -131,13 +132,13 @@ def _flatten(given: Parameters) -> Function:
     def flattened(array: np.ndarray) -> list[np.ndarray]:
         axis = given.get("axis", 1)
         rows = int(np.prod(array.shape[:axis]))
-        return [array.reshape(rows, array.size // rows if rows else 0)]
+        return [array.reshape(rows, array.size // rows if rows else int(np.prod(array.shape[axis:])))]
     return flattened
 
 
 def _dropout(given: Parameters) -> Function:
-    training = given.array("is_training", 2)
-    if len(given.node.output) > 1 or (training is not None and training.any()) or given.get("is_test") is not None:
+    training = given.array("training_mode", 2)
+    if any(given.node.outputs[1:]) or (training is not None and training.any()) or given.get("is_test") is not None:
         raise _NotAMoveError
     return _same
 
@@ -153,11 +154,10 @@ def _same(array: np.ndarray) -> list[np.ndarray]:
 
 
 def _slice(given: Parameters) -> Function:
-    names = ("starts", "ends", "axes", "steps")
-    starts, ends, axes, steps = (given.numbers(name, place) for place, name in enumerate(names, 1))
-    if starts is None or ends is None or (steps and min(steps) < 1):
+    starts, ends, axes, steps = (given.numbers(name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1))
+    if starts is None or ends is None:
         raise _NotAMoveError
-    slices = [slice(*ends) for ends in zip(starts, ends, steps or [1] * len(starts), strict=True)]
+    slices = [slice(*parts) for parts in zip(starts, ends, steps or [1] * len(starts), strict=True)]
 
     def sliced(array: np.ndarray) -> list[np.ndarray]:
         places = [slice(None)] * array.ndim
@@ -169,14 +169,14 @@ def _slice(given: Parameters) -> Function:
 
 def _split(given: Parameters) -> Function:
     lengths = given.numbers("split", 1)
-    count = len(given.node.output)
+    count = len(given.node.outputs)
 
     def split(array: np.ndarray) -> list[np.ndarray]:
         axis = given.get("axis", 0)
         size = array.shape[axis]
         most = -(-size // count)
         parts = lengths or [min(most, size - most * place) for place in range(count)]
-        if sum(parts) != size:
+        if sum(parts) != size or min(parts) < 0 or not (lengths or size % count == 0 or given.get("num_outputs")):
             raise ValueError(f"parts of {parts}")
         return np.split(array, np.cumsum(parts)[:-1], axis)
     return split
@@ -185,15 +185,15 @@ def _split(given: Parameters) -> Function:
 def _gather(given: Parameters) -> Function:
     indices = given.array("indices", 1)
     axis = given.get("axis", 0)
-    if indices is None or indices.ndim > 1 or indices.size == 0:
+    if indices is None:
         raise _NotAMoveError
+    gaps = set(np.diff(indices).tolist()) if indices.ndim == 1 else set()
     if indices.ndim == 0:
         index = int(indices)
         return lambda array: [array[(slice(None),) * (axis % array.ndim) + (index,)]]
-    first, step = int(indices[0]), int(indices[1] - indices[0]) if indices.size > 1 else 1
-    last = first + step * (indices.size - 1)
-    if step < 1 or first < 0 or (indices != np.arange(first, last + 1, step)).any():
-        raise _NotAMoveError
+    if len(gaps) > 1 or min(gaps, default=1) < 1 or indices.ndim != 1 or indices.size == 0 or indices[0] < 0:
+        return lambda array: [array.take(indices, axis)]
+    first, last, step = int(indices[0]), int(indices[-1]), min(gaps, default=1)
 
     def gathered(array: np.ndarray) -> list[np.ndarray]:
         if last >= array.shape[axis]:
@@ -211,7 +211,7 @@ def _shape(given: Parameters) -> Function:
 
 
 def _pairwise(function: Callable[..., np.ndarray]) -> Callable[[Parameters], Function]:
-    return lambda _: lambda a, b: [function(a, b)]
+    return lambda _: lambda a, b: [np.asarray(function(a, b))]
 
 
 _OF_SHAPES = {"Add": _pairwise(np.add), "Mul": _pairwise(np.multiply), "Sub": _pairwise(np.subtract)}
