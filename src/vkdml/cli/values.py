@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.vulkan.files import read, read_npy, read_npz
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, VkdmlError
 from .argument_types import existing_file
 
 _READERS: dict[str, Callable[[Path], Any]] = {
@@ -50,6 +51,19 @@ def _given(text: str) -> Given:
         return Given(name, path, _READERS[suffix](path))
     except (ValueError, OSError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"{path} is no {suffix} file: {error}") from None
+
+
+@contextmanager
+def told_by_onnxruntime(before: str = "", after: str = "") -> Iterator[None]:
+    """onnxruntime's exceptions, which have no class in common, become VkdmlErrors, whose message is all that is printed."""
+    try:
+        yield
+    except VkdmlError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith("onnxruntime") and not isinstance(error, RuntimeError | TypeError | ValueError):
+            raise
+        raise VkdmlError(f"{before}onnxruntime: {error}{after}") from error
 
 
 def feed(given: Sequence[Given], session: Any, refuse: Callable[[str], Any]) -> dict[str, Any]:

@@ -58,12 +58,8 @@ def test_what_onnxruntimes_backend_takes(tmp_path):
     assert vkdml.onnx.backend is backend
     with pytest.raises(vkdml.InvalidArgumentError, match="prepare: model: found int; expected an onnx.ModelProto, a path, bytes or a session"):
         prepare(3)
-    with pytest.raises(vkdml.InvalidArgumentError, match="path_or_bytes"):
-        prepare(tmp_path / "none.onnx")
     with pytest.raises(vkdml.InvalidArgumentError, match="expected a list of arrays, or a dictionary by name"):
         prepare(proto).run(3)
-    with pytest.raises(vkdml.InvalidArgumentError, match="input_feed: found 'X'; expected one of x"):
-        prepare(proto).run({"X": x})
 
 
 @pytest.mark.device

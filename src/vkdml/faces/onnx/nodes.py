@@ -197,7 +197,7 @@ class RecurrentNode:
 def _plain(value: Any) -> Any:
     """The value with bytes decoded to text. An empty list becomes None, as it means the same as an absent attribute."""
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return value.decode(errors="backslashreplace")
     return [_plain(item) for item in value] or None if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
@@ -219,7 +219,10 @@ def _attributes(node: GraphNode, version: int) -> dict[str, Any]:
         kind = _TYPES.get(name, int)
         if not isinstance(value, kind) and not (value is None and kind is list):
             raise InvalidArgumentError(str(node), f"attribute {name}", type(value).__name__, f"one of type {kind.__name__}")
-    return allowed | node.attributes
+    found = allowed | node.attributes
+    if found["activations"] and node.op_type == "RNN":  # TODO-MERGE
+        found["activations"] = found["activations"][:2 if found["direction"] == "bidirectional" else 1]
+    return found
 
 
 def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from ..sessions import SessionCache
 from .linear import Linear, linear
 from .moves import Move, move
 from .nodes import GraphNode, RecurrentNode
-from .quantized import QUANTIZED_LSTM, has_constant_weights, is_dequantized, lstm
+from .quantized import QUANTIZED_LSTM, has_constant_weights, is_dequantized, lstm, lstm_shapes
 
 DTYPES: list[Any] = [None if name is None else np.dtype(name) for name in (
     None, "f4", "u1", "i1", "u2", "i2", "i4", "i8", None, "?", "f2", "f8", "u4", "u8", None, None, ml_dtypes.bfloat16)]  # by ONNX's number
@@ -106,24 +106,26 @@ def groups(graph: Graph, device: Device, options: Options) -> tuple[list[list[in
 
 def _why_not(node: GraphNode, graph: Graph, device: Device, options: Options, is_cpu: bool) -> str:
     """Why a recurrent node cannot run on the device, or should not; "" if it should."""
+    constants: Mapping[str, Sequence[int]] = graph.constants
     if not node.is_recurrent:
         if is_cpu:
             return "onnxruntime is faster at it on a CPU"
-        if not has_constant_weights(node, graph.constants):
+        if not has_constant_weights(node, constants):
             return "its weights are not all constants"
+        constants = {**constants, **lstm_shapes(node, constants)}
         node = lstm(node)
     try:
         made = RecurrentNode(node, SessionCache(1), device, options)
-        shapes = {field: graph.constants.get(name) for field, name in made.fields.items()}
-        w, r = shapes.get("WeightTensor"), shapes.get("RecurrenceTensor")
-        sizes = {"T": 1, "B": 1, "I": w[-1] if w else 1, "H": r[-1] if r else made.hidden_size or 1, "D": made.directions}
-        arrays = {}
+        names, arrays, kind = made.fields, {}, graph.kinds.get(node.inputs[0], 0)
+        w, r = (constants.get(names.get(field, ""), ()) for field in ("WeightTensor", "RecurrenceTensor"))
+        hidden = r[-1] if r else made.hidden_size or (w[1] // len(made.cell.gates) if len(w) == 3 else 1)
+        sizes = {"T": 1, "B": 1, "I": w[-1] if w else 1, "H": max(hidden, 1), "D": made.directions}
         for field in made.cell.inputs:
-            if name := made.fields.get(field):
-                dtype = DTYPES[graph.kinds.get(name, 0)] if graph.kinds.get(name, 0) < len(DTYPES) else None
-                is_weight = field in WEIGHTS and shapes[field] is not None
-                shape = shapes[field] if is_weight else onnx_shape(made.cell, field, int(made.is_batch_first), sizes)
-                arrays[name] = np.empty(shape, dtype or object)
+            if field in names:
+                name, own = names[field], graph.kinds.get(names[field], kind)
+                shape = constants.get(name) if field in WEIGHTS else None
+                shape = onnx_shape(made.cell, field, int(made.is_batch_first), sizes) if shape is None else shape
+                arrays[name] = np.empty(shape, DTYPES[own] if own < len(DTYPES) else object)
                 if arrays[name].nbytes > device.info.max_storage_buffer_range:
                     return f"{name!r} has {arrays[name].nbytes} bytes, of at most {device.info.max_storage_buffer_range}"
         made.settings.problem(made.operator, *made.convert(arrays))

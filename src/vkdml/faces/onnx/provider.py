@@ -130,7 +130,8 @@ def register() -> None:
             raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
                                       "pip install --upgrade 'onnxruntime>=1.25'")
         _provider.set(Provider, _message, DTYPES)
-        onnxruntime.register_execution_provider_library("vkdml", _provider.__file__)
+        if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
+            onnxruntime.register_execution_provider_library("vkdml", _provider.__file__)
         atexit.register(_provider.end)
         _is_registered = True
 

@@ -8,7 +8,7 @@ Sources: onnxruntime's contributed operators, com.microsoft.DynamicQuantizeLSTM 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,8 +31,13 @@ def lstm(node: GraphNode) -> GraphNode:
     return replace(node, op_type="LSTM", domain="", version=7, inputs=inputs)
 
 
+def lstm_shapes(node: GraphNode, constants: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The shapes of W and R of the LSTM, by their names, [D, 4 H, inputs] of [D, inputs, 4 H]."""
+    return {lstm(node).inputs[place]: (*constants[node.inputs[place]][:1], *constants[node.inputs[place]][:0:-1]) for place in _WEIGHTS}
+
+
 def lstm_weights(node: GraphNode, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """W and R of the LSTM, by their names, [D, 4 H, inputs] of [D, inputs, 4 H]. Scales and zero points are [D] or [D, 4 H]."""
+    """W and R of the LSTM, by their names. Scales and zero points are [D] or [D, 4 H]."""
     found = {}
     for place, others in _WEIGHTS.items():
         array, scale, zero = (arrays[node.inputs[at]] for at in (place, *others))

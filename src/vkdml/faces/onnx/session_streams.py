@@ -21,7 +21,8 @@ from .runs import streaming
 if TYPE_CHECKING:
     from .session import InferenceSession
 
-_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "bfloat16": ml_dtypes.bfloat16}  # others have numpy's names
+# numpy's names of the types that onnxruntime calls otherwise
+_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "bfloat16": ml_dtypes.bfloat16}
 
 
 def _agree(shape: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
@@ -107,9 +108,10 @@ class SessionStream(OfOneProcess, Closing):
         self._write({name: np.zeros([size if isinstance(size, int) else 1 for size in arg.shape], self._dtype(name))
                      for name, arg in self._inputs.items()})
 
-    def _on_device(self, provider: Provider, carried: Mapping[str, str], outputs: Sequence[str]) -> dict[RecurrentNode, StatefulNode]:
-        """The nodes that keep their state on the device: where an output is a recurrent node's last state, an input is its initial
-        state, and no other node uses either.
+    def _on_device(self, provider: Provider, carried: Mapping[str, str], outputs: Sequence[str]
+                   ) -> dict[RecurrentNode, StatefulNode]:
+        """The nodes that keep their state on the device: where an output is a recurrent node's last state, an input is its
+        initial state, and no other node uses either.
         """
         found = {}
         for run in provider.runs:
@@ -139,7 +141,7 @@ class SessionStream(OfOneProcess, Closing):
             results = self._session.run([*self._output_names, *self._carried], {**input_feed, **self._state})
         finally:
             streaming.steps = None
-        self._state.update(zip(self._carried.values(), results[len(self._output_names):]))
+        self._state.update(zip(self._carried.values(), map(np.array, results[len(self._output_names):])))  # the caller has the others
         return results[:len(self._output_names)]
 
     def reset(self) -> None:
