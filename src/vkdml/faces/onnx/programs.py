@@ -42,6 +42,7 @@ class Graph:
         self.shapes = {name: shape for name, (_, shape, *_) in values.items()}
         self.constants = {name: shape for name, (_, shape, is_constant, _) in values.items() if is_constant}
         self.arrays = {name: array for name, (*_, array) in values.items() if array is not None}
+        self.known = {name: self.arrays.get(name) for name in self.constants}
 
     def between(self, recurrent: Collection[int], is_cpu: bool) -> dict[int, Move | Linear]:
         """The nodes by which a recurrent node's outputs become a recurrent node's inputs, by their places.
@@ -53,7 +54,7 @@ class Graph:
             if place in recurrent:
                 made.update(node.outputs)
                 continue
-            found = move(node, self.arrays, self.kinds, shapes) or linear(node, self.constants, self.kinds, made, is_cpu)
+            found = move(node, self.known, self.kinds, shapes) or linear(node, self.constants, self.kinds, made, is_cpu)
             if found and not made.isdisjoint(found.inputs):
                 others[place] = found
                 shapes.update(node.outputs if found.is_shape else ())

@@ -27,12 +27,12 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, RangeCheck, SessionCache, open_device
 from .linear import Linear, linear, steps
-from .moves import INT64, Move, move
+from .moves import Move, move
 from .nodes import RecurrentNode, Values
 from .programs import Graph
 from .quantized import QUANTIZED_LSTM, dequantized, is_dequantized, lstm, lstm_weights
 
-_SEQUENCE = "OutputSequenceTensor"
+_SEQUENCE, _INT64 = "OutputSequenceTensor", 7  # ONNX's number of the type
 _SESSIONS_KEPT = 4  # a recurrent node needs more than one only where its weights are fed in other shapes
 
 Part = Move | Linear | RecurrentNode
@@ -60,7 +60,7 @@ class DeviceRun:
 
     def _build(self) -> None:
         """Make all that depends on the constants."""
-        graph, shapes = self._graph, {name for name in self.fed if self._graph.kinds[name] == INT64}
+        graph, shapes = self._graph, {name for name in self.fed if self._graph.kinds[name] == _INT64}
         arrays = self._constants = dict(graph.arrays)
         self.parts: list[Part] = []
         for node in graph.nodes:
@@ -74,9 +74,9 @@ class DeviceRun:
                 part: Part | None = RecurrentNode(node, SessionCache(_SESSIONS_KEPT), self._device, self._options, arrays,
                                                   graph.shapes[node.inputs[0]])
             else:
-                part = move(node, arrays, graph.kinds, shapes) or linear(node, graph.constants, graph.kinds, graph.kinds, False)
-            if part is None:
-                raise InvalidArgumentError(str(node), "constants", "others than when the model was loaded", "the same")
+                part = move(node, dict.fromkeys(arrays), graph.kinds, shapes) or linear(
+                    node, graph.constants, graph.kinds, graph.kinds, False)
+            assert part is not None  # it was when the node was claimed
             shapes.update(part.outputs if isinstance(part, Move) and part.is_shape else ())
             self.parts.append(part)
         self.recurrent = [part for part in self.parts if isinstance(part, RecurrentNode)]
@@ -214,8 +214,7 @@ class _Trace:
     def _moved_by(self, move: Move) -> dict[str, _Value]:
         sources = [self.values[name] for name in move.inputs]
         arrays = {name: value.array for name, value in zip(move.inputs, sources)}
-        used = move.inputs if move.is_shape and move.node.op_type != "Shape" else move.inputs[1:] * (move.node.op_type == "Reshape")
-        if any(name not in self.known and name not in self._constants for name in used):
+        if any(name not in self.known and name not in self._constants for name in move.known):
             raise _UnfitError
         made = move.run(arrays)
         if move.is_shape:
