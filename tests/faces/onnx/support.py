@@ -51,6 +51,7 @@ def check(proto, feeds=None, sizes=None, atol=1e-5, nodes=1, options=None, **giv
     assert sum(node.op_type in ("GRU", "LSTM", "RNN") for node in ours.assignment().on("device")) == nodes
     assert not any(node.reason for node in ours.assignment().nodes)
     feed = inputs_of(ours, np.random.default_rng(0), sizes or {"T": T, "B": B}) | given
+    feed = {arg.name: feed[arg.name] for arg in ours.get_inputs()}
     for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=atol)
     return ours

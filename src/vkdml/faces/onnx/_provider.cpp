@@ -55,6 +55,7 @@ template <class F> static Status* in_python(F function) {
     try { function(); return nullptr; }
     catch (Failed& failed) { return failed.status; }
     catch (py::error_already_set& error) {
+      if (error.trace()) PyException_SetTraceback(error.value().ptr(), error.trace().ptr());
       try { return status_of(py::str((*message_of)(error.value()))); }
       catch (...) { return status_of("an error without a message"); }
     }
