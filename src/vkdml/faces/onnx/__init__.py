@@ -12,13 +12,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ...errors import MissingPackageError
+from ...errors import MissingPackageError, install_line
 
 try:
     import onnx as _onnx  # noqa: F401
     import onnxruntime as _onnxruntime
 except ImportError as _error:
-    raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
+    raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: {install_line('onnx')}") from None
 
 from . import provider as _provider_of_sessions
 from .assignment import AssignedNode, Assignment
