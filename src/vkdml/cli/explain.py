@@ -69,7 +69,7 @@ def run(chosen: argparse.Namespace) -> int:
     if is_model:
         assignment, problems = _of_model(chosen, device)
         report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups(),
-                   "not on the device": [f"{node.op_type} {node.name!r}: {node.reason}" for node in assignment.nodes if node.reason]}
+                   "refused": [f"{node.op_type} node {node.name!r}: {node.reason}" for node in assignment.nodes if node.reason]}
     else:
         cell, sizes = chosen.what
         problem = _problem_of(cell, sizes, chosen.type or "float32")
@@ -110,7 +110,7 @@ def _tell(report: Mapping[str, Any], unknown: str) -> None:
                  ", ".join(f"{operator} {number}" for operator, number in group["operators"].items()))
                 for group in report["assignment"]]
         print("\n" + tabulate(rows, ["runs on", "nodes", "operators"], maxcolwidths=[None, None, 80]))
-    print("".join(f"\n{line}" for line in report.get("not on the device", ())))
+    print("".join(f"\nnot on the device: {line}\n" for line in report.get("refused", ())), end="")
     for name, found in report["operators"].items():
         for of_sizes in found:
             print(f"\n{name}: {_text(of_sizes)}")

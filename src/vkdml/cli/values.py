@@ -61,7 +61,7 @@ def told_by_onnxruntime(before: str = "", after: str = "") -> Iterator[None]:
     except VkdmlError:
         raise
     except Exception as error:
-        if not type(error).__module__.startswith("onnxruntime") and not isinstance(error, RuntimeError | TypeError | ValueError):
+        if not isinstance(error, RuntimeError | TypeError | ValueError) and "onnxruntime" not in type(error).__module__:
             raise
         raise VkdmlError(f"{before}onnxruntime: {error}{after}") from error
 

@@ -72,3 +72,11 @@ STACK = """g (float[T,B,3] x, int32[B] lengths) => (float[T,B,8] y, float[2,B,4]
     y = Reshape (t1, shape) }"""
 
 GRU = "g (float[T,B,3] x) => (float[T,D,B,4] y) {{ y = {} (x, W, R, B) }}"
+
+IF = """g (float[T,B,3] x, bool c) => (float[D,B,4] y, float[T,B,3] z) {
+    a = Tanh(x)
+    y, z = If (c) <
+        then_branch = then () => (float[1,B,4] yt, float[T,B,3] zt) {
+            s = Abs(a) empty, yt = GRU <hidden_size=4> (s, W, R, B) zt = Identity(s) },
+        else_branch = else () => (float[1,B,4] ye, float[T,B,3] a2) {
+            a2 = Neg(a) s = Exp(a2) empty, ye = GRU <hidden_size=4> (s, W, R, B) } > }"""

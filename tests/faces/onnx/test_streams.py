@@ -160,7 +160,7 @@ def test_wrong_feeds_leave_it_as_it_was(feed, message):
     stream = ours.stream(BOTH)
     stream.step({"x": np.ones((1, 1, I), np.float32)})
     before = stream.state
-    with pytest.raises(Exception, match=message):  # noqa: B017  (some are onnxruntime's)
+    with pytest.raises(Exception, match=message):
         stream.step(feed)
     for key, array in stream.state.items():
         np.testing.assert_array_equal(array, before[key])

@@ -1,8 +1,8 @@
 """ONNX on a Vulkan device: an execution provider for onnxruntime, nodes, and a backend. Needs the extra `onnx`.
 
-To import this module makes VkdmlExecutionProvider known to onnxruntime: in any session that names it, GRU, LSTM and RNN nodes run
-on the Vulkan device, and all other nodes in onnxruntime. `import vkdml.onnx as onnxruntime` runs a script that is written for
-onnxruntime: all names that are not here are onnxruntime's, and its `InferenceSession` has the provider where none is named.
+To import this module makes VkdmlExecutionProvider known to onnxruntime: in any session that names it, GRU, LSTM and RNN nodes
+run on the Vulkan device, and all other nodes in onnxruntime. `import vkdml.onnx as onnxruntime` runs a script that is written
+for onnxruntime: names that are not here are onnxruntime's, and its `InferenceSession` has the provider where none is named.
 
 `run_node` runs one recurrent node. With `prepare`, `run_model`, `run_node` and `supports_device`, this module is a backend as
 onnx.backend.base.Backend describes.

@@ -67,7 +67,7 @@ def _by_name(operator: str, names: Sequence[str], inputs: Sequence[Any] | Mappin
         raise InvalidArgumentError(operator, "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
     if not isinstance(inputs, Mapping):
         if len(inputs) not in (len(names), len(given)):
-            raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input of the node")
+            raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input")
         inputs = dict(zip(names if len(inputs) == len(names) else given, inputs))
     missing = [name for name in given if name not in inputs]
     if missing:

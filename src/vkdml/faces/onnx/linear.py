@@ -34,7 +34,8 @@ _ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu":
                 **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), _NONE)}
 _ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE),  # others are of old versions
                "Cast": {"to", "saturate", "round_mode"}}  # the last two are for other types
-_ELEMENTS: dict[int, ElementType] = {1: element_types.FLOAT32, 10: element_types.FLOAT16, 16: element_types.BFLOAT16}  # by ONNX's number
+# By ONNX's number of the type
+_ELEMENTS: dict[int, ElementType] = {1: element_types.FLOAT32, 10: element_types.FLOAT16, 16: element_types.BFLOAT16}
 
 
 class Linear:
@@ -106,8 +107,8 @@ def steps(array: np.ndarray) -> tuple[int, ...]:
     return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
 
 
-def linear(node: GraphNode, constants: Mapping[str, Sequence[int]], kinds: Mapping[str, int], made: Collection[str], is_cpu: bool
-           ) -> Linear | None:
+def linear(node: GraphNode, constants: Mapping[str, Sequence[int]], kinds: Mapping[str, int], made: Collection[str],
+           is_cpu: bool) -> Linear | None:
     """The node as a Linear; None for another, for one whose data the device does not make or whose weights are computed, and
     for a product where the device is a CPU: onnxruntime is faster there.
 

@@ -7,6 +7,7 @@ again.
 from __future__ import annotations
 
 import atexit
+import importlib
 import re
 import threading
 from collections import Counter
@@ -16,11 +17,10 @@ from typing import Any
 
 import onnxruntime
 
-from ...errors import InvalidArgumentError, MissingPackageError
+from ...errors import InvalidArgumentError, MissingPackageError, install_line
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device
-from . import _provider
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
 from .nodes import RecurrentNode
 from .programs import DTYPES, Graph, groups
@@ -31,6 +31,7 @@ _SINCE = (1, 25)  # onnxruntime's version that knows registered providers by the
 _PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session's
 _KEPT = 64  # exceptions that nobody has asked for
 
+_extension: Any = importlib.import_module("._provider", __package__)  # which has no types
 _lock = threading.Lock()
 _is_registered = False
 _errors: dict[int, BaseException] = {}  # by number
@@ -128,11 +129,11 @@ def register() -> None:
             return
         if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
             raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
-                                      "pip install --upgrade 'onnxruntime>=1.25'")
-        _provider.set(Provider, _message, DTYPES)
+                                      + install_line("onnx"))
+        _extension.set(Provider, _message, DTYPES)
         if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
-            onnxruntime.register_execution_provider_library("vkdml", _provider.__file__)
-        atexit.register(_provider.end)
+            onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
+        atexit.register(_extension.end)
         _is_registered = True
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakSet
 
 import ml_dtypes
@@ -33,16 +33,12 @@ _ERRORS = 3  # onnxruntime's severity
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def raising() -> Iterator[None]:
-    """Raise our exceptions in the place of those that onnxruntime makes of them."""
-    try:
-        yield
-    except Exception as error:
-        ours = original(error)
-        if ours is None:
-            raise
-        raise ours from None
+def _raise(raised: Exception) -> NoReturn:
+    """Raise our exception, of which onnxruntime's tells, or onnxruntime's own."""
+    ours = original(raised)
+    if ours is None:
+        raise raised
+    raise ours from None
 
 
 def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,10 +48,7 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(*arguments, **named)
         except Exception as error:
-            ours = original(error)
-            if ours is None:
-                raise
-            raise ours from None
+            _raise(error)
     return call
 
 
@@ -120,8 +113,10 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         arguments = self._given[3]
         creation.settings, creation.made, creation.errors = (arguments["device"], arguments["options"]), [], []
         try:
-            with raising():
-                yield
+            yield
+        except Exception as error:
+            _raise(error)
+        else:
             if creation.errors:  # and onnxruntime went on with the CPU
                 raise creation.errors[0]
             self._provider: Provider | None = creation.made[-1] if creation.made else None
@@ -145,12 +140,13 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         if self._has_options:
             raise InvalidArgumentError("InferenceSession", "pickle", "a session with sess_options, which cannot be pickled",
                                        "one without; or make the session in each process")
-        return {"given": self._given, "own": {name: value for name, value in vars(self).items() if name not in self._base | {"_base"}}}
+        own = {name: value for name, value in vars(self).items() if name not in self._base | {"_base"}}  # a subclass's
+        return {"given": self._given, "own": own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         source, providers, provider_options, others = state["given"]
         InferenceSession.__init__(self, source, None, providers, provider_options, **others)
-        vars(self).update(state["own"])
+        self.__dict__.update(state["own"])
 
     @property
     def device(self) -> Device:
@@ -217,9 +213,9 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     def explain(self, T: int | None = None, B: int | None = None) -> dict[str, list[Problem]]:
         """What the recurrent nodes on the device compute, by what errors call the nodes.
 
-        Without T and B: what they computed in the runs so far, each of the last few sizes once. With T or B, or before a run: for T
-        time steps and B batch rows; where one is left out, for what the model's own shapes say, or else 1. Nothing for a node whose
-        weights are fed, or computed from what is fed. Raises InvalidArgumentError as warm_up does.
+        Without T and B: what they computed in the runs so far, each of the last few sizes once. With T or B, or before a run:
+        for T time steps and B batch rows; where one is left out, for what the model's own shapes say, or else 1. Nothing for a
+        node whose weights are fed, or computed from what is fed. Raises InvalidArgumentError as warm_up does.
         """
         shapes_to_warm_up("InferenceSession", 1 if T is None else T, 1 if B is None else B)
         recurrent = self._expect_provider("explain").recurrent()

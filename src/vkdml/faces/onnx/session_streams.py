@@ -141,7 +141,8 @@ class SessionStream(OfOneProcess, Closing):
             results = self._session.run([*self._output_names, *self._carried], {**input_feed, **self._state})
         finally:
             streaming.steps = None
-        self._state.update(zip(self._carried.values(), map(np.array, results[len(self._output_names):])))  # the caller has the others
+        handed_on = map(np.array, results[len(self._output_names):])  # copies: the caller may have the same arrays
+        self._state.update(zip(self._carried.values(), handed_on))
         return results[:len(self._output_names)]
 
     def reset(self) -> None:
