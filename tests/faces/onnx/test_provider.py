@@ -294,7 +294,7 @@ def test_models_of_onnxruntimes_own_format_and_optimized_ones(small, expected, t
 
 def test_many_nodes():
     """They are looked at once each; a group has at most 256 of them."""
-    nodes = " ".join(f"y{i}, h{i + 1} = GRU <hidden_size=4> (x, W, R, B, , h{i})" for i in range(600))
+    nodes = " ".join(f", h{i + 1} = GRU <hidden_size=4> (x, W, R, B, , h{i})" for i in range(600))
     proto = model(f"g (float[1,1,3] x, float[1,1,4] h0) => (float[1,1,4] h600) {{ {nodes} }}", weights())
     session = InferenceSession(proto)
     assert groups(session) == [256, 256, 88]

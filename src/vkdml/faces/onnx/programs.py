@@ -52,7 +52,7 @@ class Graph:
         others, made, shapes, needed = dict[int, Move | Linear](), set[str](), set[str](), set[str]()
         for place, node in enumerate(self.nodes):
             if place in recurrent:
-                made.update(node.outputs)
+                made.update(filter(None, node.outputs))
                 continue
             found = move(node, self.known, self.kinds, shapes) or linear(node, self.constants, self.kinds, made, is_cpu)
             if found and not made.isdisjoint(found.inputs):
@@ -92,7 +92,7 @@ def groups(graph: Graph, device: Device, options: Options) -> tuple[list[list[in
         stays = staying(node, others.get(place)) if on_device else ()
         stage = max((at + (there and name not in stays) for name in (*node.inputs, *node.captured)
                      for at, there in [stage_of.get(name, (0, False))]), default=0)
-        stage_of.update(dict.fromkeys(node.outputs, (stage, on_device)))
+        stage_of.update({name: (stage, on_device) for name in node.outputs if name})
         if on_device:
             stages[stage].append(place)
     users = Counter(name for node in graph.nodes for name in (*node.inputs, *node.captured))

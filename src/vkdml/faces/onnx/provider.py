@@ -10,6 +10,7 @@ import atexit
 import importlib
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -36,6 +37,7 @@ _lock = threading.Lock()
 _is_registered = False
 _errors: dict[int, BaseException] = {}  # by number
 _numbers = count(1)
+under_way: set[Any] = set()  # what asynchronous runs will call
 
 
 class Creation(threading.local):
@@ -133,8 +135,15 @@ def register() -> None:
         _extension.set(Provider, _message, DTYPES)
         if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
             onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
-        atexit.register(_extension.end)
+        atexit.register(_end)
         _is_registered = True
+
+
+def _end() -> None:
+    """At Python's end: wait for what calls back; then nothing begins any more in other threads."""
+    while under_way:
+        time.sleep(0.01)
+    _extension.end()
 
 
 def _message(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import shapes_to_warm_up
 from .assignment import DEVICE, Assignment
-from .provider import PROVIDER, Provider, creation, original, register
+from .provider import PROVIDER, Provider, creation, original, register, under_way
 from .session_streams import SessionStream
 
 _BFLOAT16 = 16  # ONNX's number of the type
@@ -186,11 +186,18 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
                   user_data: Any, run_options: onnxruntime.RunOptions | None = None) -> None:
         """onnxruntime's run_async. Where the device's nodes failed, `callback` gets the exception in the place of a text."""
         def called(results: Any, data: Any, error: str) -> None:
-            callback(results, data, original(error) or error)
-            feed.clear()  # which the run has seen until now
+            try:
+                callback(results, data, original(error) or error)
+            finally:
+                under_way.discard(called)
 
-        feed = dict(input_feed)
-        super().run_async(output_names, feed, called, user_data, run_options)
+        feed = dict(input_feed)  # the run sees the arrays until it has ended
+        under_way.add(called)
+        try:
+            super().run_async(output_names, feed, called, user_data, run_options)
+        except Exception:
+            under_way.discard(called)
+            raise
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1) -> None:
         """Pack weights and compile all that the recurrent nodes need for these lengths and batches: runs compile nothing then.

@@ -35,7 +35,7 @@ def _names(argument: str, names: Any, allowed: Sequence[str]) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Sequence | Mapping):
         raise InvalidArgumentError("stream", argument, shown(names), "names")
     for name in names:
-        if name not in allowed:
+        if not isinstance(name, str) or name not in allowed:
             raise InvalidArgumentError("stream", argument, shown(name), "one of " + ", ".join(allowed))
     return list(names)
 
@@ -87,7 +87,7 @@ class SessionStream(OfOneProcess, Closing):
             raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
         _names("carried", carried, list(outputs))
         _names("carried", list(carried.values()), list(inputs))
-        asked = _names("output_names", output_names or [], list(outputs))
+        asked = _names("output_names", [] if output_names is None else output_names, list(outputs))
         for output, name in carried.items():
             taken, made = inputs[name], outputs[output]
             if taken.type != made.type or not re.fullmatch(r"tensor\((?!string).*\)", taken.type):
@@ -99,7 +99,9 @@ class SessionStream(OfOneProcess, Closing):
             if list(carried.values()).count(name) > 1:
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
                                            "an input for each output")
-        self._session, self._inputs = session, {name: inputs[name] for name in carried.values()}
+        self._session = object.__new__(type(session))  # another one of the same parts, which nobody closes
+        vars(self._session).update(vars(session))
+        self._inputs = {name: inputs[name] for name in carried.values()}
         self._output_names = asked or [name for name in outputs if name not in carried]
         is_parallel = session.get_session_options().execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
         self._nodes = {} if provider is None or is_parallel else self._on_device(provider, carried, list(outputs))
