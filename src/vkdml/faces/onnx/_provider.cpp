@@ -24,7 +24,7 @@ template <class Result = Status*, class... Arguments> static Result call(Table t
 }
 
 // Places in OrtApi. Where a list is got, its length is at the place before
-enum { CREATE_STATUS = 0, TENSOR_DATA = 51, TENSOR_OF_TYPE = 55, ELEMENT_TYPE = 60, RANK = 61, SIZES = 62, TYPE_AND_SHAPE = 65,
+enum { CREATE_STATUS = 0, STATUS_TEXT = 2, TENSOR_DATA = 51, TENSOR_OF_TYPE = 55, ELEMENT_TYPE = 60, RANK = 61, SIZES = 62, TYPE_AND_SHAPE = 65,
        OUTPUT_COUNT = 89, INPUT = 90, OUTPUT = 91, RELEASE_STATUS = 93, RELEASE_TYPE_AND_SHAPE = 99, READ_ATTRIBUTE = 272,
        VALUE_NAME = 289, VALUE_TYPE = 290, PAIRS = 298, RELEASE_PAIRS = 300, DEVICE_TYPE = 307, GET_EP_API = 317, INITIALIZER = 326,
        IS_CONSTANT = 331, GRAPH_NAME = 333, NODES = 345, PARENT_NODE = 346, NODE_NAME = 349, NODE_OPERATOR = 350, NODE_DOMAIN = 351,
@@ -33,9 +33,14 @@ enum { CREATE_STATUS = 0, TENSOR_DATA = 51, TENSOR_OF_TYPE = 55, ELEMENT_TYPE = 
 enum { CREATE_DEVICE = 0, ADD_NODES_TO_FUSE = 2 };                  // places in OrtEpApi
 enum { INT = 1, INTS, FLOAT, FLOATS, STRING, STRINGS };             // OrtOpAttrType
 
-struct Failed { Status* status; };
-static void check(Status* status) { if (status) throw Failed{status}; }
 static Status* status_of(const std::string& text) { return call(ort, CREATE_STATUS, 1, text.c_str()); }
+
+static void check(Status* status) {
+  if (!status) return;
+  std::string text = call<const char*>(ort, STATUS_TEXT, status);
+  call<void>(ort, RELEASE_STATUS, status);
+  throw std::runtime_error(text);
+}
 
 // Of Python, never released, as they live as long as the process
 static py::object *make_provider, *message_of;  // of a dictionary of options; an exception's message, by which it is found again
@@ -53,7 +58,6 @@ template <class F> static Status* in_python(F function) {
     if (!Py_IsInitialized()) return status_of("Python has ended");
     py::gil_scoped_acquire gil;
     try { function(); return nullptr; }
-    catch (Failed& failed) { return failed.status; }
     catch (py::error_already_set& error) {
       if (error.trace()) PyException_SetTraceback(error.value().ptr(), error.trace().ptr());
       try { return status_of(py::str((*message_of)(error.value()))); }
@@ -140,32 +144,29 @@ template <class T = const void*> static std::vector<T> list(int place, const voi
   return found;
 }
 
-static const char* text(int place, const void* owner) {
+static py::str text(int place, const void* owner) {
   const char* found;
   check(call(ort, place, owner, &found));
-  return found;
+  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(found, std::strlen(found), "backslashreplace"));
 }
 
 static py::list names(int place, const void* node) {
   py::list found;
-  for (auto value : list(place, node)) found.append(value ? text(VALUE_NAME, value) : "");
+  for (auto value : list(place, node)) found.append(value ? text(VALUE_NAME, value) : py::str());
   return found;
 }
 
+// None for what is no number, no text and no list of them, and for a large one, which no recurrent node has
 static py::object attribute(const void* of_node) {
   int kind;
   size_t size = 0;
-  std::vector<char> data(256);
+  std::vector<char> data(4096);
   check(call(ort, ATTRIBUTE_TYPE, of_node, &kind));
   if (kind < INT || kind > STRINGS) return py::none();
-  auto read = [&] { return call(ort, READ_ATTRIBUTE, of_node, kind, static_cast<void*>(data.data()), data.size(), &size); };
-  Status* status = read();
-  if (status && size > data.size()) {
+  if (auto status = call(ort, READ_ATTRIBUTE, of_node, kind, static_cast<void*>(data.data()), data.size(), &size)) {
     call<void>(ort, RELEASE_STATUS, status);
-    data.resize(size);
-    status = read();
+    return py::none();
   }
-  check(status);
   auto ints = reinterpret_cast<int64_t*>(data.data());
   auto floats = reinterpret_cast<float*>(data.data());
   py::list found;
@@ -198,8 +199,10 @@ static py::tuple value(const void* info, size_t most) {
   return py::make_tuple(kind, shape, is_constant, found ? py::object(array_of(found, false).attr("copy")()) : py::none());
 }
 
-// Nodes, as tuples of what GraphNode has, and values by name
-static void describe(const void* graph, size_t most, py::list nodes, py::dict values) {
+// A list of nodes, as tuples of what GraphNode has, and a dictionary of values by name
+static py::tuple describe(const void* graph, size_t most) {
+  py::list nodes;
+  py::dict values;
   for (auto node : list(NODES, graph)) {
     py::dict attributes;
     int version;
@@ -211,6 +214,7 @@ static void describe(const void* graph, size_t most, py::list nodes, py::dict va
       for (auto info : list(place, node))
         if (info && !values.contains(text(VALUE_NAME, info))) values[text(VALUE_NAME, info)] = value(info, most);
   }
+  return py::make_tuple(nodes, values);
 }
 
 // The provider: OrtEp and OrtEpFactory, with null for what a provider may leave out
@@ -223,13 +227,11 @@ static const char* provider_name(const void*) { return "VkdmlExecutionProvider";
 
 static Status* claim(Provider* provider, const void* graph, void* info) {
   return in_python([&] {
-    py::list described;
-    py::dict values;
     const void* parent;
-    describe(graph, SMALL, described, values);
     check(call(ort, PARENT_NODE, graph, &parent));
     auto nodes = list(NODES, graph);
-    for (auto group : py::list(py::handle(provider->python).attr("claim")(parent ? text(GRAPH_NAME, graph) : "", described, values))) {
+    py::cpp_function described([=] { return describe(graph, SMALL); });
+    for (auto group : py::list(py::handle(provider->python).attr("claim")(parent ? text(GRAPH_NAME, graph) : py::str(), described))) {
       std::vector<const void*> members;
       for (auto place : group) members.push_back(nodes.at(place.cast<size_t>()));
       struct { uint32_t version; bool drops_constants; } options{VERSION, false};
@@ -244,10 +246,7 @@ static void nothing(void*, void*) {}
 static Status* compile(Provider* provider, const void** graphs, const void** fused, size_t count, Compiled** made, void**) {
   return in_python([&] {
     for (size_t i = 0; i < count; i++) {
-      py::list nodes;
-      py::dict values;
-      describe(graphs[i], SIZE_MAX, nodes, values);
-      py::object run = py::handle(provider->python).attr("compile")(nodes, values, names(NODE_INPUTS, fused[i]),
+      py::object run = py::handle(provider->python).attr("compile")(describe(graphs[i], SIZE_MAX), names(NODE_INPUTS, fused[i]),
                                                                      names(NODE_OUTPUTS, fused[i]));
       made[i] = new Compiled{VERSION, function(create_state), function(compute), function(nothing), run.inc_ref().ptr(), {}, {}, false};
       for (auto place : run.attr("constant_places")) made[i]->constants.push_back(place.cast<size_t>());

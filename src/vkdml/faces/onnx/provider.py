@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -80,14 +80,15 @@ class Provider:
     def assigned(self) -> tuple[AssignedNode, ...]:
         return *self._on_device, *self._elsewhere
 
-    def claim(self, name: str, nodes: Sequence[Any], values: Mapping[str, Any]) -> list[list[int]]:
+    def claim(self, name: str, describe: Callable[[], tuple[Any, Any]]) -> list[list[int]]:
         """The groups of nodes of a graph to run on the device, as their places. name: the graph's, "" of the model's own.
+        describe: returns what Graph() takes.
 
         onnxruntime asks for the bodies in a graph first, and for all again once it has put functions' nodes in their place. It
         would ignore an exception, and run all on the CPU: one is raised by `compile`, for which a node is claimed.
         """
         try:
-            graph, self._graph = Graph(nodes, values), name
+            graph, self._graph = Graph(*describe()), name
             found, reasons = groups(graph, self.device, self.options)
             claimed = {place for group in found for place in group}
             left = [AssignedNode(node.name, node.op_type, node.domain, name, ONNXRUNTIME, reasons.get(place, ""))
@@ -101,11 +102,11 @@ class Provider:
             self._error = error
             return [[0]]
 
-    def compile(self, nodes: Sequence[Any], values: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str]) -> DeviceRun:
-        """A group, ready to run. inputs, outputs: the names of its own."""
+    def compile(self, described: tuple[Any, Any], inputs: Sequence[str], outputs: Sequence[str]) -> DeviceRun:
+        """A group, ready to run. described: what Graph() takes. inputs, outputs: the names of its own."""
         if self._error is not None:
             raise self._error
-        graph = Graph(nodes, values)
+        graph = Graph(*described)
         run = DeviceRun(graph, inputs, outputs, self.given_device, self.options)
         self.runs.append(run)
         self._on_device += [AssignedNode(node.name, node.op_type, node.domain, self._graph, DEVICE) for node in graph.nodes]
