@@ -13,7 +13,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from ...engine.vulkan.gpu import select_device
 from ...errors import DriverError, InvalidArgumentError
 from ..directml.device import Device
-from ..sessions import shared_sessions
+from ..sessions import shared_session
 from .nodes import GraphNode, RecurrentNode
 from .session import InferenceSession
 
@@ -42,7 +42,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
     opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
     names = list(node.input)
-    own = RecurrentNode(_graph_node(node, opset), shared_sessions, _named_device(device))
+    own = RecurrentNode(_graph_node(node, opset), shared_session, _named_device(device))
     results = own.run(_by_name(own.operator, names, inputs))
     return namedtupledict("Outputs", own.outputs)(*results.values())
 

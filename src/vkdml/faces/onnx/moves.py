@@ -25,11 +25,12 @@ class Move:
 
     def __init__(self, node: GraphNode, is_shape: bool) -> None:
         self._function, data = _MOVES[node.op_type]
-        self.node, self.is_shape, self.inputs, self.outputs = node, is_shape, [name for name in node.inputs if name], node.outputs
+        self.node, self.is_shape = node, is_shape
+        self.inputs, self.outputs = list(filter(None, node.inputs)), node.outputs
         self.known = self.inputs if is_shape and node.op_type != "Shape" else list(filter(None, node.inputs[data:]))
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs by name: views, where numpy needs no copy. Raises InvalidArgumentError for arrays that the node cannot take."""
+        """The outputs by name: views, where numpy needs no copy. Raises InvalidArgumentError for what the node cannot take."""
         arrays = [values[name] if name else None for name in self.node.inputs]
         with refusing(self.node, arrays):
             return {name: array for name, array in zip(self.outputs, self._function(self.node, *arrays)) if name}
@@ -47,7 +48,8 @@ def refusing(node: GraphNode, arrays: Sequence[Array | None]) -> Iterator[None]:
         raise InvalidArgumentError(str(node), "input", f"{found} ({error})", "what the node takes") from None
 
 
-def move(node: GraphNode, constants: Mapping[str, Array | None], kinds: Mapping[str, int], shapes: Collection[str]) -> Move | None:
+def move(node: GraphNode, constants: Mapping[str, Array | None], kinds: Mapping[str, int], shapes: Collection[str]
+         ) -> Move | None:
     """The node as a Move; None for one that computes, or whose parameters are known only in a run.
 
     constants: arrays by name, None for large ones. kinds: ONNX's types of values. shapes: values computed with shapes alone.
@@ -57,13 +59,15 @@ def move(node: GraphNode, constants: Mapping[str, Array | None], kinds: Mapping[
     is_known = [not name or name in constants or name in shapes for name in node.inputs]
     data = _MOVES[node.op_type][1]
     is_shape = node.op_type == "Shape" or all(is_known[:data])
-    training = constants.get(node.inputs[2], np.ones(1)) if node.op_type == "Dropout" and len(node.inputs) > 2 else None
-    if node.op_type in _OF_SHAPES and not is_shape or not all(is_known[data:]) \
-            or node.op_type == "Cast" and node.attributes.get("to") != kinds.get(node.inputs[0]) \
-            or node.op_type == "Dropout" and (any(node.outputs[1:]) or "is_test" in node.attributes) \
-            or training is not None and training.any():
-        return None
-    return Move(node, is_shape)
+    does_more = {"Cast": node.attributes.get("to") != kinds.get(node.inputs[0]), "Dropout": _drops(node, constants),
+                 **dict.fromkeys(_OF_SHAPES, not is_shape)}
+    return Move(node, is_shape) if all(is_known[data:]) and not does_more.get(node.op_type) else None
+
+
+def _drops(node: GraphNode, constants: Mapping[str, Array | None]) -> bool:
+    """Whether a Dropout drops anything, or tells what."""
+    training = constants.get(node.inputs[2]) if len(node.inputs) > 2 else np.zeros(1)
+    return any(node.outputs[1:]) or "is_test" in node.attributes or training is None or bool(training.any())
 
 
 def _numbers(node: GraphNode, name: str, array: Array | None) -> list[int] | None:
@@ -93,7 +97,8 @@ def _flatten(node: GraphNode, array: Array) -> Sequence[Array]:
 def _slice(node: GraphNode, array: Array, *given: Array | None) -> Sequence[Array]:
     names = "starts", "ends", "axes", "steps"
     starts, ends, axes, steps = map(_numbers, [node] * 4, names, (*given, *[None] * (4 - len(given))))
-    assert starts is not None
+    if starts is None:
+        raise ValueError("no starts")
     places = [slice(None)] * array.ndim
     for axis, *part in zip(axes or range(len(starts)), starts, ends or (), steps or [1] * len(starts), strict=True):
         places[axis] = slice(*part)
@@ -137,6 +142,7 @@ _OF_SHAPES = {"Add": _pairwise(np.add), "Mul": _pairwise(np.multiply), "Sub": _p
 # What a node makes of its inputs, of which so many are no parameters
 _MOVES: dict[str, tuple[Callable[..., Sequence[Array]], int]] = {
     "Cast": (_same, 1), "Dropout": (_same, 1), "Identity": (_same, 1), "Flatten": (_flatten, 1), "Gather": (_gather, 1),
-    "Concat": (lambda node, *arrays: [np.concatenate(arrays, node.attributes.get("axis", 1))], 1 << 31), "Reshape": (_reshape, 1),
-    "Shape": (_shape, 1), "Slice": (_slice, 1), "Split": (_split, 1), "Squeeze": (_squeeze, 1), "Unsqueeze": (_unsqueeze, 1),
-    "Transpose": (lambda node, array: [array.transpose(node.attributes.get("perm"))], 1), **_OF_SHAPES}
+    "Concat": (lambda node, *arrays: [np.concatenate(arrays, node.attributes.get("axis", 1))], 1 << 31),
+    "Reshape": (_reshape, 1), "Shape": (_shape, 1), "Slice": (_slice, 1), "Split": (_split, 1), "Squeeze": (_squeeze, 1),
+    "Transpose": (lambda node, array: [array.transpose(node.attributes.get("perm"))], 1), "Unsqueeze": (_unsqueeze, 1),
+    **_OF_SHAPES}

@@ -7,7 +7,8 @@ Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, vers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from functools import cache, cached_property
 from itertools import zip_longest
 from typing import Any
@@ -16,13 +17,12 @@ import numpy as np
 
 from ...errors import InvalidArgumentError
 from ...operators import cells, element_types
-from ...operators.arguments import convert, onnx_shape
+from ...operators.arguments import convert
 from ...operators.cells import STATES, Cell
-from ...operators.element_types import ElementType
 from ...operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import Arrays, SessionCache, Settings
+from ..sessions import Arrays, Session, Settings
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -54,8 +54,8 @@ class GraphNode:
     version: int
     inputs: list[str]
     outputs: list[str]
-    captured: list[str] = field(default_factory=list)
-    attributes: dict[str, Any] = field(default_factory=dict)
+    captured: list[str] = default(default_factory=list)
+    attributes: dict[str, Any] = default(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.domain = "" if self.domain == "ai.onnx" else self.domain
@@ -72,13 +72,13 @@ class GraphNode:
 class RecurrentNode:
     """A GRU, LSTM or RNN node with checked attributes, and what was compiled for it.
 
-    sessions: keeps that. device, options: what it runs on, and what to force in its plans. constants: arrays by name, with all
+    session: keeps that. device, options: what it runs on, and what to force in its plans. constants: arrays by name, with all
     weights that are known before a run. declared: sizes of X, less than 1 where they may vary.
 
     Raises InvalidArgumentError for any other node, and for an attribute that the operator's version does not allow.
     """
 
-    def __init__(self, node: GraphNode, sessions: SessionCache, device: Device | int | str | None = None,
+    def __init__(self, node: GraphNode, session: Session, device: Device | int | str | None = None,
                  options: Options = Options(), constants: Mapping[str, np.ndarray] = {}, declared: Sequence[int] = ()) -> None:
         self.operator = str(node)
         if not node.is_recurrent:
@@ -98,8 +98,8 @@ class RecurrentNode:
         self.inputs, self.outputs = list(self._given.values()), list(self._made.values())
         wanted = [bool(name) for name, _ in zip_longest(node.outputs, self.cell.outputs)]
         self._settings = lambda: Settings(self.operator, self.cell, self._attributes, wanted, device, options)
-        self._sessions, self._constants, self._declared = sessions, constants, list(declared[:2]) or [0, 0]
-        self._last: tuple[list[Any], ElementType | None] = ([], None)  # how the last inputs that were taken as they are lay
+        self._session, self._constants, self._declared = session, constants, list(declared[:2]) or [0, 0]
+        self._last: list[Any] = []  # how the last inputs that were taken as they are lay
 
     @cached_property
     def settings(self) -> Settings:
@@ -115,79 +115,72 @@ class RecurrentNode:
 
     def problems(self) -> list[Problem]:
         """Problems of the last runs, each of the last few sizes once."""
-        return self._sessions.problems()
+        return self._session.problems()
 
     def run(self, values: Mapping[str, Any]) -> Values:
         """The outputs that the node names, of inputs by name. Raises InvalidArgumentError for an input that the operator's
         version does not allow, and DriverError.
         """
-        checked, element = self.convert(values)
-        x = checked["InputTensor"]
-        if x is not None and x.ndim == 3 and 0 in x.shape[:2]:
-            results = self._zeros(x, checked, element)
-        else:
-            results = self._sessions.session(self.settings, element, checked).run(self.operator, checked)
+        arrays = self.convert(values)
+        x = arrays["InputTensor"]
+        is_empty = x is not None and x.ndim == 3 and 0 in x.shape[:2]
+        results = self._zeros(arrays) if is_empty else self._session.run(self.operator, self.settings, arrays)
         return dict(zip(self.outputs, results))
 
-    def _zeros(self, x: np.ndarray, arrays: Arrays, element: ElementType) -> list[np.ndarray]:
+    def _zeros(self, arrays: Arrays) -> list[np.ndarray]:
         """Outputs of a run without time steps or rows: Y is empty, and last states are 0, as for rows of length 0. Refuses what
-        a run with steps and rows would refuse.
+        a run refuses of as many steps or rows as no other size is.
         """
-        settings = self.settings
         given = {field: array for field, array in arrays.items() if array is not None}
-        weights = {field: array for field, array in given.items() if field in WEIGHTS}
-        others = [field for field in given if field not in WEIGHTS]
-        settings.problem(self.operator, weights | settings.zeros(weights, 1, 1, others), element)
-        layout = settings.attributes["layout"]
-        sizes = settings.sizes(weights, *x.shape[1::-1] if layout else x.shape[:2])
-        for field in others:
-            if given[field].shape != (shape := onnx_shape(self.cell, field, layout, sizes)):
-                raise InvalidArgumentError(self.operator, self.cell.arguments[field], given[field].shape, str(shape))
+        other = 1 + max(size for array in given.values() for size in array.shape)
+        stand_ins = {field: array if field in WEIGHTS else np.empty([size or other for size in array.shape], array.dtype)
+                     for field, array in given.items()}
+        _, shapes = self.settings.problem(self.operator, {**self._left_out, **stand_ins})
         if LENGTHS in given:
-            check_lengths(self.operator, given[LENGTHS], sizes["T"])
-        return [np.zeros(onnx_shape(self.cell, field, layout, sizes), x.dtype) for field in self._made]
+            check_lengths(self.operator, given[LENGTHS], given["InputTensor"].shape[self.is_batch_first])
+        return [np.zeros([0 if size == other else size for size in shapes[field]], given["InputTensor"].dtype)
+                for field in self._made]
 
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless weights are computed or fed."""
         if examples := self.examples(t, b):
-            checked, element = self.convert(examples)
-            self._sessions.session(self.settings, element, checked).prepare(self.operator, checked)
+            self._session.prepare(self.operator, self.settings, self.convert(examples))
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
         """The problem of a run, None if weights are computed or fed. t, b: if None, what the model declares, or else 1."""
         steps, rows = self._declared[::-1] if self.is_batch_first else self._declared
         examples = self.examples(t or max(steps, 1), b or max(rows, 1))
-        return self.settings.problem(self.operator, *self.convert(examples))[0] if examples else None
+        return self.settings.problem(self.operator, self.convert(examples))[0] if examples else None
 
     def examples(self, t: int, b: int) -> dict[str, np.ndarray]:
         """Inputs of a run with these sizes, by name, the weights among them; none if weights are computed or fed."""
-        given = {field: self._constants.get(name) for field, name in self._given.items() if field in WEIGHTS}
-        if any(array is None for array in given.values()):
+        known = self._constants
+        weights = {field: known[name] for field, name in self._given.items() if field in WEIGHTS and name in known}
+        others = [field for field in self._given if field not in weights]
+        if set(others) & set(WEIGHTS):
             return {}
-        others = [field for field in self._given if field not in given]
-        return {self._given[field]: array for field, array in {**given, **self.settings.zeros(given, t, b, others)}.items()
-                if array is not None}
+        arrays = {**weights, **self.settings.zeros(weights, t, b, others)}
+        return {self._given[field]: array for field, array in arrays.items()}
 
     def kept(self, carried: Mapping[str, str]) -> dict[str, str]:
         """Last state -> initial state of this node, for those that are carried. carried: output -> input."""
         return {self._made[output]: self._given[state] for output, state in STATES.items()
                 if output in self._made and state in self._given and carried.get(self._made[output]) == self._given[state]}
 
-    def convert(self, values: Mapping[str, Any]) -> tuple[Arrays, ElementType]:
-        """The checked inputs by field, and their type. Those that lie as the last ones did are not checked again."""
+    def convert(self, values: Mapping[str, Any]) -> Arrays:
+        """The checked inputs by field. Those that lie as the last ones did are not checked again."""
         given = {field: values[name] for field, name in self._given.items()}
         key = [(type(array), array.dtype, array.shape, array.strides) for array in given.values() if type(array) is np.ndarray]
-        last, element = self._last
-        if element is not None and key == last:
-            return {**self._left_out, **given}, element
+        if key and key == self._last:
+            return {**self._left_out, **given}
         _check_types(self.operator, self.cell, self._version, given)
         found = np.shape(given["RecurrenceTensor"])[-1:] if "RecurrenceTensor" in given else ()
         if self.hidden_size is not None and found and found[0] != self.hidden_size:
             raise InvalidArgumentError(self.operator, "hidden_size", self.hidden_size, f"{found[0]}, the last dimension of R")
-        checked, element = convert(self.operator, self.cell, {**self._left_out, **given})
+        checked, _ = convert(self.operator, self.cell, {**self._left_out, **given})
         if all(checked[field] is array for field, array in given.items()):
-            self._last = key, element
-        return checked, element
+            self._last = key
+        return checked
 
     @cached_property
     def _left_out(self) -> dict[str, None]:
@@ -219,10 +212,7 @@ def _attributes(node: GraphNode, version: int) -> dict[str, Any]:
         kind = _TYPES.get(name, int)
         if not isinstance(value, kind) and not (value is None and kind is list):
             raise InvalidArgumentError(str(node), f"attribute {name}", type(value).__name__, f"one of type {kind.__name__}")
-    found = allowed | node.attributes
-    if found["activations"] and node.op_type == "RNN":  # TODO-MERGE
-        found["activations"] = found["activations"][:2 if found["direction"] == "bidirectional" else 1]
-    return found
+    return allowed | node.attributes
 
 
 def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:

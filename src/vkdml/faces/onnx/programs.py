@@ -18,14 +18,15 @@ from ...operators.arguments import onnx_shape
 from ...operators.problem import WEIGHTS
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import SessionCache
+from ..sessions import Session
 from .linear import Linear, linear
 from .moves import Move, move
 from .nodes import GraphNode, RecurrentNode
 from .quantized import QUANTIZED_LSTM, has_constant_weights, is_dequantized, lstm, lstm_shapes
 
-DTYPES: list[Any] = [None if name is None else np.dtype(name) for name in (
-    None, "f4", "u1", "i1", "u2", "i2", "i4", "i8", None, "?", "f2", "f8", "u4", "u8", None, None, ml_dtypes.bfloat16)]  # by ONNX's number
+# By ONNX's number of the type
+DTYPES: list[Any] = [name and np.dtype(name) for name in (
+    None, "f4", "u1", "i1", "u2", "i2", "i4", "i8", None, "?", "f2", "f8", "u4", "u8", None, None, ml_dtypes.bfloat16)]
 
 _DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node's inputs
 _MOST = 256  # nodes of a group: what recording takes is bounded
@@ -36,7 +37,7 @@ class Graph:
     and the arrays of the constants among them, as far as they are known.
     """
 
-    def __init__(self, nodes: Sequence[Any], values: Mapping[str, tuple[int, tuple[int, ...], bool, np.ndarray | None]]) -> None:
+    def __init__(self, nodes: Sequence[Any], values: Mapping[str, tuple[int, Sequence[int], bool, Any]]) -> None:
         self.nodes = [GraphNode(*node) for node in nodes]
         self.kinds = {name: kind for name, (kind, *_) in values.items()}
         self.shapes = {name: shape for name, (_, shape, *_) in values.items()}
@@ -116,7 +117,7 @@ def _why_not(node: GraphNode, graph: Graph, device: Device, options: Options, is
         constants = {**constants, **lstm_shapes(node, constants)}
         node = lstm(node)
     try:
-        made = RecurrentNode(node, SessionCache(1), device, options)
+        made = RecurrentNode(node, Session(), device, options)
         names, arrays, kind = made.fields, {}, graph.kinds.get(node.inputs[0], 0)
         w, r = (constants.get(names.get(field, ""), ()) for field in ("WeightTensor", "RecurrenceTensor"))
         hidden = r[-1] if r else made.hidden_size or (w[1] // len(made.cell.gates) if len(w) == 3 else 1)
@@ -129,7 +130,7 @@ def _why_not(node: GraphNode, graph: Graph, device: Device, options: Options, is
                 arrays[name] = np.empty(shape, DTYPES[own] if own < len(DTYPES) else object)
                 if arrays[name].nbytes > device.info.max_storage_buffer_range:
                     return f"{name!r} has {arrays[name].nbytes} bytes, of at most {device.info.max_storage_buffer_range}"
-        made.settings.problem(made.operator, *made.convert(arrays))
+        made.settings.problem(made.operator, made.convert(arrays))
     except InvalidArgumentError as error:
         return str(error)
     return ""

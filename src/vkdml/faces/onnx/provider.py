@@ -37,12 +37,13 @@ _lock = threading.Lock()
 _is_registered = False
 _errors: dict[int, BaseException] = {}  # by number
 _numbers = count(1)
-under_way: set[Any] = set()  # what asynchronous runs will call
+under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
 
 
 class Creation(threading.local):
-    """The session of ours that this thread makes, if it does. settings: its device and options. made: its providers. errors: what
-    went wrong.
+    """The session of ours that this thread makes, if it does.
+
+    settings: its device and options. made: its providers. errors: what went wrong.
     """
 
     settings: tuple[Device | int | str | None, Options] = None, Options()

@@ -33,7 +33,8 @@ def lstm(node: GraphNode) -> GraphNode:
 
 def lstm_shapes(node: GraphNode, constants: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """The shapes of W and R of the LSTM, by their names, [D, 4 H, inputs] of [D, inputs, 4 H]."""
-    return {lstm(node).inputs[place]: (*constants[node.inputs[place]][:1], *constants[node.inputs[place]][:0:-1]) for place in _WEIGHTS}
+    given = {place: constants[node.inputs[place]] for place in _WEIGHTS}
+    return {lstm(node).inputs[place]: (*shape[:1], *shape[:0:-1]) for place, shape in given.items()}
 
 
 def lstm_weights(node: GraphNode, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

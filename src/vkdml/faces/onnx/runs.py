@@ -20,12 +20,13 @@ from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
 from ...operators.copy_problem import CopyProblem
 from ...operators.copy_problem import Move as CopiedPart
+from ...operators.float64 import RangeCheck
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from ...operators.problem import LENGTHS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import SHAPES_KEPT, RangeCheck, SessionCache, open_device
+from ..sessions import SHAPES_KEPT, Session, open_device
 from .linear import Linear, linear, steps
 from .moves import Move, move
 from .nodes import RecurrentNode, Values
@@ -33,7 +34,6 @@ from .programs import Graph
 from .quantized import QUANTIZED_LSTM, dequantized, is_dequantized, lstm, lstm_weights
 
 _SEQUENCE, _INT64 = "OutputSequenceTensor", 7  # ONNX's number of the type
-_SESSIONS_KEPT = 4  # a recurrent node needs more than one only where its weights are fed in other shapes
 
 Part = Move | Linear | RecurrentNode
 
@@ -71,7 +71,7 @@ class DeviceRun:
                 arrays |= {name: constant(array) for name, array in lstm_weights(node, arrays).items()}
                 node = lstm(node)
             if node.is_recurrent:
-                part: Part | None = RecurrentNode(node, SessionCache(_SESSIONS_KEPT), self._device, self._options, arrays,
+                part: Part | None = RecurrentNode(node, Session(), self._device, self._options, arrays,
                                                   graph.shapes[node.inputs[0]])
             else:
                 part = move(node, dict.fromkeys(arrays), graph.kinds, shapes) or linear(
@@ -275,8 +275,8 @@ class _Trace:
     def _computed_by(self, part: RecurrentNode) -> dict[str, _Value]:
         node, fields = part, part.fields
         inputs = {name: self._usable(self.values[name]) for name in part.inputs}
-        checked, element = node.convert({name: value.array for name, value in inputs.items()})
-        problem, shapes = node.settings.problem(node.operator, checked, element)
+        checked = node.convert({name: value.array for name, value in inputs.items()})
+        problem, shapes = node.settings.problem(node.operator, checked)
         outputs = {field: _new(fields[field], np.empty(shapes[field], inputs[part.inputs[0]].array.dtype))
                    for field in problem.outputs if problem.has(field)}
         if _SEQUENCE in outputs and fields[_SEQUENCE] in self._moved and not node.is_batch_first:
@@ -284,7 +284,7 @@ class _Trace:
             t, d, b, h = shapes[_SEQUENCE]
             made = _new(fields[_SEQUENCE], np.empty((t, b, d, h), outputs[_SEQUENCE].array.dtype))
             outputs[_SEQUENCE] = made._replace(array=made.array.swapaxes(1, 2))
-            problem, _ = node.settings.problem(node.operator, {**checked, _SEQUENCE: outputs[_SEQUENCE].array}, element)
+            problem, _ = node.settings.problem(node.operator, {**checked, _SEQUENCE: outputs[_SEQUENCE].array})
         self.problems[part] = problem
         buffers = {name: value.buffer for name, value in inputs.items()}
         self.nodes.append(Node(problem, {field: buffers.get(name, name) for field, name in fields.items()}))
@@ -307,15 +307,16 @@ def _new(buffer: str, array: np.ndarray) -> _Value:
 class _Call:
     """The execution for runs on arrays of the same shapes.
 
-    constants: arrays by name. fed, outputs: the names of what it is given, and of what it returns, in order. problems: what each
-    recurrent node computes.
+    constants: arrays by name. fed, outputs: the names of what it is given, and of what it returns, in order. problems: what
+    each recurrent node computes.
     """
 
     def __init__(self, trace: _Trace, constants: Mapping[str, np.ndarray], fed: Sequence[str], outputs: Sequence[str],
                  device: Device, options: Options, contents: Contents) -> None:
         self.problems, self._constants, self._fed = trace.problems, constants, fed
         self._name = next(iter(self.problems)).operator
-        self._known = {name: trace.known[name] for name in outputs if name in trace.known}
+        known = {**constants, **trace.known}
+        self._known = {name: known[name] for name in outputs if name in known}
         found = {name: trace.values[name] for name in outputs if name not in self._known}
         uses = Counter(value.buffer for value in found.values())
         whole = {name for name, value in found.items() if uses[value.buffer] == 1 and value.is_whole}

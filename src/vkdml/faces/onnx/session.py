@@ -27,6 +27,7 @@ from .assignment import DEVICE, Assignment
 from .provider import PROVIDER, Provider, creation, original, register, under_way
 from .session_streams import SessionStream
 
+_BOTH = [PROVIDER, "CPUExecutionProvider"]
 _BFLOAT16 = 16  # ONNX's number of the type
 _ERRORS = 3  # onnxruntime's severity
 
@@ -55,26 +56,22 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
 class InferenceSession(Closing, onnxruntime.InferenceSession):
     """onnxruntime.InferenceSession. GRU, LSTM and RNN nodes run on a Vulkan device, and all other nodes in onnxruntime.
 
-    Recurrent nodes may be at the top level, in the bodies of If, Loop and Scan, and in functions. Shapes may change from call to
-    call: lengths and batches of about the same size share what is compiled. Sessions of one model share all of it.
-
-    A session can be pickled and copied where sess_options were left out: another process loads the model again, from the same
-    path, or the bytes. It opens the device that was given: the same, if a Device was, or its own default.
+    Shapes may change from call to call: lengths and batches of about the same size share what is compiled. Sessions of one
+    model share all of it. A session can be pickled and copied where sess_options were left out: another process loads the model
+    again, from the same path, or the bytes, on the device that was given, or on its own default.
 
     Args:
         path_or_bytes: what onnxruntime takes; or a bytearray, or an onnx.ModelProto.
         sess_options: onnxruntime.SessionOptions. Without any, onnxruntime's threads sleep where they have nothing to do, and
             warnings are not logged.
         providers, provider_options: onnxruntime's execution providers; without any, VkdmlExecutionProvider and the CPU. A list
-            without it, or sess_options that have providers, without it among them, mean: not on the device.
+            or sess_options with others, without it among them, mean: not on the device.
         device: a Device, or an argument of Device(); else the provider's option "device".
         options: what to force in the plans of the recurrent nodes.
         others: onnxruntime's further arguments.
 
-    Raises:
-        InvalidArgumentError: a wrong device or option of the provider.
-        DriverError: no device.
-        what onnxruntime raises: the model is none, or cannot run.
+    Raises InvalidArgumentError for a wrong device or option of the provider, DriverError where there is no device, and what
+    onnxruntime raises where it cannot load the model.
 
     Warns with a NothingOnDeviceWarning where the session has the provider, and no node of the model runs on the device, nor of
     any other session there is.
@@ -87,18 +84,18 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             raise InvalidArgumentError("InferenceSession", "options", type(options).__name__, "vkdml.Options")
         source = path_or_bytes.SerializeToString() if hasattr(path_or_bytes, "SerializeToString") else path_or_bytes
         source = bytes(source) if isinstance(source, bytearray) else source
-        self._given = (os.path.abspath(source) if isinstance(source, str | os.PathLike) else source, providers, provider_options,
-                       {"device": device, "options": options, **others})
+        path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
+        self._given = path, providers, provider_options, {"device": device, "options": options, **others}
         self._has_options = sess_options is not None
         if sess_options is None:
             sess_options = onnxruntime.SessionOptions()
             sess_options.add_session_config_entry("session.intra_op.allow_spinning", "0")
             sess_options.log_severity_level = _ERRORS
         if providers is None and not sess_options.has_providers():
-            providers, provider_options = [PROVIDER, "CPUExecutionProvider"], None
+            providers, provider_options = _BOTH, None
         with self._creating():
             super().__init__(source, sess_options, providers, provider_options, **others)
-        self._base = set(vars(self))
+        self._base = {*vars(self), "_base"}  # a subclass adds others
         _log.info("loaded %r: %s", self.get_modelmeta().graph_name, self.assignment().headline)
         if self.assignment().on(DEVICE):
             _on_device.add(self)
@@ -110,38 +107,34 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     def _creating(self) -> Iterator[None]:
         """Make a session of onnxruntime's: its provider gets our arguments, and we get it, and its exceptions."""
         register()
-        arguments = self._given[3]
-        creation.settings, creation.made, creation.errors = (arguments["device"], arguments["options"]), [], []
+        device, options = self._given[3]["device"], self._given[3]["options"]
+        creation.settings, creation.made, creation.errors = (device, options), [], []
         try:
             yield
-        except Exception as error:
-            _raise(error)
-        else:
             if creation.errors:  # and onnxruntime went on with the CPU
                 raise creation.errors[0]
             self._provider: Provider | None = creation.made[-1] if creation.made else None
-            if self._provider is None and arguments["device"] is not None:
-                raise InvalidArgumentError("InferenceSession", "providers", self.get_providers(), f"{PROVIDER} among them, as a "
-                                           "device is given")
+        except Exception as error:
+            _raise(error)
         finally:
             creation.settings, creation.made, creation.errors = (None, Options()), None, None
-        kinds = [arg.type for arg in (*self.get_inputs(), *self.get_outputs())]
-        self._has_bfloat16 = any("bfloat16" in kind for kind in kinds)
+        if self._provider is None and device is not None:
+            raise InvalidArgumentError("InferenceSession", "providers", self.get_providers(), f"{PROVIDER} among them")
+        self._has_bfloat16 = any("bfloat16" in arg.type for arg in (*self.get_inputs(), *self.get_outputs()))
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
                       ) -> None:
         """Load the model again, with other providers. The file must still be there."""
         self._given = self._given[0], providers, provider_options, self._given[3]
         with self._creating():
-            super().set_providers(providers or [PROVIDER, "CPUExecutionProvider"], provider_options)
+            super().set_providers(providers or _BOTH, provider_options)
 
     def __getstate__(self) -> dict[str, Any]:
         self._expect_open()
         if self._has_options:
             raise InvalidArgumentError("InferenceSession", "pickle", "a session with sess_options, which cannot be pickled",
                                        "one without; or make the session in each process")
-        own = {name: value for name, value in vars(self).items() if name not in self._base | {"_base"}}  # a subclass's
-        return {"given": self._given, "own": own}
+        return {"given": self._given, "own": {name: value for name, value in vars(self).items() if name not in self._base}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         source, providers, provider_options, others = state["given"]
@@ -172,10 +165,8 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             run_options: onnxruntime.RunOptions | None = None) -> list[Any]:
         """onnxruntime's run; arrays of bfloat16 go in and out, too.
 
-        Raises:
-            InvalidArgumentError: an array that a recurrent node cannot take; the message names the node.
-            DriverError: the driver failed.
-            what onnxruntime raises: another wrong argument, or another node failed.
+        Raises InvalidArgumentError, which names the node, for an array that a recurrent node cannot take; DriverError where the
+        driver fails; and what onnxruntime raises.
         """
         if not self._has_bfloat16:
             return self._run(output_names, input_feed, run_options)
@@ -189,14 +180,13 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             try:
                 callback(results, data, original(error) or error)
             finally:
-                under_way.discard(called)
+                under_way.pop(called, None)
 
-        feed = dict(input_feed)  # the run sees the arrays until it has ended
-        under_way.add(called)
+        under_way[called] = feed = dict(input_feed)  # the run sees the arrays until it has ended
         try:
             super().run_async(output_names, feed, called, user_data, run_options)
-        except Exception:
-            under_way.discard(called)
+        except BaseException:
+            del under_way[called]
             raise
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1) -> None:
@@ -205,13 +195,10 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         Nodes in bodies are among them; nodes whose weights are fed or computed from what is fed are not. Lengths and batches of
         about the same size share what is compiled, so a few of them are enough for a range.
 
-        Args:
-            T: time steps as the recurrent nodes get them: a number, or several, such as range(10, 200, 10).
-            B: batch rows: likewise. Each length is prepared with each batch size.
+        T: time steps as the recurrent nodes get them: a number, or several, such as range(10, 200, 10). B: batch rows:
+        likewise. Each length is prepared with each batch size.
 
-        Raises:
-            InvalidArgumentError: no T, no whole number from 1, or a node that cannot have these sizes.
-            DriverError: the driver failed.
+        Raises InvalidArgumentError for no T, no whole number from 1, or a node that cannot have these sizes, and DriverError.
         """
         for t, b in shapes_to_warm_up("InferenceSession", T, B):
             for run in self._expect_provider("warm_up").runs:
@@ -237,13 +224,11 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         Where an output is the last state of a recurrent node at the top level, and the input is its initial state, both
         directly, the state stays on the device. Other values are handed on as numpy arrays.
 
-        Args:
-            carried: for each output that is handed on, the input that it becomes: {"h_out": "h_in"}. At first these inputs are
-                zeros, and sizes that the model does not declare are 1; see SessionStream.state.
-            output_names: the outputs to return; if None, all that are not handed on.
+        carried: for each output that is handed on, the input that it becomes: {"h_out": "h_in"}. At first these inputs are
+        zeros, and sizes that the model does not declare are 1; see SessionStream.state. output_names: the outputs to return; if
+        None, all that are not handed on.
 
-        Raises:
-            InvalidArgumentError: an unknown name, or an output and an input that are not tensors of numbers of one type.
+        Raises InvalidArgumentError for an unknown name, or an output and an input that are not tensors of numbers of one type.
         """
         return SessionStream(self, self._provider, carried, output_names)
 
@@ -253,11 +238,9 @@ _on_device: WeakSet[InferenceSession] = WeakSet()  # of which something runs the
 
 def _ort_value(value: Any) -> onnxruntime.OrtValue:
     """An OrtValue in an array's memory."""
-    if isinstance(value, onnxruntime.OrtValue):
-        return value
-    if value.dtype == ml_dtypes.bfloat16:
+    if isinstance(value, np.ndarray) and value.dtype == ml_dtypes.bfloat16:
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value).view(np.uint16), _BFLOAT16)
-    return onnxruntime.OrtValue.ortvalue_from_numpy(value)
+    return value if isinstance(value, onnxruntime.OrtValue) else onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(value))
 
 
 def _array(value: onnxruntime.OrtValue) -> np.ndarray:

@@ -66,11 +66,11 @@ class StatefulNode:
 
     def run(self, values: Mapping[str, Any]) -> Values:
         """The node's outputs. Of carried inputs what was written last counts; carried outputs are nothing but arrays."""
-        checked, element = self._node.convert(values)
+        node, checked = self._node, self._node.convert(values)
         if self._session is None:
-            self._session = StatefulSession(self._node.operator, self._node.settings, element, self._state)
+            self._session = StatefulSession(node.operator, node.settings, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
-        results = self._session.run(self._node.operator, others)
+        results = self._session.run(node.operator, node.settings, others)
         return {**dict(zip(self._outputs, results)), **{output: values[name] for output, name in self.carried.items()}}
 
 
@@ -100,7 +100,7 @@ class SessionStream(OfOneProcess, Closing):
                 raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
                                            "an input for each output")
         self._session = object.__new__(type(session))  # another one of the same parts, which nobody closes
-        vars(self._session).update(vars(session))
+        self._session.__dict__.update(session.__dict__)
         self._inputs = {name: inputs[name] for name in carried.values()}
         self._output_names = asked or [name for name in outputs if name not in carried]
         is_parallel = session.get_session_options().execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
