@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.faces.onnx.support import H, alone, groups, model, weights
-from vkdml.faces.onnx import linear, nodes, programs
+from vkdml.faces.onnx import graph_nodes, linear, programs
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
@@ -110,7 +110,7 @@ def test_casts_to_other_types_are_onnxruntimes(to):
 
 def test_a_cast_on_the_host(monkeypatch):
     """Of steps one by one, as where a tensor is empty. What is too large for float16 is infinite, without a warning."""
-    node = nodes.GraphNode("", "Cast", "", 13, ["x"], ["y"], [], {"to": 10})
+    node = graph_nodes.GraphNode("", "Cast", "", 13, ["x"], ["y"], [], {"to": 10})
     cast = linear.linear(node, {}, {"x": 1}, {"x"}, True)
     found = cast.run({"x": np.array([1.0, 1e6, 1e-8, 1 + 2**-11, 1 + 3 * 2**-11], np.float32)})["y"]
     np.testing.assert_array_equal(found, np.array([1, np.inf, 0, 1, 1 + 2**-9], np.float16))

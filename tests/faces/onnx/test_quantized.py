@@ -90,21 +90,3 @@ def test_a_cpu_leaves_them_to_onnxruntime(whole, tmp_path, device):
     told = InferenceSession(quantized(whole, tmp_path)).assignment()
     assert not told.on("device")
     assert {node.reason for node in told.nodes if node.op_type == "DynamicQuantizeLSTM"} == {"onnxruntime is faster at it on a CPU"}
-
-
-@pytest.mark.parametrize("axis", ["", "<axis=1>", "<axis=-1>"])
-def test_weights_that_are_dequantized(axis):
-    """They are packed once: the nodes that make them run on the device, too, and w stays an integer for onnxruntime's product."""
-    rng = np.random.default_rng(0)
-    integers = {name: rng.integers(-50, 50, shape).astype(np.int8) for name, shape in (("w8", (3, 3)), ("r8", (1, 4, 4)))}
-    scales = {"scale": np.array(0.02, np.float32), "scales": np.linspace(0.01, 0.02, 4, dtype=np.float32) if axis else np.float32(0.02),
-              "zero": np.array([1, 2, 3, 4] if axis else 1, np.int8)}
-    text = f"""g (float[T,B,3] x) => (float[T,1,B,4] y) {{
-        x8 = QuantizeLinear (x, scale) a = DequantizeLinear (x8, scale) w = DequantizeLinear (w8, scale)
-        m = MatMul (a, w) m8 = QuantizeLinear (m, scale) b = DequantizeLinear (m8, scale)
-        r = DequantizeLinear {axis} (r8, scales, zero) y = RNN <hidden_size=4> (b, W, r, B) }}"""
-    others = {name: array for name, array in weights(1).items() if name != "R"}
-    session = InferenceSession(proto := model(text, integers | others | scales))
-    assert sorted(node.op_type for node in session.assignment().on("device")) == ["DequantizeLinear", "RNN"]
-    feed = inputs_of(session, rng, {"T": T, "B": B})
-    np.testing.assert_allclose(session.run(None, feed)[0], alone(proto).run(None, feed)[0], atol=0.021)  # a step of m8

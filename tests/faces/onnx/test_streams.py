@@ -123,7 +123,7 @@ def test_reset_and_saved_states():
 @pytest.mark.parametrize(("carried", "outputs", "message"), [
     ({"no": "h"}, None, "carried: found 'no'; expected one of y, hn, cn"),
     ({"hn": "no"}, None, "carried: found 'no'; expected one of x, h, c"),
-    ({"hn": "h", "cn": "h"}, None, "carried: hn: found h, as for another output; expected an input for each output"),
+    ({"hn": "h", "cn": "h"}, None, "carried: hn: found .* for h, which is the input of another output; expected an input of its own"),
     (["hn"], None, "carried: found list; expected a dictionary"),
     ({"hn": "h"}, ["no"], "output_names: found 'no'; expected one of y, hn, cn"),
 ])
@@ -138,7 +138,7 @@ def test_wrong_types():
         y, last = GRU <hidden_size=4> (x, W, R, , lengths)
         next = Identity (lengths) }""", weights()))
     ours.stream({"next": "lengths"})
-    with pytest.raises(vkdml.InvalidArgumentError, match=r"carried: last: found tensor\(float\) for lengths, tensor\(int32\)"):
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"carried: last: found tensor\(float\) .* for lengths, which is another type"):
         ours.stream({"last": "lengths"})
 
 
@@ -146,7 +146,7 @@ def test_wrong_types():
 def test_shapes_that_cannot_agree(changed):
     ours = InferenceSession(model(f"g (float[T,B,3] x, {changed}) => (float[T,1,B,4] y, float[1,B,4] last, float z) {{"
                                   "y, last = GRU <hidden_size=4> (x, W, R) z = ReduceSum <keepdims=0> (h) }", weights()))
-    with pytest.raises(vkdml.InvalidArgumentError, match=r"stream: carried: last: found the shape \[1, 'B', 4\]; expected \["):
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"carried: last: found .*\[1, 'B', 4\] for h, which is another shape"):
         ours.stream({"last": "h"})
 
 

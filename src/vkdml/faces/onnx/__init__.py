@@ -22,13 +22,13 @@ except ImportError as _error:
 
 from . import provider as _provider_of_sessions
 from .assignment import AssignedNode, Assignment
-from .backend import PreparedModel, VulkanBackend, prepare, run_model, run_node, supports_device
+from .backend import VulkanBackend, prepare, run_model, run_node, supports_device
 from .session import InferenceSession
 from .session_streams import SessionStream
 
 _provider_of_sessions.register()
 
-__all__ = ["AssignedNode", "Assignment", "InferenceSession", "PreparedModel", "SessionStream", "VulkanBackend", "prepare",
+__all__ = ["AssignedNode", "Assignment", "InferenceSession", "SessionStream", "VulkanBackend", "prepare",
            "run_model", "run_node", "supports_device"]
 
 

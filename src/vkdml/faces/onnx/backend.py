@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.backend.base import Backend, BackendRep, namedtupledict
+from onnx.backend.base import BackendRep, namedtupledict
+from onnxruntime.backend.backend import OnnxRuntimeBackend
 
 from ...engine.vulkan.gpu import select_device
 from ...errors import DriverError, InvalidArgumentError
 from ..directml.device import Device
 from ..sessions import shared_session
-from .nodes import GraphNode, RecurrentNode
+from .graph_nodes import GraphNode
+from .nodes import RecurrentNode
 from .session import InferenceSession
 
 
@@ -48,16 +50,15 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
 
 
 def _graph_node(node: onnx.NodeProto, opset: int) -> GraphNode:
-    found = GraphNode(node.name, node.op_type, node.domain, opset, list(node.input), list(node.output))
-    for attribute in node.attribute:
-        if attribute.name in found.attributes:
-            raise InvalidArgumentError(str(found), f"attribute {attribute.name}", "a second one", "one")
-        try:
-            found.attributes[attribute.name] = onnx.helper.get_attribute_value(attribute)
-        except ValueError as error:  # a reference to a function's attribute outside of a function
-            raise InvalidArgumentError(str(found), f"attribute {attribute.name}", str(error), "a value") from None
-    found.__post_init__()
-    return found
+    operator, names = f"{node.op_type} node {node.name!r}", [attribute.name for attribute in node.attribute]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentError(operator, f"attribute {name}", "a second one", "one")
+    try:
+        attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    except ValueError as error:  # a reference to a function's attribute outside of a function
+        raise InvalidArgumentError(operator, "attribute", str(error), "a value") from None
+    return GraphNode(node.name, node.op_type, node.domain, opset, list(node.input), list(node.output), [], attributes)
 
 
 def _by_name(operator: str, names: Sequence[str], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
@@ -80,61 +81,23 @@ def _named_device(device: Device | int | str | None) -> Device | int | str | Non
     return None if isinstance(device, str) and device.split(":")[0] in ("CPU", "CUDA") else device
 
 
-class PreparedModel(BackendRep):
-    """A model that is ready to run. Made by `prepare`."""
-
-    def __init__(self, session: InferenceSession) -> None:
-        self._session = session
-
-    def run(self, inputs: np.ndarray | Sequence[Any] | Mapping[Any, Any], **kwargs: Any) -> tuple[Any, ...]:
-        """Run the model.
-
-        inputs: arrays by name, or in the order of the model's inputs without those that have an initializer; or the only one,
-            which is an array, or a dictionary for an input that is a map.
-        Returns a named tuple of the model's outputs. Raises what `InferenceSession.run` raises.
-        """
-        args = self._session.get_inputs()
-        names = [arg.name for arg in args]
-        if len(args) == 1:
-            is_map = args[0].type.startswith("map(") and isinstance(inputs, Mapping) and list(inputs) != names
-            inputs = [inputs] if is_map or isinstance(inputs, np.ndarray) else inputs
-        if not isinstance(inputs, Mapping):
-            if not isinstance(inputs, Sequence):
-                raise InvalidArgumentError("run", "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
-            if len(inputs) != len(names):
-                raise InvalidArgumentError("run", "inputs", f"{len(inputs)} arrays", f"{len(names)}: {', '.join(names)}")
-            inputs = dict(zip(names, inputs))
-        outputs = [value.name for value in self._session.get_outputs()]
-        return namedtupledict("Outputs", outputs)(*self._session.run(None, inputs))
-
-
-class VulkanBackend(Backend):
-    """An onnx.backend.base.Backend: recurrent nodes run on a Vulkan device, all other nodes in onnxruntime on the CPU."""
+class VulkanBackend(OnnxRuntimeBackend):
+    """An onnx.backend.base.Backend: onnxruntime's, with recurrent nodes on a Vulkan device."""
 
     @classmethod
-    def prepare(cls, model: Any, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
-        """Check a model and make it ready to run, unless it is. Raises what `InferenceSession` raises.
+    def prepare(cls, model: Any, device: Any = "CPU", **kwargs: Any) -> BackendRep:
+        """Make a model ready to run, unless it is. model: a ModelProto, a path, or bytes; or a session, which keeps its device.
 
-        model: a ModelProto, a file's path, or bytes; or a session, which stays on its device.
+        Raises what `InferenceSession` raises.
         """
-        if isinstance(model, PreparedModel):
-            return model
-        if isinstance(model, InferenceSession):
-            return PreparedModel(model)
-        if not isinstance(model, str | bytes | os.PathLike | onnx.ModelProto):
-            raise InvalidArgumentError("prepare", "model", type(model).__name__,
-                                       "an onnx.ModelProto, a path, bytes or a session")
-        if isinstance(model, onnx.ModelProto):
-            try:
-                super().prepare(model, device, **kwargs)
-            except (onnx.checker.ValidationError, ValueError) as error:  # ValueError: text that is not UTF-8
-                raise InvalidArgumentError("prepare", "model", str(error), "a valid onnx.ModelProto") from None
-        return PreparedModel(InferenceSession(model, device=_named_device(device)))
+        if isinstance(model, str | bytes | os.PathLike | onnx.ModelProto):
+            model = InferenceSession(model, device=_named_device(device))
+        return super().prepare(model, device, **kwargs)
 
-    run_node = staticmethod(run_node)  # type: ignore[assignment]  # its device may be a Device
+    run_node = staticmethod(run_node)
 
     @classmethod
-    def supports_device(cls, device: str) -> bool:
+    def supports_device(cls, device: Any) -> bool:
         """True for what Device() takes, and for "CPU", which means the default device here."""
         is_name = isinstance(device, str)
         if is_name and device.startswith("CUDA"):

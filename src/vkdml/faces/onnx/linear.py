@@ -24,8 +24,7 @@ from ...operators.plain_problem import (
     PlainProblem,
     common_fields,
 )
-from .moves import refusing
-from .nodes import GraphNode
+from .graph_nodes import GraphNode, refusing
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
 _NONE = frozenset[str]()

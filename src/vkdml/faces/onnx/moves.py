@@ -5,19 +5,17 @@ Sources: the ONNX operators of these names, in all versions that have the same m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidArgumentError
-from .nodes import GraphNode
+from .graph_nodes import GraphNode, refusing
 
 Array = np.ndarray
 
 
-class Move:
+class MovingNode:
     """A node that only moves elements. inputs, outputs: names. is_shape: it computes with shapes alone, before a run.
 
     known: the inputs whose elements say what moves, or are computed with; of others the shapes alone matter.
@@ -36,21 +34,9 @@ class Move:
             return {name: array for name, array in zip(self.outputs, self._function(self.node, *arrays)) if name}
 
 
-@contextmanager
-def refusing(node: GraphNode, arrays: Sequence[Array | None]) -> Iterator[None]:
-    """What numpy raises for arrays that a node cannot take becomes an InvalidArgumentError."""
-    try:
-        yield
-    except (IndexError, MemoryError, OverflowError, TypeError, ValueError) as error:  # numpy's AxisError is two of them
-        if isinstance(error, InvalidArgumentError):
-            raise
-        found = " and ".join(f"the shape {array.shape}" for array in arrays if array is not None)
-        raise InvalidArgumentError(str(node), "input", f"{found} ({error})", "what the node takes") from None
-
-
 def move(node: GraphNode, constants: Mapping[str, Array | None], kinds: Mapping[str, int], shapes: Collection[str]
-         ) -> Move | None:
-    """The node as a Move; None for one that computes, or whose parameters are known only in a run.
+         ) -> MovingNode | None:
+    """The node as a MovingNode; None for one that computes, or whose parameters are known only in a run.
 
     constants: arrays by name, None for large ones. kinds: ONNX's types of values. shapes: values computed with shapes alone.
     """
@@ -61,7 +47,7 @@ def move(node: GraphNode, constants: Mapping[str, Array | None], kinds: Mapping[
     is_shape = node.op_type == "Shape" or all(is_known[:data])
     does_more = {"Cast": node.attributes.get("to") != kinds.get(node.inputs[0]), "Dropout": _drops(node, constants),
                  **dict.fromkeys(_OF_SHAPES, not is_shape)}
-    return Move(node, is_shape) if all(is_known[data:]) and not does_more.get(node.op_type) else None
+    return MovingNode(node, is_shape) if all(is_known[data:]) and not does_more.get(node.op_type) else None
 
 
 def _drops(node: GraphNode, constants: Mapping[str, Array | None]) -> bool:

@@ -1,5 +1,4 @@
-"""Nodes of graphs, and those that are recurrent: attributes and inputs are checked by operator version, then run like those of
-the numpy functions.
+"""Recurrent nodes: attributes and inputs are checked by operator version, then run like those of the numpy functions.
 
 Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
 """
@@ -7,8 +6,6 @@ Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, vers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as default
 from functools import cache, cached_property
 from itertools import zip_longest
 from typing import Any
@@ -23,6 +20,7 @@ from ...operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import Arrays, Session, Settings
+from .graph_nodes import GraphNode
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -38,35 +36,6 @@ _REMOVED = {"output_sequence": 7}
 _TYPES = {"activations": list, "activation_alpha": list, "activation_beta": list, "clip": float, "direction": str}  # else int
 
 Values = dict[str, Any]
-
-
-@dataclass(eq=False)
-class GraphNode:
-    """A node of a graph, with functions' nodes in the functions' place.
-
-    version: of its operator, or of the opset. captured: the values around it that its bodies use. attributes: by name; None for
-    what is no number, no text and no list of them, and for an empty list.
-    """
-
-    name: str
-    op_type: str
-    domain: str
-    version: int
-    inputs: list[str]
-    outputs: list[str]
-    captured: list[str] = default(default_factory=list)
-    attributes: dict[str, Any] = default(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.domain = "" if self.domain == "ai.onnx" else self.domain
-        self.attributes = {name: _plain(value) for name, value in self.attributes.items()}
-
-    def __str__(self) -> str:
-        return f"{self.op_type} node {self.name!r}" if self.name else f"{self.op_type} node"
-
-    @property
-    def is_recurrent(self) -> bool:
-        return self.op_type in _CELLS and not self.domain
 
 
 class RecurrentNode:
@@ -185,13 +154,6 @@ class RecurrentNode:
     @cached_property
     def _left_out(self) -> dict[str, None]:
         return dict.fromkeys(field for field in self.cell.inputs if field not in self._given)
-
-
-def _plain(value: Any) -> Any:
-    """The value with bytes decoded to text. An empty list becomes None, as it means the same as an absent attribute."""
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    return [_plain(item) for item in value] or None if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _version(node: GraphNode) -> int:

@@ -6,7 +6,7 @@ before. A stage's nodes on the device are a group, so no path leads out of a gro
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,10 +19,11 @@ from ...operators.problem import WEIGHTS
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import Session
+from .graph_nodes import GraphNode
 from .linear import Linear, linear
-from .moves import Move, move
-from .nodes import GraphNode, RecurrentNode
-from .quantized import QUANTIZED_LSTM, has_constant_weights, is_dequantized, lstm, lstm_shapes
+from .moves import MovingNode, move
+from .nodes import RecurrentNode
+from .quantized import QUANTIZED_LSTM, has_constant_weights, lstm, lstm_shapes
 
 # By ONNX's number of the type
 DTYPES: list[Any] = [name and np.dtype(name) for name in (
@@ -32,7 +33,7 @@ _DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node
 _MOST = 256  # nodes of a group: what recording takes is bounded
 
 
-class Graph:
+class NodeGraph:
     """Nodes in an order in which each comes after those whose values it uses, with ONNX's types and the sizes of all values,
     and the arrays of the constants among them, as far as they are known.
     """
@@ -45,12 +46,12 @@ class Graph:
         self.arrays = {name: array for name, (*_, array) in values.items() if array is not None}
         self.known = {name: self.arrays.get(name) for name in self.constants}
 
-    def between(self, recurrent: Collection[int], is_cpu: bool) -> dict[int, Move | Linear]:
+    def between(self, recurrent: Collection[int], is_cpu: bool) -> dict[int, MovingNode | Linear]:
         """The nodes by which a recurrent node's outputs become a recurrent node's inputs, by their places.
 
         recurrent: the places of those that run on the device.
         """
-        others, made, shapes, needed = dict[int, Move | Linear](), set[str](), set[str](), set[str]()
+        others, made, shapes, needed = dict[int, MovingNode | Linear](), set[str](), set[str](), set[str]()
         for place, node in enumerate(self.nodes):
             if place in recurrent:
                 made.update(filter(None, node.outputs))
@@ -72,12 +73,12 @@ def is_recurrent(node: GraphNode) -> bool:
     return node.is_recurrent or (node.domain, node.op_type) == QUANTIZED_LSTM
 
 
-def staying(node: GraphNode, found: Move | Linear | None) -> set[str]:
+def staying(node: GraphNode, found: MovingNode | Linear | None) -> set[str]:
     """The inputs of a node on the device that another node there may make: not weights and lengths."""
     return set(found.inputs if found else [node.inputs[place] for place in _DATA if place < len(node.inputs)]) - {""}
 
 
-def groups(graph: Graph, device: Device, options: Options) -> tuple[list[list[int]], dict[int, str]]:
+def groups(graph: NodeGraph, device: Device, options: Options) -> tuple[list[list[int]], dict[int, str]]:
     """The places of the nodes of each group, and of recurrent nodes that are in none, with the reason."""
     is_cpu = device.info.type == "cpu"
     reasons = {place: reason for place, node in enumerate(graph.nodes) if is_recurrent(node)
@@ -96,17 +97,11 @@ def groups(graph: Graph, device: Device, options: Options) -> tuple[list[list[in
         stage_of.update({name: (stage, on_device) for name in node.outputs if name})
         if on_device:
             stages[stage].append(place)
-    users = Counter(name for node in graph.nodes for name in (*node.inputs, *node.captured))
-    takers = {name: place for place in recurrent for name in graph.nodes[place].inputs[1:4] if users[name] == 1}
-    found = [places[start:start + _MOST] for places in stages.values() for start in range(0, len(places), _MOST)]
-    group_of = {place: group for group in found for place in group}
-    for place, node in enumerate(graph.nodes):  # what makes weights of constants goes with the node that takes them
-        if is_dequantized(node, graph.constants) and (taker := takers.get(node.outputs[0])) is not None:
-            group_of[taker].append(place)
-    return [sorted(group) for group in found if not recurrent.isdisjoint(group)], reasons
+    found = (places[start:start + _MOST] for places in stages.values() for start in range(0, len(places), _MOST))
+    return [group for group in found if not recurrent.isdisjoint(group)], reasons
 
 
-def _why_not(node: GraphNode, graph: Graph, device: Device, options: Options, is_cpu: bool) -> str:
+def _why_not(node: GraphNode, graph: NodeGraph, device: Device, options: Options, is_cpu: bool) -> str:
     """Why a recurrent node cannot run on the device, or should not; "" if it should."""
     constants: Mapping[str, Sequence[int]] = graph.constants
     if not node.is_recurrent:

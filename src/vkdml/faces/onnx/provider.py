@@ -24,7 +24,7 @@ from ..directml.device import Device
 from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
 from .nodes import RecurrentNode
-from .programs import DTYPES, Graph, groups
+from .programs import DTYPES, NodeGraph, groups
 from .runs import DeviceRun
 
 PROVIDER = "VkdmlExecutionProvider"
@@ -83,13 +83,13 @@ class Provider:
 
     def claim(self, name: str, describe: Callable[[], tuple[Any, Any]]) -> list[list[int]]:
         """The groups of nodes of a graph to run on the device, as their places. name: the graph's, "" of the model's own.
-        describe: returns what Graph() takes.
+        describe: returns what NodeGraph() takes.
 
         onnxruntime asks for the bodies in a graph first, and for all again once it has put functions' nodes in their place. It
         would ignore an exception, and run all on the CPU: one is raised by `compile`, for which a node is claimed.
         """
         try:
-            graph, self._graph = Graph(*describe()), name
+            graph, self._graph = NodeGraph(*describe()), name
             found, reasons = groups(graph, self.device, self.options)
             claimed = {place for group in found for place in group}
             left = [AssignedNode(node.name, node.op_type, node.domain, name, ONNXRUNTIME, reasons.get(place, ""))
@@ -104,10 +104,10 @@ class Provider:
             return [[0]]
 
     def compile(self, described: tuple[Any, Any], inputs: Sequence[str], outputs: Sequence[str]) -> DeviceRun:
-        """A group, ready to run. described: what Graph() takes. inputs, outputs: the names of its own."""
+        """A group, ready to run. described: what NodeGraph() takes. inputs, outputs: the names of its own."""
         if self._error is not None:
             raise self._error
-        graph = Graph(*described)
+        graph = NodeGraph(*described)
         run = DeviceRun(graph, inputs, outputs, self.given_device, self.options)
         self.runs.append(run)
         self._on_device += [AssignedNode(node.name, node.op_type, node.domain, self._graph, DEVICE) for node in graph.nodes]
@@ -142,7 +142,7 @@ def register() -> None:
 
 
 def _end() -> None:
-    """At Python's end: wait for what calls back; then nothing begins any more in other threads."""
+    """Wait for what calls back, at Python's end; then nothing begins any more in other threads."""
     while under_way:
         time.sleep(0.01)
     _extension.end()

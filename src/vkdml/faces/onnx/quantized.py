@@ -1,9 +1,9 @@
-"""Quantized weights: LSTM of com.microsoft's DynamicQuantizeLSTM, which quantizers make of LSTM, and DequantizeLinear.
+"""com.microsoft's DynamicQuantizeLSTM, which quantizers make of LSTM: here an LSTM in float32, of dequantized weights.
 
-The LSTM is computed in float32, of dequantized weights. onnxruntime's kernel quantizes X and H at each step, too; here they are
-not, so results are nearer to those of the model before it was quantized.
+onnxruntime's kernel quantizes X and H at each step, too; here they are not, so results are nearer to those of the model before
+it was quantized.
 
-Sources: onnxruntime's contributed operators, com.microsoft.DynamicQuantizeLSTM 1; ONNX DequantizeLinear 10 to 21.
+Source: onnxruntime's contributed operators, com.microsoft.DynamicQuantizeLSTM 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .nodes import GraphNode
+from .graph_nodes import GraphNode
 
 QUANTIZED_LSTM = "com.microsoft", "DynamicQuantizeLSTM"
 _FLOATS = 8  # inputs that LSTM has, too; behind them scale and zero point of W, and of R
@@ -46,19 +46,3 @@ def lstm_weights(node: GraphNode, arrays: Mapping[str, np.ndarray]) -> dict[str,
         scaled = ours * scale.reshape(len(array), 1, -1)
         found[lstm(node).inputs[place]] = np.ascontiguousarray(scaled.swapaxes(1, 2), np.float32)
     return found
-
-
-def is_dequantized(node: GraphNode, constants: Mapping[str, object]) -> bool:
-    """Whether it is a DequantizeLinear of constants, without blocks."""
-    return node.op_type == "DequantizeLinear" and not node.domain and not node.attributes.get("block_size") and all(
-        name in constants for name in node.inputs if name)
-
-
-def dequantized(node: GraphNode, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What a DequantizeLinear makes of its constants."""
-    array, scale, *zero = (arrays[name] for name in node.inputs if name)
-    along = [1] * array.ndim
-    if scale.size > 1:
-        along[node.attributes.get("axis", 1)] = scale.size
-    ours = array.astype(np.float32) - (zero[0].astype(np.float32).reshape(along) if zero else 0)
-    return np.asarray(ours * scale.astype(np.float32).reshape(along)).astype(scale.dtype)

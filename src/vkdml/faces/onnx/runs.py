@@ -28,14 +28,13 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, Session, open_device
 from .linear import Linear, linear, steps
-from .moves import Move, move
+from .moves import MovingNode, move
 from .nodes import RecurrentNode, Values
-from .programs import Graph
-from .quantized import QUANTIZED_LSTM, dequantized, is_dequantized, lstm, lstm_weights
+from .quantized import QUANTIZED_LSTM, lstm, lstm_weights
 
 _SEQUENCE, _INT64 = "OutputSequenceTensor", 7  # ONNX's number of the type
 
-Part = Move | Linear | RecurrentNode
+Part = MovingNode | Linear | RecurrentNode
 
 streaming = threading.local()  # .steps: the nodes of this thread's stream, by the node in whose place they run
 
@@ -43,11 +42,11 @@ streaming = threading.local()  # .steps: the nodes of this thread's stream, by t
 class DeviceRun:
     """The nodes of a group, whose values between them stay on the device.
 
-    inputs, outputs: names, in the order in which onnxruntime has them. constant_places, fed_places: the places of constants
+    graph: a NodeGraph. inputs, outputs: names, in the order in which onnxruntime has them. constant_places, fed_places: the places of constants
     among the inputs, and of the others.
     """
 
-    def __init__(self, graph: Graph, inputs: Sequence[str], outputs: Sequence[str], device: Device | int | str | None,
+    def __init__(self, graph: Any, inputs: Sequence[str], outputs: Sequence[str], device: Device | int | str | None,
                  options: Options) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.constant_places = [place for place, name in enumerate(inputs) if name in graph.constants]
@@ -64,9 +63,6 @@ class DeviceRun:
         arrays = self._constants = dict(graph.arrays)
         self.parts: list[Part] = []
         for node in graph.nodes:
-            if is_dequantized(node, arrays):
-                arrays[node.outputs[0]] = constant(dequantized(node, arrays))
-                continue
             if (node.domain, node.op_type) == QUANTIZED_LSTM:
                 arrays |= {name: constant(array) for name, array in lstm_weights(node, arrays).items()}
                 node = lstm(node)
@@ -77,7 +73,7 @@ class DeviceRun:
                 part = move(node, dict.fromkeys(arrays), graph.kinds, shapes) or linear(
                     node, graph.constants, graph.kinds, graph.kinds, False)
             assert part is not None  # it was when the node was claimed
-            shapes.update(part.outputs if isinstance(part, Move) and part.is_shape else ())
+            shapes.update(part.outputs if isinstance(part, MovingNode) and part.is_shape else ())
             self.parts.append(part)
         self.recurrent = [part for part in self.parts if isinstance(part, RecurrentNode)]
         used = {name for part in self.parts for name in part.inputs}
@@ -211,7 +207,7 @@ class _Trace:
         else:
             self.values |= self._linear(part) if isinstance(part, Linear) else self._moved_by(part)
 
-    def _moved_by(self, move: Move) -> dict[str, _Value]:
+    def _moved_by(self, move: MovingNode) -> dict[str, _Value]:
         sources = [self.values[name] for name in move.inputs]
         arrays = {name: value.array for name, value in zip(move.inputs, sources)}
         if any(name not in self.known and name not in self._constants for name in move.known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,29 +15,10 @@ from ...engine.vulkan.system import Closing, OfOneProcess
 from ...errors import InvalidArgumentError, shown
 from ..sessions import StatefulSession
 from .nodes import RecurrentNode, Values
-from .provider import Provider
 from .runs import streaming
-
-if TYPE_CHECKING:
-    from .session import InferenceSession
 
 # numpy's names of the types that onnxruntime calls otherwise
 _DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "bfloat16": ml_dtypes.bfloat16}
-
-
-def _agree(shape: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
-    """Whether two declared shapes could be one. [] is that of a scalar, and of what has no shape."""
-    return not shape or not other or (len(shape) == len(other) and not any(
-        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other)))
-
-
-def _names(argument: str, names: Any, allowed: Sequence[str]) -> list[str]:
-    if isinstance(names, str) or not isinstance(names, Sequence | Mapping):
-        raise InvalidArgumentError("stream", argument, shown(names), "names")
-    for name in names:
-        if not isinstance(name, str) or name not in allowed:
-            raise InvalidArgumentError("stream", argument, shown(name), "one of " + ", ".join(allowed))
-    return list(names)
 
 
 class StatefulNode:
@@ -47,17 +28,14 @@ class StatefulNode:
     """
 
     def __init__(self, node: RecurrentNode, carried: Mapping[str, str]) -> None:
-        self.carried = carried
-        self._node = node
+        self.carried, self._node = carried, node
         self._fields = {name: field for field, name in node.fields.items() if name in carried.values()}
-        self._outputs = [name for name in node.outputs if name not in carried]
         self._session: StatefulSession | None = None
         self._state: dict[str, np.ndarray] = {}
 
     def write(self, state: Mapping[str, np.ndarray]) -> None:
         """Set what the next run begins with, for every carried input."""
-        self._state = {field: state[name] for name, field in self._fields.items()}
-        self._session = None
+        self._state, self._session = {field: state[name] for name, field in self._fields.items()}, None
 
     def read(self) -> dict[str, np.ndarray]:
         """What the next run begins with, by input."""
@@ -70,8 +48,9 @@ class StatefulNode:
         if self._session is None:
             self._session = StatefulSession(node.operator, node.settings, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
-        results = self._session.run(node.operator, node.settings, others)
-        return {**dict(zip(self._outputs, results)), **{output: values[name] for output, name in self.carried.items()}}
+        results = zip((name for name in node.outputs if name not in self.carried), self._session.run(
+            node.operator, node.settings, others))
+        return {**dict(results), **{output: values[name] for output, name in self.carried.items()}}
 
 
 class SessionStream(OfOneProcess, Closing):
@@ -80,29 +59,28 @@ class SessionStream(OfOneProcess, Closing):
     carried, output_names: arguments of InferenceSession.stream.
     """
 
-    def __init__(self, session: InferenceSession, provider: Provider | None, carried: Mapping[str, str],
+    def __init__(self, session: Any, provider: Any, carried: Mapping[str, str],
                  output_names: Sequence[str] | None) -> None:
         inputs, outputs = ({arg.name: arg for arg in args} for args in (session.get_inputs(), session.get_outputs()))
         if not isinstance(carried, Mapping):
             raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
-        _names("carried", carried, list(outputs))
-        _names("carried", list(carried.values()), list(inputs))
-        asked = _names("output_names", [] if output_names is None else output_names, list(outputs))
+        _expect_names("carried", carried, outputs)
+        _expect_names("carried", list(carried.values()), inputs)
+        _expect_names("output_names", [] if output_names is None else output_names, outputs)
         for output, name in carried.items():
             taken, made = inputs[name], outputs[output]
-            if taken.type != made.type or not re.fullmatch(r"tensor\((?!string).*\)", taken.type):
-                raise InvalidArgumentError("stream", f"carried: {output}", f"{made.type} for {name}, {taken.type}",
-                                           "an input of the same type, a tensor of numbers")
-            if not _agree(made.shape, taken.shape):
-                raise InvalidArgumentError("stream", f"carried: {output}", f"the shape {made.shape}",
-                                           f"{taken.shape}, that of {name}")
-            if list(carried.values()).count(name) > 1:
-                raise InvalidArgumentError("stream", f"carried: {output}", f"{name}, as for another output",
-                                           "an input for each output")
+            wrong = [("another type", taken.type == made.type and re.fullmatch(r"tensor\((?!string).*\)", taken.type)),
+                     ("another shape", _agree(made.shape, taken.shape)),
+                     ("the input of another output", list(carried.values()).count(name) == 1)]
+            for what, is_right in wrong:
+                if not is_right:
+                    found = f"{made.type} {made.shape} for {name}, which is {what}"
+                    raise InvalidArgumentError("stream", f"carried: {output}", found, "an input of its own, a tensor of numbers of "
+                                               "the same type and shape")
         self._session = object.__new__(type(session))  # another one of the same parts, which nobody closes
         self._session.__dict__.update(session.__dict__)
         self._inputs = {name: inputs[name] for name in carried.values()}
-        self._output_names = asked or [name for name in outputs if name not in carried]
+        self._output_names = [*(output_names or [name for name in outputs if name not in carried])]
         is_parallel = session.get_session_options().execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
         self._nodes = {} if provider is None or is_parallel else self._on_device(provider, carried, list(outputs))
         kept = {output for node in self._nodes.values() for output in node.carried}
@@ -110,7 +88,7 @@ class SessionStream(OfOneProcess, Closing):
         self._write({name: np.zeros([size if isinstance(size, int) else 1 for size in arg.shape], self._dtype(name))
                      for name, arg in self._inputs.items()})
 
-    def _on_device(self, provider: Provider, carried: Mapping[str, str], outputs: Sequence[str]
+    def _on_device(self, provider: Any, carried: Mapping[str, str], outputs: Sequence[str]
                    ) -> dict[RecurrentNode, StatefulNode]:
         """The nodes that keep their state on the device: where an output is a recurrent node's last state, an input is its
         initial state, and no other node uses either.
@@ -135,9 +113,8 @@ class SessionStream(OfOneProcess, Closing):
         that were asked for. Raises what InferenceSession.run raises. After an error of a wrong argument the state is as it was,
         after another error it is unknown: `reset`, or set `state`.
         """
-        for name in self._inputs:
-            if name in input_feed:
-                raise InvalidArgumentError("stream", "input_feed", name, "inputs that are not carried")
+        for name in self._inputs.keys() & input_feed:
+            raise InvalidArgumentError("stream", "input_feed", name, "inputs that are not carried")
         streaming.steps = self._nodes
         try:
             results = self._session.run([*self._output_names, *self._carried], {**input_feed, **self._state})
@@ -176,3 +153,17 @@ class SessionStream(OfOneProcess, Closing):
         self._state = dict(state)
         for node in self._nodes.values():
             node.write(state)
+
+
+def _agree(shape: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
+    """Whether two declared shapes could be one. [] is that of a scalar, and of what has no shape."""
+    return not shape or not other or (len(shape) == len(other) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other)))
+
+
+def _expect_names(argument: str, names: Any, allowed: Mapping[str, object]) -> None:
+    if isinstance(names, str) or not isinstance(names, Sequence | Mapping):
+        raise InvalidArgumentError("stream", argument, shown(names), "names")
+    for name in names:
+        if not isinstance(name, str) or name not in allowed:
+            raise InvalidArgumentError("stream", argument, shown(name), "one of " + ", ".join(allowed))
