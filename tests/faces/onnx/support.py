@@ -40,7 +40,7 @@ def alone(proto):
     return onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
 
 
-def check(proto, feeds=None, sizes=None, atol=1e-5, nodes=1, options=None, **given):
+def check(proto, sizes=None, atol=1e-5, nodes=1, options=None, **given):
     """Ours and onnxruntime's results on the same arrays, those in `given` and random ones. Our session, for more questions.
 
     nodes: how many of the model's recurrent nodes run on the device: all of them.

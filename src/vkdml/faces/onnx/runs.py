@@ -42,8 +42,8 @@ streaming = threading.local()  # .steps: the nodes of this thread's stream, by t
 class DeviceRun:
     """The nodes of a group, whose values between them stay on the device.
 
-    graph: a NodeGraph. inputs, outputs: names, in the order in which onnxruntime has them. constant_places, fed_places: the places of constants
-    among the inputs, and of the others.
+    graph: a NodeGraph. inputs, outputs: names, in the order in which onnxruntime has them. constant_places, fed_places: the
+    places of constants among the inputs, and of the others.
     """
 
     def __init__(self, graph: Any, inputs: Sequence[str], outputs: Sequence[str], device: Device | int | str | None,

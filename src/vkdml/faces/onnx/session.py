@@ -22,7 +22,7 @@ from ...errors import InvalidArgumentError, NothingOnDeviceWarning
 from ...operators.problem import Problem
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import shapes_to_warm_up
+from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
 from .provider import PROVIDER, Provider, creation, original, register, under_way
 from .session_streams import SessionStream
@@ -144,7 +144,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     @property
     def device(self) -> Device:
         """The device of the recurrent nodes: another one after it was lost, unless the caller named a Device."""
-        return self._expect_provider("device").device
+        return open_device("InferenceSession", self._expect_provider("device").given_device)
 
     def _expect_provider(self, call: str) -> Provider:
         if self._provider is None:

@@ -7,9 +7,8 @@ import pytest
 from onnx import TensorProto
 
 import vkdml
-from tests.faces.onnx import mutations
 from tests.faces.onnx.support import B, T, alone
-from tests.fuzz import between
+from tests.fuzz import between, mutations
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
