@@ -234,16 +234,6 @@ def test_what_cannot_run_is_not_claimed(text, reason):
     assert said or "hidden_size=5" not in text
 
 
-@pytest.mark.parametrize(("op", "gates", "steps", "rows"), [("GRU", 3, 0, 2), ("GRU", 3, 3, 0), ("LSTM", 4, 0, 2), ("LSTM", 4, 0, 0), ("RNN", 1, 3, 0)])
-def test_no_steps_or_no_rows(op, gates, steps, rows):
-    """onnxruntime's own kernels end the process for some of these."""
-    text = f"g (float[T,B,3] x, float[1,B,4] h) => (float[T,1,B,4] y, float[1,B,4] last) {{ a = Tanh (x) y, last = {op} <hidden_size=4> (a, W, R, B, , h) }}"
-    y, last = InferenceSession(model(text, weights(gates))).run(
-        None, {"x": np.ones((steps, rows, I), np.float32), "h": np.ones((1, rows, 4), np.float32)})
-    assert (y.shape, last.shape, y.dtype) == ((steps, 1, rows, 4), (1, rows, 4), np.float32)
-    assert not last.any()
-
-
 def test_bfloat16():
     """Arrays that onnxruntime does not take, and what is between nodes."""
     ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -19,6 +19,22 @@ HEAD = "g (float[T,B,3] x) => (float[A,C,D,E] y) {{ zero = Constant <value_ints=
 # What is between p and q, of a GRU from x, and y; the bidirectional first node's are P and Q
 BETWEEN = {
     "squeeze": "a = Squeeze (p, one) y = GRU <hidden_size=4> (a, W1, R1, B1)",
+    "transposed twice": "a = Transpose <perm=[1,2,0,3]> (p) b = Squeeze (a, zero) c = Transpose <perm=[1,0,2]> (b) "
+                        "y = GRU <hidden_size=4> (c, W1, R1, B1)",
+    "rows as steps": "a = Squeeze (p, one) b = Transpose <perm=[1,0,2]> (a) y = GRU <hidden_size=4> (b, W1, R1, B1)",
+    "initial state": "a = Identity (q) s = Squeeze (p, one) d = Dropout (s) y = GRU <hidden_size=4> (d, W1, R1, B1, , a)",
+    "not from the start": "a = Squeeze (p, one) b = Slice (a, two, three, zero) y = GRU <hidden_size=4> (b, W1, R1, B1)",
+    "parts": "a = Squeeze (p, one) n = Constant <value_ints=[2,3]> () b, c = Split <axis=0> (a, n) "
+             "d = GRU <hidden_size=4> (b, W1, R1, B1) y = GRU <hidden_size=4> (c, W1, R1, B1)",
+    "one of the directions": "n = Constant <value_int=0> () a = Gather <axis=1> (p, n) y = GRU <hidden_size=4> (a, W1, R1, B1)",
+    "joined": "a = Squeeze (p, one) r = GRU <hidden_size=4> (x, W, R) b = Squeeze (r, one) c = Concat <axis=0> (a, b, a) "
+              "y = GRU <hidden_size=4> (c, W1, R1, B1)",
+    "joined with what is fed": "a = Squeeze (p, one) c = Concat <axis=2> (x, a) f = Slice (c, two, five, two) "
+                               "five = Constant <value_ints=[6]> () y = GRU <hidden_size=4> (f, W1, R1, B1)",
+    "flat": "a = Flatten <axis=3> (p) b = Unsqueeze (a, one) y = GRU <hidden_size=4> (b, W1, R1, B1)",
+    "a cast to the same type": "s = Squeeze (p, one) a = Cast <to=1> (s) y = GRU <hidden_size=4> (a, W1, R1, B1)",
+    "a computed shape": "s = Shape (p) n = Slice (s, zero, one) m = Slice (s, two, three) k = Mul (n, m) f = Constant <value_ints=[4]> () "
+                        "g = Concat <axis=0> (k, one, f) a = Reshape (p, g) y = GRU <hidden_size=4> (a, W1, R1, B1)",
 }
 
 

@@ -52,7 +52,6 @@ static std::atomic<int> running{0};
 static std::atomic<bool> is_ending{false};
 static std::thread::id ender;
 struct Running { Running() { running++; } ~Running() { running--; } };
-
 template <class F> static Status* in_python(F function) {
   if (Running here; !is_ending.load() || std::this_thread::get_id() == ender) {
     if (!Py_IsInitialized()) return status_of("Python has ended");
@@ -95,11 +94,11 @@ static py::array array_of(const void* value, bool is_writeable) {
   return array;
 }
 
-struct Compiled {  // OrtNodeComputeInfo
+struct Compiled {  // OrtNodeComputeInfo, and what it runs. constants, fed: places of inputs
   uint32_t version;
   void *create, *compute, *release;
   PyObject* run;
-  std::vector<size_t> constants, fed;  // places of inputs
+  std::vector<size_t> constants, fed;
   bool is_adopted;
 };
 
@@ -167,13 +166,12 @@ static py::object attribute(const void* of_node) {
     call<void>(ort, RELEASE_STATUS, status);
     return py::none();
   }
-  auto ints = reinterpret_cast<int64_t*>(data.data());
-  auto floats = reinterpret_cast<float*>(data.data());
   py::list found;
-  if (kind == INT || kind == INTS) for (size_t i = 0; i < size / 8; i++) found.append(ints[i]);
-  if (kind == FLOAT || kind == FLOATS) for (size_t i = 0; i < size / 4; i++) found.append(floats[i]);
-  if (kind == STRING) found.append(py::bytes(data.data(), strnlen(data.data(), size)));
-  if (kind == STRINGS) for (size_t at = 0; at < size; at += std::strlen(&data[at]) + 1) found.append(py::bytes(&data[at]));
+  for (size_t at = 0; at < size || (kind == STRING && !at);) {  // a text may be empty
+    if (kind <= INTS) found.append(*reinterpret_cast<int64_t*>(&data[at])), at += 8;
+    else if (kind <= FLOATS) found.append(*reinterpret_cast<float*>(&data[at])), at += 4;
+    else found.append(py::bytes(&data[at])), at += std::strlen(&data[at]) + 1;
+  }
   return kind % 2 ? py::object(found[0]) : py::object(found);
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby
 
 from tabulate import tabulate
 
@@ -45,11 +44,8 @@ class Assignment:
 
     def groups(self) -> list[dict[str, object]]:
         """One for each place: its `runs_on`, number of `nodes`, and of nodes by type in `operators`."""
-        def key(node: AssignedNode) -> str:
-            return node.runs_on
-
-        return [{"runs_on": place, "nodes": len(nodes := list(found)), "operators": dict(Counter(map(_operator, nodes)))}
-                for place, found in groupby(sorted(self.nodes, key=key), key)]
+        return [{"runs_on": place, "nodes": len(found), "operators": dict(Counter(map(_operator, found)))}
+                for place in (DEVICE, ONNXRUNTIME) if (found := self.on(place))]
 
     def __str__(self) -> str:
         rows = [(node.runs_on, _operator(node), node.name, node.graph, node.reason) for node in self.nodes]

@@ -75,8 +75,8 @@ class SessionStream(OfOneProcess, Closing):
             for what, is_right in wrong:
                 if not is_right:
                     found = f"{made.type} {made.shape} for {name}, which is {what}"
-                    raise InvalidArgumentError("stream", f"carried: {output}", found, "an input of its own, of the same type and "
-                                               "shape, a tensor of numbers")
+                    raise InvalidArgumentError("stream", f"carried: {output}", found, "an input of its own, a tensor of "
+                                               "numbers of that type and shape")
         self._session = object.__new__(type(session))  # another one of the same parts, which nobody closes
         self._session.__dict__.update(session.__dict__)
         self._inputs = {name: inputs[name] for name in carried.values()}
