@@ -27,6 +27,7 @@ from .session import InferenceSession
 from .session_streams import SessionStream
 
 _provider_of_sessions.register()
+VulkanBackend.make_session = InferenceSession
 
 __all__ = ["AssignedNode", "Assignment", "InferenceSession", "SessionStream", "VulkanBackend", "prepare",
            "run_model", "run_node", "supports_device"]

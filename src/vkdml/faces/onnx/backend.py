@@ -17,7 +17,6 @@ from ..directml.device import Device
 from ..sessions import shared_session
 from .graph_nodes import GraphNode
 from .nodes import RecurrentNode
-from .session import InferenceSession
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
@@ -82,7 +81,9 @@ def _named_device(device: Device | int | str | None) -> Device | int | str | Non
 
 
 class VulkanBackend(OnnxRuntimeBackend):
-    """An onnx.backend.base.Backend: onnxruntime's, with recurrent nodes on a Vulkan device."""
+    """An onnx.backend.base.Backend: onnxruntime's, with recurrent nodes on a Vulkan device. make_session: InferenceSession."""
+
+    make_session: Any = None
 
     @classmethod
     def prepare(cls, model: Any, device: Any = "CPU", **kwargs: Any) -> BackendRep:
@@ -91,7 +92,7 @@ class VulkanBackend(OnnxRuntimeBackend):
         Raises what `InferenceSession` raises.
         """
         if isinstance(model, str | bytes | os.PathLike | onnx.ModelProto):
-            model = InferenceSession(model, device=_named_device(device))
+            model = cls.make_session(model, device=_named_device(device))
         return super().prepare(model, device, **kwargs)
 
     run_node = staticmethod(run_node)

@@ -1,7 +1,6 @@
 """The execution provider that onnxruntime asks which nodes it takes, and has them run: Python's part of _provider.cpp.
 
-`register` makes it known to onnxruntime. An exception reaches onnxruntime as a text with a number, by which `original` finds it
-again.
+`register` makes it known to onnxruntime.
 """
 
 from __future__ import annotations
@@ -13,45 +12,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 import onnxruntime
 
 from ...errors import InvalidArgumentError, MissingPackageError, install_line
-from ...planning.options import Options
-from ..directml.device import Device
 from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
+from .exchange import PROVIDER, creation, message, under_way
 from .nodes import RecurrentNode
 from .programs import DTYPES, NodeGraph, groups
 from .runs import DeviceRun
 
-PROVIDER = "VkdmlExecutionProvider"
 _SINCE = (1, 25)  # onnxruntime's version that knows registered providers by their names
 _PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session's
-_KEPT = 64  # exceptions that nobody has asked for
 
 _extension: Any = importlib.import_module("._provider", __package__)  # which has no types
 _lock = threading.Lock()
 _is_registered = False
-_errors: dict[int, BaseException] = {}  # by number
-_numbers = count(1)
-under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
-
-
-class Creation(threading.local):
-    """The session of ours that this thread makes, if it does.
-
-    settings: its device and options. made: its providers. errors: what went wrong.
-    """
-
-    settings: tuple[Device | int | str | None, Options] = None, Options()
-    made: list[Provider] | None = None
-    errors: list[BaseException] | None = None
-
-
-creation = Creation()
 
 
 class Provider:
@@ -134,7 +112,7 @@ def register() -> None:
         if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
             raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
                                       + install_line("onnx"))
-        _extension.set(Provider, _message, DTYPES)
+        _extension.set(Provider, message, DTYPES)
         if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
             onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
         atexit.register(_end)
@@ -146,20 +124,3 @@ def _end() -> None:
     while under_way:
         time.sleep(0.01)
     _extension.end()
-
-
-def _message(error: BaseException) -> str:
-    """What onnxruntime is told of an exception."""
-    number = next(_numbers)
-    _errors[number] = error
-    if creation.errors is not None:
-        creation.errors.append(error)
-    for old in list(_errors)[:-_KEPT]:
-        _errors.pop(old, None)
-    return f"{type(error).__name__}: {error} [vkdml error {number}]"
-
-
-def original(raised: object) -> BaseException | None:
-    """The exception of which onnxruntime's exception or text tells; None where it is onnxruntime's own."""
-    found = re.search(r"\[vkdml error (\d+)\]", str(raised))
-    return _errors.pop(int(found[1]), None) if found else None

@@ -5,7 +5,6 @@ A move is a view where the kernels can take one, else one copy on the device. Wh
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from ...operators.problem import LENGTHS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, Session, open_device
+from .exchange import streaming
 from .linear import Linear, linear, steps
 from .moves import MovingNode, move
 from .nodes import RecurrentNode, Values
@@ -35,8 +35,6 @@ from .quantized import QUANTIZED_LSTM, lstm, lstm_weights
 _SEQUENCE, _INT64 = "OutputSequenceTensor", 7  # ONNX's number of the type
 
 Part = MovingNode | Linear | RecurrentNode
-
-streaming = threading.local()  # .steps: the nodes of this thread's stream, by the node in whose place they run
 
 
 class DeviceRun:

@@ -24,7 +24,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
-from .provider import PROVIDER, Provider, creation, original, register, under_way
+from .exchange import PROVIDER, creation, original, under_way
 from .session_streams import SessionStream
 
 _BOTH = [PROVIDER, "CPUExecutionProvider"]
@@ -106,14 +106,13 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     @contextmanager
     def _creating(self) -> Iterator[None]:
         """Make a session of onnxruntime's: its provider gets our arguments, and we get it, and its exceptions."""
-        register()
         device, options = self._given[3]["device"], self._given[3]["options"]
         creation.settings, creation.made, creation.errors = (device, options), [], []
         try:
             yield
             if creation.errors:  # and onnxruntime went on with the CPU
                 raise creation.errors[0]
-            self._provider: Provider | None = creation.made[-1] if creation.made else None
+            self._provider: Any = creation.made[-1] if creation.made else None
         except Exception as error:
             _raise(error)
         finally:
@@ -146,7 +145,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         """The device of the recurrent nodes: another one after it was lost, unless the caller named a Device."""
         return open_device("InferenceSession", self._expect_provider("device").given_device)
 
-    def _expect_provider(self, call: str) -> Provider:
+    def _expect_provider(self, call: str) -> Any:
         if self._provider is None:
             raise InvalidArgumentError("InferenceSession", call, f"providers without {PROVIDER}", "a session with it")
         return self._provider

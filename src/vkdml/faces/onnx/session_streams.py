@@ -14,8 +14,7 @@ import onnxruntime
 from ...engine.vulkan.system import Closing, OfOneProcess
 from ...errors import InvalidArgumentError, shown
 from ..sessions import StatefulSession
-from .nodes import RecurrentNode, Values
-from .runs import streaming
+from .exchange import streaming
 
 # numpy's names of the types that onnxruntime calls otherwise
 _DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "bfloat16": ml_dtypes.bfloat16}
@@ -24,10 +23,10 @@ _DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "bfloat16"
 class StatefulNode:
     """A recurrent node whose last states are the initial states of its next run, and stay on the device.
 
-    carried: last state -> initial state, by the graph's names.
+    node: a RecurrentNode. carried: last state -> initial state, by the graph's names.
     """
 
-    def __init__(self, node: RecurrentNode, carried: Mapping[str, str]) -> None:
+    def __init__(self, node: Any, carried: Mapping[str, str]) -> None:
         self.carried, self._node = carried, node
         self._fields = {name: field for field, name in node.fields.items() if name in carried.values()}
         self._session: StatefulSession | None = None
@@ -42,7 +41,7 @@ class StatefulNode:
         state = self._session.read() if self._session else self._state
         return {name: state[field] for name, field in self._fields.items()}
 
-    def run(self, values: Mapping[str, Any]) -> Values:
+    def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The node's outputs. Of carried inputs what was written last counts; carried outputs are nothing but arrays."""
         node, checked = self._node, self._node.convert(values)
         if self._session is None:
@@ -89,7 +88,7 @@ class SessionStream(OfOneProcess, Closing):
                      for name, arg in self._inputs.items()})
 
     def _on_device(self, provider: Any, carried: Mapping[str, str], outputs: Sequence[str]
-                   ) -> dict[RecurrentNode, StatefulNode]:
+                   ) -> dict[Any, StatefulNode]:
         """The nodes that keep their state on the device: where an output is a recurrent node's last state, an input is its
         initial state, and no other node uses either.
         """
