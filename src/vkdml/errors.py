@@ -86,10 +86,6 @@ class VerificationError(DriverError):
     """Results that are not those of the float64 reference: the driver or the device computes wrongly."""
 
 
-class OnnxRuntimeError(VkdmlError, RuntimeError):
-    """onnxruntime could not load or run its part of an ONNX model."""
-
-
 class MissingPackageError(VkdmlError, ImportError):
     """A face that needs a package that is not installed."""
 

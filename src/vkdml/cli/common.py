@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..engine.vulkan import files
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, VkdmlError
 
 DEVICE = "an index, UUID, PCI address or a part of a name"  # in help
 _MOST_DIGITS = 18  # of a number on the command line
@@ -51,10 +51,8 @@ def count_from_0(text: str) -> int:
     return 0 if text == "0" else count(text)
 
 
-def add_common(command: argparse.ArgumentParser, *, device: bool = True, files: bool = False) -> None:
-    """Add --json and, where they apply, --device and --allow-outside. files: the command runs a model, which may name files."""
-    if files:
-        command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
+def add_common(command: argparse.ArgumentParser, *, device: bool = True) -> None:
+    """Add --json and, if the command uses a device, --device."""
     if device:
         command.add_argument("--device", help=f"{DEVICE}; see `vkdml devices`")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -88,6 +86,19 @@ def _given(text: str) -> Given:
 
 
 # Output
+
+@contextmanager
+def onnxruntime_errors(before: str = "", after: str = "") -> Iterator[None]:
+    """Raise onnxruntime's exceptions, which have no class in common, as VkdmlErrors, so that only their message is printed."""
+    try:
+        yield
+    except VkdmlError:
+        raise
+    except Exception as error:
+        if not isinstance(error, RuntimeError | TypeError | ValueError) and "onnxruntime" not in type(error).__module__:
+            raise
+        raise VkdmlError(f"{before}onnxruntime: {error}{after}") from error
+
 
 def print_json(data: Any) -> None:
     print(json.dumps(_finite(data), indent=1))
