@@ -120,9 +120,8 @@ def _problem_of(cell: Cell, sizes: dict[str, int], type: str) -> Problem:
     element = next(element for element in element_types.ALL if element.name == type)
     left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}
     tensors = tensor_descs(cell, element, sizes | {"D": 1}, [field for field in cell.tensors if field not in left_out])
-    fused = activations.from_onnx(cell.name, cell.default_activations, [], [])
-    forward = DML_RECURRENT_NETWORK_DIRECTION.FORWARD
-    return from_desc(cell.desc(**tensors, ActivationDescs=fused, Direction=forward), element=element)
+    return from_desc(cell.desc(**tensors, ActivationDescs=activations.from_onnx(cell.name, cell.default_activations, [], []),
+                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
 
 
 def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any]:

@@ -188,16 +188,14 @@ class Stream(OfOneProcess, Closing):
             raise InvalidArgumentError(self._name, "batch", shown(batch), "a whole number from 1")
         self._weights, self._settings = weights, settings
         self._batch_axis = 0 if settings.attributes["layout"] else 1
-        states = [field for output, field in STATES.items() if output in cell.outputs]
-        self._zeros = settings.zeros(weights, 1, int(batch), states)
+        self._zeros = settings.zeros(weights, 1, int(batch), [STATES[output] for output in cell.outputs if output in STATES])
         self._session = StatefulSession(self._name, settings, self._zeros)
         # A step is short, so all that it needs is looked up once, here
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
         self._example = {**weights, "InputTensor": x}
         self._prepare()
-        hidden = self._zeros["HiddenInitTensor"].shape[-1]
-        self._results = {"OutputSequenceTensor": ((int(batch), hidden), x.dtype)}
+        self._results = {"OutputSequenceTensor": ((int(batch), self._zeros["HiddenInitTensor"].shape[-1]), x.dtype)}
 
     def _prepare(self) -> None:
         self._execution = self._session.prepare(self._name, self._settings, self._example).execution

@@ -71,15 +71,11 @@ class Settings:
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 
-    def sizes(self, arrays: Arrays, t: int, b: int) -> dict[str, int]:
-        """The sizes T, B, I, H and D of a call with these weights, each at least 1."""
-        w, r = _array(arrays, "WeightTensor"), _array(arrays, "RecurrenceTensor")
-        directions = 2 if self.attributes["direction"] == "bidirectional" else 1
-        return {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])), "D": directions}
-
     def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
         """Arrays of zeros for the named fields, in the shapes that T, B and the weights imply."""
-        w, sizes = _array(weights, "WeightTensor"), self.sizes(weights, t, b)
+        w, r = _array(weights, "WeightTensor"), _array(weights, "RecurrenceTensor")
+        sizes = {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])),
+                 "D": 2 if self.attributes["direction"] == "bidirectional" else 1}
         shapes = {field: onnx_shape(self.cell, field, self.attributes["layout"], sizes) for field in fields}
         for field, shape in shapes.items():
             if math.prod(shape) * w.itemsize > MAX_TENSOR_BYTES:
