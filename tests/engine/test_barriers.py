@@ -23,10 +23,8 @@ class Memory:
 class Submissions:
     """In the place of a Gpu without memory of the host's: notes what is recorded, a list for each submission."""
 
-    host_memory = False
-
-    def __init__(self):
-        self.all = []
+    def __init__(self, host_memory):
+        self.all, self.host_memory = [], host_memory
 
     def create_submission(self):
         noted = []
@@ -37,18 +35,22 @@ class Submissions:
             barrier=lambda buffers: noted.append("| " + " ".join(buffer.name for buffer in buffers)))
 
 
-def recorded(*operations):
-    """operations: "upload a", "readback a", or "a b > c" for a dispatch that reads a and b and writes c."""
+def recorded(*operations, host_memory=False, starts=()):
+    """operations: "upload a", "readback a", "call", or "a b > c" for a dispatch that reads a and b and writes c. starts: the
+    dispatches that start a submission.
+    """
     memory = {name: Memory(name, place) for place, name in enumerate("abcd")}
-    gpu = Submissions()
+    gpu = Submissions(host_memory)
     commands = Commands(gpu)
     for text in operations:
         kind, _, name = text.partition(" ")
         if kind in ("upload", "readback"):
             getattr(commands, kind)(memory[name])
+        elif kind == "call":
+            commands.call(lambda: None)
         else:
             reads, writes = (frozenset(memory[name] for name in names.split()) for names in text.split(">"))
-            commands.dispatch(SimpleNamespace(text=text, reads=reads - writes, writes=writes), {})
+            commands.dispatch(SimpleNamespace(text=text, reads=reads - writes, writes=writes), {}, text in starts)
     commands._runs(())
     return gpu.all
 
@@ -79,3 +81,13 @@ def test_barriers(operations, barriers):
 def test_a_buffer_is_copied_once_in_a_submission():
     """Its copies would meet on the host's side, which no barrier of ours is for."""
     assert recorded("upload a", "a > b", "upload a") == [["upload a", "a > b"], ["upload a"]]
+    assert recorded("readback a", "readback a") == [["readback a"], ["readback a"]]
+
+
+def test_what_ends_a_submission():
+    assert recorded("a > b", "call", "b > c") == [["a > b"], ["b > c"]]
+    assert recorded("a > b", "a > c", starts=["a > c"]) == [["a > b"], ["a > c"]]
+
+
+def test_the_hosts_memory_is_not_copied():
+    assert recorded("upload a", "a > b", "readback b", host_memory=True) == [["a > b"]]

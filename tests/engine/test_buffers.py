@@ -59,14 +59,6 @@ def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, ho
     assert shown == expected
 
 
-def test_a_call_shows_its_outputs(device, shown):
-    if not device.gpu.host_memory:
-        pytest.skip("tensors are copied")
-    gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
-    vkdml.gru(*gru, device=device)
-    assert shown
-
-
 def test_offsets_of_the_hosts_reads_and_writes(device):
     buffer = device.upload(np.arange(8, dtype=np.float32))
     buffer.write(np.full(2, 9, np.float32), offset=12)

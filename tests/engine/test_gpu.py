@@ -166,9 +166,5 @@ def test_an_internal_buffer_is_not_filled_on_the_host(device):
     assert int(used.stdout) < own + size / 16, used.stderr
 
 
-def test_devices_of_one_physical_device_share_buffers(device):
-    assert vkdml.Device(device.info.index).gpu is device.gpu
-
-
 def test_a_device_stays_the_same_when_the_process_gets_other_cores(device):
     assert open_device(replace(device.info, cores=device.info.cores + 1)) is open_device(device.info)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import table_of
 from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
 from vkdml.engine.trust.tuner import Tuner
@@ -128,11 +129,8 @@ def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, line
     device, said = vkdml.Device(), stream()
     x, y = device.upload(np.ones(3, np.float32)), device.create_buffer(12)
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(3), tensor(3))
-    operator = device.compile_operator(device.create_operator(desc))
+    table, recorder = table_of(device, desc, [x], [y]), device.create_command_recorder()
     device.gpu.store.clear()
-    table, recorder = device.create_binding_table(operator), device.create_command_recorder()
-    table.bind_inputs([x])
-    table.bind_outputs([y])
 
     def slow(call):
         return lambda *arguments: (time.sleep(0.2), call(*arguments))[1]
@@ -141,7 +139,7 @@ def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, line
         monkeypatch.setattr(device.gpu.driver, name, slow(getattr(device.gpu.driver, name)))
     monkeypatch.setattr(sys, "stderr", said)
     monkeypatch.setattr(gpu, "_LONG_SECONDS", seconds)
-    recorder.record_dispatch(operator, table)
+    recorder.record_dispatch(table.dispatchable, table)
     for _ in range(2):
         recorder.execute()
     assert said.getvalue().count("\n") == lines

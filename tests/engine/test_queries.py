@@ -199,14 +199,6 @@ def test_a_manifest_that_is_no_json(tmp_path):
     assert found.stdout.startswith(f"DriverError the manifest of a Vulkan driver or layer is no JSON: {tmp_path / 'broken.json'}. Mend")
 
 
-@pytest.mark.parametrize("name", ["lvp_icd.x86_64.json", "lvp_icd.json"])
-def test_manifests_are_found_by_the_names_of_old_and_new_versions(name, tmp_path):
-    (tmp_path / name).touch()
-    assert installed("lvp", tmp_path).name == name
-    with pytest.raises(pytest.skip.Exception, match="radeon is not installed"):
-        installed("radeon", tmp_path)
-
-
 @pytest.mark.device
 def test_a_manifest_of_vulkan_1_0(tmp_path):
     """The loader then passes nothing on that came with 1.1, and hides what decides about the plans."""

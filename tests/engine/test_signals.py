@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import recorded, table_of
 from tests.engine.test_ends import end
 from vkdml.engine.commands import Commands
 
@@ -65,13 +66,9 @@ class Counter:
 
     def __init__(self, device):
         number = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(1, 1, 1, 4))
-        adds = device.compile_operator(device.create_operator(vkdml.DML_ACTIVATION_LINEAR_OPERATOR_DESC(
-            InputTensor=number, OutputTensor=number, Alpha=1, Beta=1)))
-        self._number, table = device.upload(np.zeros(4, np.float32)), device.create_binding_table(adds)
-        table.bind_inputs([self._number])
-        table.bind_outputs([self._number])
-        self.recorder = device.create_command_recorder()
-        self.recorder.record_dispatch(adds, table)
+        adds = vkdml.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=number, OutputTensor=number, Alpha=1, Beta=1)
+        self._number = device.upload(np.zeros(4, np.float32))
+        self.recorder = recorded(device, table_of(device, adds, [self._number], [self._number]))
 
     def value(self):
         return int(self._number.download((4,))[0])

@@ -296,7 +296,7 @@ class Execution:
                 return
             self.gpu.memory.expect_room(self._name, self._bytes_of(self._places))
             self._commands = {}  # they hold the old weights, which make room for the new ones
-            key, _ = self._packed.pop(index)
+            key = self._packed.pop(index)[0]
             if all(other != key for other, _ in self._packed.values()):
                 self._lease.keys.pop(key, None)
         key = ("packed weights", compiled.packing_key, snapshot.origin)

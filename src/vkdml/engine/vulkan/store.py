@@ -190,7 +190,7 @@ class Memory:
         finalize(buffer, self._sizes.pop, id(buffer), None).atexit = False
 
     def has_room(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether buffers fit beside all that the store cannot drop. sizes: bytes by name, also of those in the store."""
+        """Return whether buffers fit beside all that the store cannot drop. sizes: bytes by name, with those in the store."""
         with self._lock:
             return self._is_within(lambda: self.used - self._store.memory + sum(sizes.values()))
 

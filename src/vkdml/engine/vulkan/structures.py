@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import POINTER, Structure, c_char, c_char_p, c_float, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from typing import Any, ClassVar
 
 
 class ApplicationInfo(Structure):
@@ -84,7 +85,7 @@ class Chained(Structure):
     TYPE: int
     SINCE: tuple[int, int] | None = None
     EXTENSION = b""
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p)]
+    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p)]
 
 
 class SubgroupProperties(Chained):
