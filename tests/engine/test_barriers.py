@@ -10,10 +10,10 @@ from vkdml.engine.commands import Commands
 class Memory:
     """In the place of a Buffer."""
 
-    offset, size_in_bytes, has_copy, _is_exposed = 0, 4, True, False
+    offset, size_in_bytes, _is_exposed = 0, 4, False
 
     def __init__(self, name, serial):
-        self.name, self._serial = name, serial
+        self.name, self._serial, self.has_copy = name, serial, name != "d"
 
     @property
     def buffer(self):
@@ -31,6 +31,7 @@ class Submissions:
         self.all.append(noted)
         return SimpleNamespace(
             upload=lambda buffer: noted.append(f"upload {buffer.name}"), readback=lambda buffer: noted.append(f"readback {buffer.name}"),
+            show=lambda buffers: noted.append("show " + " ".join(buffer.name for buffer in buffers)),
             dispatch=lambda kernel, push: noted.append(kernel.text),
             barrier=lambda buffers: noted.append("| " + " ".join(buffer.name for buffer in buffers)))
 
@@ -89,5 +90,6 @@ def test_what_ends_a_submission():
     assert recorded("a > b", "a > c", starts=["a > c"]) == [["a > b"], ["a > c"]]
 
 
-def test_the_hosts_memory_is_not_copied():
-    assert recorded("upload a", "a > b", "readback b", host_memory=True) == [["a > b"]]
+def test_the_hosts_memory_is_not_copied_but_shown():
+    """Buffers that only kernels use, such as d, are not."""
+    assert recorded("upload a", "a > b", "a > d", "readback b", host_memory=True) == [["a > b", "a > d", "show b"]]

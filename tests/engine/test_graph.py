@@ -85,23 +85,6 @@ def test_a_graph_on_a_device_that_checks():
     assert_right(run(device, device.compile_graph(two_layers(device, layer())), layers.inputs), layers.outputs)
 
 
-def test_a_graphs_resources(device):
-    """Of the sizes that are told: nothing else is made."""
-    layers = Layers(layer())
-    graph = device.compile_graph(two_layers(device, layer()))
-    properties = graph.get_binding_properties()
-    made = {}
-
-    def bind(table):
-        table.bind_temporary_resource(device.create_buffer(properties.TemporaryResourceSize))
-        table.bind_persistent_resource(device.create_buffer(properties.PersistentResourceSize))
-        made["before"] = device.gpu.memory.used
-
-    results = run(device, graph, layers.inputs, bind)
-    assert_right(results, layers.outputs)
-    assert device.gpu.memory.used <= made["before"]
-
-
 def test_the_memory_of_a_graph(device):
     """What is told is what is made, under the names of the nodes."""
     gc.collect()

@@ -243,13 +243,6 @@ def test_a_sequence_is_evaluated_again_with_other_operations(manager, add):
     assert b.data()[0] == 1
 
 
-def test_a_destroyed_sequence_is_refused(manager):
-    sequence = manager.sequence()
-    sequence.destroy()
-    with pytest.raises(RuntimeError, match="uninitialized Sequence"):
-        sequence.eval()
-
-
 def test_tensors_say_which_memory_they_got(manager, device):
     kinds = [kp.TensorTypes.host, kp.TensorTypes.device, kp.TensorTypes.storage]
     types = [manager.tensor_t(words(0), kind).memory_types() for kind in kinds]

@@ -43,7 +43,6 @@ def told(caplog):
             for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
 
 
-@pytest.mark.device
 def test_the_environment_sends_it_to_stderr(device):
     def run(**environment):
         done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env={
@@ -95,7 +94,6 @@ def test_a_lost_device(caplog):
     assert "The device a device is lost" in error
 
 
-@pytest.mark.device
 def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
     with caplog.at_level(logging.INFO, "vkdml"):
         Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
@@ -109,7 +107,6 @@ def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
     assert told(caplog)["INFO"] == ["GRU: T 12, B 1, I 16, H 64, float32, forward: goes by what was timed and kept before"]
 
 
-@pytest.mark.device
 def test_what_was_tested(caplog, device):
     with caplog.at_level(logging.INFO, "vkdml"):
         outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))

@@ -10,8 +10,8 @@ from types import MappingProxyType
 import pytest
 
 import vkdml
-from tests.engine.manifests import cpu_driver, installed, with_manifest
 from vkdml.engine.vulkan import queries, structures
+from vkdml_lab.gpu.drivers import manifest
 
 SUBGROUP, DRIVER, SIZES = structures.SubgroupProperties, structures.DriverProperties, structures.SubgroupSizeControlProperties
 CONTROL = structures.SubgroupSizeControlFeatures
@@ -196,7 +196,28 @@ def test_a_manifest_that_is_no_json(tmp_path):
     code = "import vkdml\ntry: vkdml.Device()\nexcept vkdml.DriverError as error: print(type(error).__name__, error)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                            env={**os.environ, "VK_ICD_FILENAMES": str(tmp_path / "broken.json"), "VK_DRIVER_FILES": str(tmp_path / "broken.json")})
-    assert found.stdout.startswith(f"DriverError the manifest of a Vulkan driver or layer is no JSON: {tmp_path / 'broken.json'}. Mend")
+    assert found.stdout.startswith(f"DriverError the manifest of a Vulkan driver or layer is no JSON: {tmp_path / 'broken.json'}. Fix")
+
+
+def installed(name, *folder):
+    """The manifest of one of Mesa's drivers."""
+    found = manifest(name, *folder)
+    return found if found.exists() else pytest.skip(f"Mesa's driver {name} is not installed")
+
+
+def cpu_driver(**says):
+    """The manifest of Mesa's driver for CPUs, which says this of it."""
+    manifest = json.loads(installed("lvp").read_text())
+    return {**manifest, "ICD": {**manifest["ICD"], **says}}
+
+
+def with_manifest(folder, manifest, code, **environment):
+    """What a program prints, with the driver of this manifest alone."""
+    path = folder / "icd.json"
+    path.write_text(json.dumps(manifest))
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                           env={**os.environ, "VK_ICD_FILENAMES": str(path), "VK_DRIVER_FILES": str(path), **environment})
+    return found.stdout
 
 
 @pytest.mark.device

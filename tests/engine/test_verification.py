@@ -13,11 +13,6 @@ from vkdml_lab.suite.support import CELLS, DTYPES, SCHEDULES, options, random_ca
 pytestmark = pytest.mark.device
 
 
-@pytest.fixture(scope="module")
-def verified():
-    return vkdml.Device(verify=1)
-
-
 def run(device, case, forced=vkdml.Options()):
     problem = case.problem
     made = Execution(device.gpu, device.share, [Node(problem, {field: field for field in problem.tensors if problem.has(field)})],
@@ -108,14 +103,6 @@ def test_devices_with_other_shares_are_others(verified):
     assert vkdml.Device(verify=1) == verified != vkdml.Device()
     assert hash(vkdml.Device(verify=1)) == hash(verified) != hash(vkdml.Device())
     assert vkdml.Device().gpu is verified.gpu
-
-
-@pytest.fixture
-def checks(monkeypatch):
-    """The operators that were checked."""
-    found = []
-    monkeypatch.setattr(compiled, "_verify", lambda gpu, problem, plan, memory: found.append(problem.operator))
-    return found
 
 
 def test_calls_in_turn(checks):

@@ -105,7 +105,7 @@ class Buffer(OfOneProcess, Closing):
     """
 
     _of_memory = "_tensor", "_mapped"
-    offset = 0  # where kernels see it begin, as in a Range
+    offset = 0  # the first byte that kernels see; a Range has this attribute too
 
     def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True) -> None:
         self.gpu = gpu
@@ -304,7 +304,7 @@ class Buffer(OfOneProcess, Closing):
         submission.run()
 
 
-_MOST_DIMENSIONS = 32  # arrays may have so many in all versions of numpy
+_MOST_DIMENSIONS = 32  # of an array; all versions of numpy allow so many
 _MOST_STAMPS = 1000
 
 

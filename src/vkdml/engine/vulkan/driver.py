@@ -202,7 +202,7 @@ class Driver:
 
     def _lose(self, reason: str) -> DeviceLostError:
         """Mark the device as lost and drop all that is kept on it. Return the error to raise."""
-        self.lost = (f"{reason}. The device {self._name} is lost, with all that was made on it. vkdml.Device() opens it anew; "
+        self.lost = (f"{reason}. The device {self._name} is lost, with all that was made on it. vkdml.Device() opens it again; "
                      "calls that name no Device do so by themselves")
         _log.error("%s", self.lost)
         self.abandon()

@@ -273,7 +273,7 @@ class Gpu(system.OfOneProcess):
                     np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
                     subgroup_size=dispatch.subgroup_size)), lease)
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
-            if self.store.size + taken > self.store.limit:  # of pipelines dropped before, which a submission frees
+            if self.store.size + taken > self.store.limit:  # a submission has freed pipelines that were dropped earlier
                 system.trim_heap()
             seconds = time.perf_counter() - begin
             _log.info("compiled %s in %.1f ms", dispatch.kernel, seconds * 1e3)

@@ -78,7 +78,7 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: there are more now than counted
         if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # how old and new loaders report it
-            raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
+            raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Fix or remove it")
         if result == _NO_DRIVER:
             asked = ", ".join(f"{name}={os.environ[name]}" for name in _NAMES_DRIVERS if os.environ.get(name))
             where = f" (it looks only where {asked} says)" if asked else ""
