@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -148,41 +147,3 @@ def test_a_call_within_another_is_refused(monkeypatch):
         layer(x)
     monkeypatch.undo()
     np.testing.assert_array_equal(layer(x)[0], expected)
-
-
-def test_cancelled_tasks_of_run_async():
-    """Their runs end and are told to nobody; the session goes on, and keeps nothing of them."""
-    pytest.importorskip("onnxruntime")
-    from tests.faces.onnx.support import model, weights
-    from vkdml.onnx import InferenceSession
-    session = InferenceSession(model("""g (float[T,B,3] x) => (float[T,D,B,4] y, float[D,B,4] h) {
-        y, h = GRU <hidden_size=4> (x, W, R, B) }""", weights()).SerializeToString())
-    x, begun, ended, told = np.ones((5, 2, 3), np.float32), 20, threading.Semaphore(0), []
-    expected, fed = session.run(None, {"x": x})[0], []
-
-    async def run(loop):
-        future, given = loop.create_future(), x.copy()
-        fed.append(weakref.ref(given))
-
-        def heard(results, _, error):
-            loop.call_soon_threadsafe(lambda: future.cancelled() or future.set_result((results, error)))
-            ended.release()
-
-        session.run_async(None, {"x": given}, heard, None)
-        told.append(await future)
-
-    async def cancelled():
-        with vkdml.Device().lock:  # none of them ends before
-            tasks = [asyncio.create_task(run(asyncio.get_running_loop())) for _ in range(begun)]
-            await asyncio.sleep(0)
-            for task in tasks[::2]:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(lambda: [ended.acquire(timeout=60) for _ in range(begun)])
-
-    asyncio.run(cancelled())
-    assert [error for _, error in told] == [""] * (begun // 2)
-    assert all((results[0] == expected).all() for results, _ in told)
-    np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
-    gc.collect()
-    assert [given for given in fed if given() is not None] == []

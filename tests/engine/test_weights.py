@@ -144,14 +144,10 @@ class Heap:
             filled[offset:offset + memory.size] = memory
         self.buffer.upload(filled)
 
-    def part(self, number, field):
-        return vkdml.DML_BUFFER_BINDING(self.buffer, self.places[number, field])
-
-    def bind(self, ready, number, fields=None):
-        """The weights of this set, or only some, in a ready operator's table."""
-        fields = ready.compiled.weight_fields if fields is None else fields
-        ready.table.bind_inputs([self.part(number, field) if field in fields else ready.buffers.get(field)
-                                 for field in ready.compiled.input_fields])
+    def bind(self, ready, number):
+        """Bind the weights of this set in a ready operator's table."""
+        ready.table.bind_inputs([vkdml.DML_BUFFER_BINDING(self.buffer, self.places[number, field]) if (number, field) in self.places
+                                 else ready.buffers.get(field) for field in ready.compiled.input_fields])
 
 
 @pytest.fixture

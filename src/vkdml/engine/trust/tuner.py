@@ -197,7 +197,10 @@ class Tuner:
         return verdict.passed
 
 
-tuner: OnceForEachGpu[Tuner] = OnceForEachGpu(Tuner)  # returns the process's tuner of a device
+@OnceForEachGpu
+def tuner(gpu: Gpu) -> Tuner:
+    """Return the process's tuner of a device."""
+    return Tuner(gpu)
 
 
 def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:

@@ -53,7 +53,7 @@ class Parts:
 
 
 class Differences:
-    """Where the host's copy of a buffer and the device's memory differ.
+    """Tells where the host's copy of a buffer and the device's memory differ.
 
     of_host: parts that the host wrote last, at first all. of_device: parts that a dispatch wrote last.
     """
@@ -147,7 +147,7 @@ class Buffer(OfOneProcess, Closing):
 
     @cached_property
     def _differences(self) -> Differences:
-        """Where host and device differ, if _has_other_memory."""
+        """The differences of host and device, if _has_other_memory."""
         return Differences(self.size_in_bytes)
 
     @property

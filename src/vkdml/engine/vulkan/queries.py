@@ -91,16 +91,14 @@ def _check(function: str, result: int) -> None:
 def _broken_manifests() -> list[str]:
     """Return the paths of drivers' and layers' manifests that are no JSON."""
     asked = [Path(path) for name in _NAMES_DRIVERS for path in os.environ.get(name, "").split(os.pathsep) if path]
-    found = dict.fromkeys([*asked, *(path for folder in _MANIFESTS for path in folder.glob("*.d/*.json"))])
-    return [str(path) for path in found if path.is_file() and not _is_json(path)]
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return True
+    broken = []
+    for path in dict.fromkeys([*asked, *(path for folder in _MANIFESTS for path in folder.glob("*.d/*.json"))]):
+        try:
+            if path.is_file():
+                json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            broken.append(str(path))
+    return broken
 
 
 def enumerated(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
