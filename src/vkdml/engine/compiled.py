@@ -103,8 +103,6 @@ class Compiled:
         unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
         return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
-    # Memory
-
     def is_read(self, name: str) -> bool:
         """Return whether the host reads a scratch buffer: an output that is checked, or the word that says that the plan gave
         up. Such a buffer is no part of another one.
@@ -120,8 +118,6 @@ class Compiled:
     def read(self) -> dict[str, int]:
         """Bytes of the scratch buffers that the host reads, by their names in the plan."""
         return {name: size for name, size in self.plan.scratch.items() if self.is_read(name)}
-
-    # Commands
 
     @property
     def weight_fields(self) -> list[str]:

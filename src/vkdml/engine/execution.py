@@ -245,8 +245,6 @@ class Execution:
                 self._commands[key] = self._record(is_checked)
         return self._commands[key]
 
-    # Memory
-
     def _placed(self) -> _Places:
         """Find a place for every buffer that the plans chosen so far need."""
         info, carried, taken = self.gpu.info, self._carried.buffers(), Counter[tuple[int, bool]]()
@@ -285,8 +283,6 @@ class Execution:
         return self.gpu.keep(("scratch", *place, self.gpu.host_memory), lambda: Buffer(self.gpu, place.size, place.has_copy),
                              self.gpu.bytes_of(place.size, place.has_copy), self._lease)
 
-    # Weights
-
     def _pack(self, index: int) -> None:
         """Pack a node's weights, unless this or another execution has packed them."""
         assert self._places is not None
@@ -322,8 +318,6 @@ class Execution:
         buffer = Buffer(self.gpu, self._sizes[name])
         buffer.upload(flat(array))
         return buffer
-
-    # Commands
 
     def _record(self, is_checked: bool) -> Commands:
         """Record commands that upload the inputs, run all nodes and read back the outputs."""

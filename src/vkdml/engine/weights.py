@@ -94,8 +94,6 @@ class Weights:
         return max((stamp for stamp in stamps if stamp is not None), default=None)
 
 
-# Arrays on the host
-
 _constants: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # by id
 
 

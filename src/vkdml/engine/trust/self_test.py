@@ -147,8 +147,6 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(dispatch.kernel for dispatch in plan.initialize + plan.execute))
 
 
-# Before the first use
-
 @OnceForEachGpu
 def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
     """Test a kind in a type, once. Raises VerificationError if its kernels compute wrongly."""
@@ -192,8 +190,6 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
         raise VerificationError(f"{gpu.info.with_driver} computes wrongly: {'; '.join(wrong)}. {COMPUTES_WRONGLY}")
     return listed
 
-
-# Problems
 
 def kind_of(problem: Problem | PlainProblem) -> str:
     """Return which of KINDS tests the kernels of a problem."""

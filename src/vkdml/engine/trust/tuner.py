@@ -93,8 +93,6 @@ class Tuner:
                 attempts.keep = lambda: self._choices.count_give_up(facts)
         return self._attempts[key]
 
-    # Measuring
-
     def _measured_of(self, problem: Problem, options: Options, mode: str) -> Measured | None:
         key = _class_key(problem, options, mode)
         if key not in self._measured:
@@ -162,8 +160,6 @@ class Tuner:
             _log.info("left out of what is timed: %s", error)
             self._is_settled = False
             return None
-
-    # Waiting
 
     def _is_trusted(self, tiling: Tiling, mode: str) -> bool:
         """Return whether a tiling's workgroups do not wait for each other, or passed the test of meetings, which runs once."""

@@ -43,7 +43,7 @@ _OPERATIONS_OF_LANES = 0x10 | 0x80  # VkSubgroupFeatureFlagBits: shuffle and qua
 _NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # variables that tell the loader where drivers are
 _MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/share/vulkan")]  # the loader looks here too
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
-_NEED_NO_FEATURE = 0xf  # those four
+_NEED_NO_FEATURE = 0xf  # all memory types with other flags than these need a device feature
 _GRAPHICS, _COMPUTE = 1, 2  # VkQueueFlagBits
 
 

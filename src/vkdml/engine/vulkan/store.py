@@ -251,8 +251,8 @@ class Recent(Generic[T]):
         self._values[key] = value
         self._last = key, value
         if len(self._values) > self._kept:
-            first, *_ = self._values  # without a default, another thread's pop would raise
-            self._values.pop(first, None)
+            first, *_ = self._values
+            self._values.pop(first, None)  # another thread may have dropped it
         return value
 
     def drop(self, key: Hashable) -> None:
