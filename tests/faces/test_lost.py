@@ -98,6 +98,6 @@ def test_pydirectml(lose, expected):
     run = pydirectml(WEIGHTS)
     run()
     lose()
-    with pytest.raises(vkdml.DeviceLostError, match="opens it anew"):
+    with pytest.raises(vkdml.DeviceLostError, match="opens it again"):
         run()
     np.testing.assert_array_equal(pydirectml(WEIGHTS)(), expected)
