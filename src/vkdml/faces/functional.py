@@ -105,6 +105,6 @@ def rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
 def _run(cell: Cell, arrays: Mapping[str, Any], device: Device | int | str | None, options: Options, **attributes: Any
          ) -> list[np.ndarray]:
     """Run a cell, and return all its outputs. arrays: by DirectML's field. attributes: by ONNX's name."""
-    name = f"vkdml.{cell.kernel}"
+    name = f"vkdml.{cell.name.lower()}"
     checked, _ = convert(name, cell, arrays)
     return shared_session.run(name, Settings(name, cell, attributes, (True,) * len(cell.outputs), device, options), checked)
