@@ -23,7 +23,6 @@ from ..operators.arguments import tensor_descs
 from ..operators.cells import Cell
 from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ..operators.problem import Problem, from_desc
-from ..planning import words
 from ..planning.plan import Plan
 from .argument_types import add_common, count, existing_file, print_json
 from .values import add_inputs, feed
@@ -134,7 +133,7 @@ def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any
     assert plan.seconds is not None
     return {
         "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
-        "type": problem.element.name, "direction": words.of_direction(problem),
+        "type": problem.element.name, "direction": problem.direction,
         **_loop(plan), "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
         "measured ms": _measured(device, problem, plan) if measure else None, "kernels": _kernels(plan),
         "memory": [{"what": what, "name": name, "bytes": size} for what, name, size in memory.rows], "bytes": memory.total,

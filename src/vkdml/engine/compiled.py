@@ -12,7 +12,6 @@ from ..errors import InvalidArgumentError
 from ..operators.correctness import with_sequence
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..planning import words
 from ..planning.device_info import DeviceInfo
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
@@ -84,7 +83,7 @@ class Compiled:
                 plan = self._planned(self._tuner, workspace_bytes)
                 chosen = self._chosen = _Chosen(plan, chosen.attempts if chosen else self._attempts(), workspace_bytes)
                 if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
-                    _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
+                    _log.debug("%s: %s", self.problem, plan)
             return chosen
 
     def _planned(self, timed_by: tuner.Tuner | None, workspace_bytes: int | None) -> Plan:

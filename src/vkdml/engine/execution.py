@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..operators.checks import flat
+from ..operators.checks import flat, power_of_two
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..operators.whole_numbers import power_of_two
 from ..planning.options import Options
 from .commands import Commands
 from .compiled import Compiled, choose_within

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..operators.whole_numbers import round_up
+from ..operators.checks import round_up
 
 ALIGNMENT = 256  # DirectML's of resources, and the largest that Vulkan lets a device ask for
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ..operators.checks import ceil_div
 from ..operators.problem import Problem
-from ..operators.whole_numbers import ceil_div
 from .dispatches import Dispatch, activation_constants, given, in_room, storing_halves
 from .options import STEPPED
 from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Packing, Target, Tiling, TimedDispatches

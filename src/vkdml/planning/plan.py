@@ -71,6 +71,16 @@ class Plan:
         """Bytes of what an execution needs beside them, by name."""
         return {name: size for name, size in self.internal.items() if name not in self.packed}
 
+    def __str__(self) -> str:
+        kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in self.execute))
+        text = f"{len(self.execute)} dispatches of {kernels} in {self.submissions} submissions"
+        if self.tiling is None:
+            return text
+        loop = self.tiling.loop
+        meeting = f" ({loop.meeting})" if loop.meeting else ""
+        return (f"{loop.schedule}{meeting}, parts {loop.parts}, rows {loop.rows}, steps of a dispatch {loop.chunk_steps}; "
+                f"{text}, estimated {1e3 * (self.seconds or 0):.3f} ms")
+
 
 def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), workspace_bytes: int | None = None
          ) -> Plan:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..operators.checks import ceil_div
 from ..operators.element_types import ElementType
 from ..operators.problem import Problem
-from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import Dispatch
 from .gpus import GpuRates

@@ -18,8 +18,7 @@ from ...engine.weights import Contents
 from ...errors import DriverError
 from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
-from ...operators.copy_problem import CopyProblem
-from ...operators.copy_problem import Move as CopiedPart
+from ...operators.copy_problem import CopiedPart, CopyProblem
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from ...operators.problem import LENGTHS, Problem, check_lengths

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 
-from ...operators.whole_numbers import ceil_div, round_up
+from ...operators.checks import ceil_div, round_up
 from ..options import SEQUENCE
 from ..profiles import PRIVATE_ARRAYS, Rates, ResidentRates
 from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, even_rows, loops
@@ -32,7 +32,7 @@ class LanesTiling(PartsTiling):
                 found = (_tiling(target, schedule, is_projected, rows, units_at_once, parts, workgroup, unrolled)
                          for workgroup, unrolled in _workgroups(target))
                 most = target.profile.most_iterations
-                yield from filter(None, [next((tiling for tiling in found if tiling.has_iterations(most)), None)])
+                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
 
     def phase_loops(self, gates: int) -> int:
         """A tile is multiplied whole or, with lengths, its first half, by code of its own. Without, drivers may keep it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from math import gcd
 from typing import ClassVar
 
-from ...operators.whole_numbers import ceil_div, round_up
+from ...operators.checks import ceil_div, round_up
 from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, gates_of_phases, loops, masked
 from .parts import PartsLoop, PartsTiling, parts_of, schedules_of
 
@@ -33,7 +33,7 @@ class Float64Tiling(PartsTiling):
             if parts:
                 found = (_tiling(target, schedule, is_projected, parts, workgroup) for workgroup in _workgroups(target, parts))
                 most = target.profile.most_iterations
-                yield from filter(None, [next((tiling for tiling in found if tiling.has_iterations(most)), None)])
+                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
 
     def phase_loops(self, gates: int) -> int:
         """The activations are one piece of code, of which each has an exponential, a logarithm and up to four divisions."""

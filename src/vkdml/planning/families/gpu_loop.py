@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ...operators.checks import ceil_div, round_up
 from ...operators.problem import Problem
-from ...operators.whole_numbers import ceil_div, round_up
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...operators.checks import ceil_div, power_of_two
 from ...operators.problem import Problem
-from ...operators.whole_numbers import ceil_div, power_of_two
 from ..gpus import GpuRates
 from ..tiling import Packing, ProjectionTiling, Target
 from .gpu_loop import TOGETHER, packed_units

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ...operators.whole_numbers import ceil_div
+from ...operators.checks import ceil_div
 from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...operators.whole_numbers import ceil_div, power_of_two
+from ...operators.checks import ceil_div, power_of_two
 from ..dispatches import WORKGROUPS_EVERYWHERE
 from ..loop_dispatches import in_order
 from ..options import SEQUENCE, STEPPED
