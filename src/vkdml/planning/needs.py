@@ -1,4 +1,4 @@
-"""What a plan takes of a device's memory, and what it binds."""
+"""Computes how much device memory a plan takes, and how many buffers it binds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .plan import Plan
 
 @dataclass(frozen=True)
 class OperatorMemory:
-    """Bytes that an operator takes on its device, by name. Its str() is a table.
+    """The device memory that an operator takes: bytes by name. Its str() is a table.
 
-    tensors: the buffers that a caller binds, at least. temporary: what an execution needs meanwhile. persistent: the packed
-    weights. Where the device has memory of its own, the host has a copy of each tensor beside them.
+    tensors: the least sizes of the buffers that you bind. temporary: buffers that an execution needs. persistent: the packed
+    weights. If the device has its own memory, the host also has a copy of each tensor.
     """
 
     tensors: Mapping[str, int]
@@ -30,7 +30,7 @@ class OperatorMemory:
 
     @property
     def rows(self) -> list[tuple[str, str, int]]:
-        """What each is, its name and its bytes."""
+        """A row for each buffer: its kind, name and bytes."""
         groups = {"tensor": self.tensors, "temporary": self.temporary, "persistent": self.persistent}
         return [(what, name, size) for what, sizes in groups.items() for name, size in sizes.items()]
 
@@ -46,7 +46,7 @@ def memory(problem: CheckedOperator, plan: Plan) -> OperatorMemory:
 
 def memory_of_graph(problem: CheckedOperator, intermediate: Mapping[str, int], nodes: Mapping[str, OperatorMemory]
                     ) -> OperatorMemory:
-    """intermediate: bytes of what goes between the nodes, by name. nodes: by name."""
+    """Add up the memory of a graph. intermediate: bytes of the tensors between nodes, by name. nodes: each node's memory."""
     temporary = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.temporary.items()}
     persistent = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.persistent.items()}
     return OperatorMemory(_of_tensors(problem), {**intermediate, **temporary}, persistent)
@@ -57,17 +57,17 @@ def _of_tensors(problem: CheckedOperator) -> dict[str, int]:
 
 
 def of_execution(problem: CheckedOperator, plan: Plan, temporary: Mapping[str, int]) -> DML_BINDING_PROPERTIES:
-    """temporary: bytes of what a temporary resource holds, by name."""
+    """Compute what an execution binds. temporary: bytes of each part of the temporary resource, by name."""
     packing = () if problem.initialized else plan.initialize
     return DML_BINDING_PROPERTIES(_descriptors((*packing, *plan.execute, *plan.fallback)), laid_out(temporary)[1],
                                   laid_out(plan.packed)[1])
 
 
 def of_initialization(problem: CheckedOperator, plan: Plan) -> int:
-    """Number of descriptors. An initializer has no resource beside: the operator's persistent one is its output."""
+    """Count an initializer's descriptors. It needs no other resource: the operator's persistent one is its output."""
     return _descriptors(plan.initialize if problem.initialized else ())
 
 
 def _descriptors(dispatches: Iterable[Dispatch]) -> int:
-    """Number of descriptors: one for each buffer."""
+    """Count the descriptors of dispatches: one for each buffer."""
     return len({name for dispatch in dispatches for name in dispatch.buffers.values()})
