@@ -279,7 +279,7 @@ class Tiling(ABC):
     @staticmethod
     @abstractmethod
     def tilings(target: Target) -> Iterator[Tiling]:
-        """Yield the tilings that the kernels allow, with dispatches of a step. Some may lack forced options or loop too long."""
+        """Yield the tilings that the kernels allow, with a step a dispatch. Some may lack forced options or loop too long."""
 
     def fallbacks(self, target: Target) -> list[Tiling]:
         """List the tilings that can run if parts do not meet, with the same packed weights, projection and memory."""
