@@ -76,7 +76,7 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
     for field, array in converted.items():
         if array is None:
             continue
-        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # it would be copied
+        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # too large to copy
             raise InvalidArgumentError(name, cell.arguments[field], f"{array.nbytes} bytes", f"at most {MAX_TENSOR_BYTES}")
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":

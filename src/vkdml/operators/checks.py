@@ -119,7 +119,7 @@ class CheckedOperator:
         return self.tensors.get(field) is not None
 
     def tensor(self, field: str) -> Tensor:
-        """The tensor of a field, which must be given."""
+        """Return the tensor of a field, which must be given."""
         tensor = self.tensors[field]
         assert tensor is not None, field
         return tensor

@@ -12,7 +12,7 @@ from .options import STEPPED
 from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Packing, Target, Tiling, TimedDispatches
 
 _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run one subgroup after the other: there, a workgroup is a subgroup, for the caches
-# An invocation packs at least so many loads, as it divides to find its first one; and more invocations would gain nothing
+# The fewest loads that an invocation packs, as finding its first one takes divisions; and the most invocations that gain time
 _LEAST_PACKED, _MOST_PACKERS = 8, 2**14
 
 
@@ -64,7 +64,7 @@ def in_order(target: Target, tiling: Tiling) -> TimedDispatches:
     step, project = _step(tiling, push), projected(tiling, push) if projection else None
     phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
     of_step = tiling.step_seconds(target) / phases
-    if loop.schedule == STEPPED:  # it writes the state before the first step
+    if loop.schedule == STEPPED:  # this dispatch writes the state before the first step
         yield step(0, 0, 0, 0), 0.0
     for first, last in chunks(0, steps, projection.chunk_steps if projection else steps):
         if project:

@@ -13,7 +13,7 @@ SCHEDULES = (SEQUENCE, STEPPED, PERSISTENT)
 BARRIER, FLOW = "barrier", "flow"
 MEETINGS = (BARRIER, FLOW)
 WORKSPACE_BYTES = 256 * 2**20
-# Smaller values of it for when memory is short, the largest first. They are few, so that problems share compiled kernels
+# Smaller workspaces for when memory is short, the largest first. They are few, so that problems share compiled kernels
 WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
 
 

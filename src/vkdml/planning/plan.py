@@ -36,7 +36,7 @@ from .options import PERSISTENT, STEPPED, WORKSPACE_BYTES, Options, forced, has_
 from .size_classes import with_sizes_of_class
 from .tiling import GATES, MEETING, Target, Tiling
 
-_MOST_STEPS_RECORDED = 2000  # in the schedule stepped: each phase of a step is a dispatch, which takes host memory
+_MOST_STEPS_RECORDED = 2000  # most steps of stepped plans, as each phase of a step is a dispatch, which takes host memory
 _CLASSES_KEPT = 1024
 
 
@@ -217,7 +217,7 @@ def _has_a_step(target: Target, tiling: Tiling) -> bool:
     return tiling.steps_within(target.profile.most_iterations) >= 1
 
 
-# What was measured
+# Measured tilings
 
 @dataclass(frozen=True)
 class Measured:

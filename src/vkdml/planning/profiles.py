@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from .device_info import DeviceInfo
 from .gpus import GPUS, GpuRates, named_units
 
-MOST_ITERATIONS = 2**31  # for drivers that end no loops
+MOST_ITERATIONS = 2**31  # most_iterations of drivers that end no loops
 PRIVATE_ARRAYS = 16  # how many the resident kernels have, each indexed by constants alone
 
 
@@ -19,9 +19,9 @@ PRIVATE_ARRAYS = 16  # how many the resident kernels have, each indexed by const
 class ResidentRates:
     """How many seconds the work of a subgroup takes in the resident kernels."""
 
-    product: float             # to multiply a column, for one gate and row
-    store: float = 10e-9       # to store a weight of each invocation in private memory
-    fetch: float = 0.75e-9     # to load a weight of each invocation from beyond the core's cache, once a phase
+    product: float             # seconds to multiply a column, for one gate and row
+    store: float = 10e-9       # seconds to store a weight of each invocation in private memory
+    fetch: float = 0.75e-9     # seconds to load a weight of each invocation from beyond the core's cache, once a phase
     cache_bytes: int = 512 * 1024  # bytes of a core's cache
     barrier: float = 20e-9
     load_shared: float = 1.8   # cost of a load of h from shared memory, as a multiple of Rates.load
@@ -32,13 +32,13 @@ class ResidentRates:
 class Rates:
     """How many seconds the work of a subgroup takes."""
 
-    load: float                # to load 16 bytes in each invocation
-    product: float             # to multiply 4 columns, for one gate and row
-    product_alone: float       # to multiply 4 columns if an invocation has one row and one unit, and so few sums
-    gate_math: float           # to compute one unit's gates in each invocation, for one row
-    submission: float          # to submit a call and wait for it
-    dispatch: float            # to run a dispatch that waits for the one before it in the same submission
-    second_worker: float = 0.0  # to wake a second worker for parts of a tile or for the projection, once a call
+    load: float                # seconds to load 16 bytes in each invocation
+    product: float             # seconds to multiply 4 columns, for one gate and row
+    product_alone: float       # seconds to multiply 4 columns if an invocation has one row and one unit, and so few sums
+    gate_math: float           # seconds to compute one unit's gates in each invocation, for one row
+    submission: float          # seconds to submit a call and wait for it
+    dispatch: float            # seconds to run a dispatch that waits for the one before it in the same submission
+    second_worker: float = 0.0  # seconds to wake a second worker for parts of a tile or for the projection, once a call
     late_worker: float = 0.0    # how much later that worker wakes in each further dispatch, as other processes run too
     resident: ResidentRates | None = None  # None: the driver does not run the resident kernels
 
@@ -47,14 +47,14 @@ class Rates:
 class CompileShares:
     """How many seconds of compiling each execution is charged when tilings are ranked."""
 
-    row_of_unit: float = 0.0           # for each row of a tile and each unit that an invocation computes
-    resident_loop: float = 0.55e-3     # for a resident kernel, which takes 1 to 5 s to compile with its products
-    resident_product: float = 0.0      # for each product of a resident kernel, as products are unrolled
+    row_of_unit: float = 0.0           # seconds for each row of a tile and each unit that an invocation computes
+    resident_loop: float = 0.55e-3     # seconds for a resident kernel, which takes 1 to 5 s to compile with its products
+    resident_product: float = 0.0      # seconds for each product of a resident kernel, as products are unrolled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceProfile:
-    """What the planner knows of a family of drivers: a row of PROFILES. Two rows are never equal."""
+    """The limits and rates of a family of drivers: a row of PROFILES. Two rows are never equal."""
 
     # How a device is recognized
     is_cpu: bool
@@ -65,7 +65,7 @@ class DeviceProfile:
     driver: str | None = None      # the driver's name; None: any
     since_mesa: int = 0            # the least major version of Mesa; 0: any driver
     is_known: bool = False         # whether it has passed the tests; other drivers are tested before their first use
-    # What it runs
+    # Kernels that run on it
     prefers_shuffles: bool = False  # whether to choose the kernels that shuffle if the device has subgroup shuffles
     tuned: bool = False            # whether the model is a guess, so that its best tilings are timed, persistent ones too
     coherent_flow: bool = False    # whether volatile loads in flow bypass the cache that words are stored to
@@ -79,7 +79,7 @@ class DeviceProfile:
     most_iterations: int = MOST_ITERATIONS  # most iterations of all of an invocation's loops in a dispatch
     spins: int = 100_000           # polls of a persistent part in one wait, after which it gives up: tens of ms
     submission_seconds: float = 0.5  # most seconds of a submission, by the model or measured: drivers kill longer work
-    # Seconds
+    # The model of costs
     rates: Rates
     compiling: CompileShares = CompileShares()
     # Only for GPUs
@@ -104,7 +104,7 @@ _LLVMPIPE = DeviceProfile(
     driver="llvmpipe",
     is_known=True,
     prefers_shuffles=True,
-    most_iterations=60_000,  # it silently ends an invocation's loops after 65,535 iterations of all together
+    most_iterations=60_000,  # the driver silently ends an invocation's loops after 65,535 iterations of all together
     spins=12_000,
     rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
                 second_worker=60e-6, resident=ResidentRates(product=0.3e-9, store=45e-9)),
@@ -147,7 +147,7 @@ PROFILES = {
         driver="SwiftShader driver",
         is_known=True,
         prefers_shuffles=True,
-        most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
+        most_unrolled=8,  # with more, the time loop's code no longer fits the first-level cache
         rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=48e-6, dispatch=12e-6,
                     second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),

@@ -112,7 +112,7 @@ class KernelTiling:
     """One way to run a kernel. The rows of a tile share every weight that is loaded."""
 
     problem: Problem
-    kernel: str             # its path in shaders/
+    kernel: str             # the kernel's path in shaders/
     lanes: int = 1          # invocations of a subgroup, in the kernels that shuffle
     rows: int               # rows of a tile
     units_at_once: int = 1  # units that an invocation computes together
@@ -300,11 +300,11 @@ class Tiling(ABC):
         """Estimate the seconds of the projection of this many time steps, by the model alone."""
 
     def step_seconds(self, target: Target) -> float:
-        """Estimate the seconds of one time step, scaled by what was measured."""
+        """Estimate the seconds of one time step, scaled to measured times."""
         return target.times * self.step_estimate(target)
 
     def projection_seconds(self, target: Target, steps: int) -> float:
-        """Estimate the seconds of the projection of this many time steps, scaled by what was measured."""
+        """Estimate the seconds of the projection of this many time steps, scaled to measured times."""
         return target.times * self.projection_estimate(target, steps)
 
     def start_seconds(self, target: Target) -> float:

@@ -61,7 +61,7 @@ class Shape:
 
 
 class Form(NamedTuple):
-    """A recurrent module's settings. mode: PyTorch's name for what is computed. module: the class, for errors."""
+    """A recurrent module's settings. mode: PyTorch's name of the computation. module: the class, for errors."""
 
     mode: str
     module: str

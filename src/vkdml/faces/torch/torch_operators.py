@@ -191,7 +191,7 @@ def _run(mode: str, *arguments: Any) -> States:
         return tuple(map(input.new_empty, shapes))
     if call.batch_sizes is not None:
         input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
-    elif lengths is not None and input.dtype is torch.float64:  # its range check must ignore padding
+    elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
         input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
     shape = Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None)
     with call.compiled.prepared(call.form, call.weights, shape) as (stack, parameters):
@@ -250,7 +250,7 @@ def _autocast(mode: str, *arguments: Any) -> States:
 
 def _is_ragged(sizes: Tensor | None) -> bool:
     """Whether the rows' lengths differ: if they do not, PyTorch's LSTM runs a PackedSequence like a Tensor."""
-    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.tolist())) > 1)  # compilers cannot know
+    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.tolist())) > 1)  # unknown to compilers
 
 
 class _Library(torch.library.Library):

@@ -129,7 +129,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def buffers(self) -> dict[str, int]:
-        """Bytes of the loop's buffers. Parts have one more, which reports whether they met and counts their arrivals."""
+        """Bytes of the time loop's buffers, by name. Parts that meet also have one that counts their arrivals."""
         if self.schedule == SEQUENCE:
             return {STATE: self.states_bytes}
         return {STATE: self.states_bytes, MEETING: (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4}
@@ -304,7 +304,7 @@ def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
     most = min(rates.invocation_registers, rates.registers // (of_unit * _held(bare, rates)))
     is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
     margin = 1 if is_bound else _REGISTERS_MARGIN
-    most_loads = bare.group_loads if bare.turns == 1 else 0  # with several turns, all units' weights have no room
+    most_loads = bare.group_loads if bare.turns == 1 else 0  # with several turns, the weights of all units have no room
     room = min(_shared_room(target), rates.unit_shared_bytes // of_unit) - bare.shared_bytes
     for register_loads in range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]:
         left = most_loads - register_loads

@@ -115,7 +115,7 @@ def projections(target: Target) -> list[GpuProjection]:
 
 def _projection(problem: Problem, tile: _Tile) -> GpuProjection:
     widen = 2 if len(problem.cell.gates) == 1 else 1  # so that cells of one gate have enough sums
-    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)  # for all tiles
+    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)
     vecs = min(tile.block_vecs, max(_LEAST_BLOCK_VECS, power_of_two(ceil_div(problem.input_size, 4))))
     return GpuProjection(
         problem=problem, kernel="gpu/projection", rows=tile.samples, units_at_once=widen * tile.units // tile.unit_lanes,

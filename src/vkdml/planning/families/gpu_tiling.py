@@ -28,8 +28,8 @@ from ..tiling import (
 from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
 
-_TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # of an invocation, besides its multiply-adds, in compiled code
-_TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # of a lone subgroup, in compiled code
+_TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # an invocation's, besides multiply-adds, in compiled code
+_TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # a lone subgroup's, in compiled code
 _SYNCHRONIZATION_CYCLES = 150  # cycles of a phase's two workgroup barriers, with the latency of shared memory
 _NOT_SIDE_BY_SIDE = 1.0  # seconds that are charged if parts may wait for ones that have not begun
 _WORKGROUP = 64  # invocations of a workgroup before and after the time loop

@@ -138,7 +138,7 @@ class PartsTiling(Tiling):
         """Estimate the seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
         element = tiling.problem.element
         gates = len(tiling.problem.cell.gates) * tiling.units_at_once
-        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # for a load of weights
+        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # per load of weights
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= self.product_cost
         return packing.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
