@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 # Arguments and output of commands
 from .cli.argument_types import DEVICE, add_common, count, existing_file, print_json
+from .cli.values import read_npy
 
 # Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
 from .engine import compiled
@@ -22,7 +23,7 @@ from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import PLAIN_PROBLEMS, kind_of, plans_of, problem_of, types_of
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
-from .engine.vulkan import driver, files, queries, structures
+from .engine.vulkan import driver, files, queries, structures, system
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
 from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
@@ -31,7 +32,7 @@ from .engine.vulkan.spirv import of_spirv
 from .engine.weights import Contents, Snapshot
 
 # Planning: a problem on a device has candidates (tilings), one of which becomes a plan, which is a list of dispatches
-from .faces import sessions
+from .faces import functional, sessions
 from .faces.directml.binding import Compiled, Dispatchable
 
 # Operators: the tables of cells, activations and element types, and checked problems
@@ -61,7 +62,7 @@ from .planning.tiling import MEETING, STATE, Target, Tiling
 
 def as_in_a_new_process() -> None:
     """Forget all open devices and sessions, as if the process had just started."""
-    sessions.shared_sessions = sessions.SessionCache(kept=16)
+    functional.shared_session = sessions.Session()
     sessions._devices.clear()
     devices._open.clear()
     gc.collect()

@@ -9,7 +9,7 @@ import pytest
 
 import vkdml
 from vkdml.engine.trust import choices, tuner
-from vkdml.engine.trust.trial import Run, Trial
+from vkdml.engine.trust.trial import GAVE_UP, Run, Trial
 from vkdml.engine.trust.tuner import Tuner, likely
 from vkdml.operators import element_types, reference
 from vkdml.planning import profiles
@@ -106,13 +106,11 @@ def test_off_reads_nothing(tuned, trusted, timed):
     assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "off")) == schedules(tuned)[0] == "persistent"
 
 
-def test_the_environment_chooses_the_mode(monkeypatch):
-    for text, mode in (("", "on"), ("on", "on"), ("read", "read"), ("off", "off")):
-        monkeypatch.setenv("VKDML_TUNING", text)
-        assert tuner.mode_of_environment() == mode
+@pytest.mark.device
+def test_a_mode_that_there_is_not_is_refused(device, monkeypatch, case):
     monkeypatch.setenv("VKDML_TUNING", "of")
     with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_TUNING: found 'of'; expected one of on, read, off"):
-        tuner.mode_of_environment()
+        device.compile_operator(device.create_operator(case.desc))
 
 
 @pytest.mark.device
@@ -163,16 +161,54 @@ def test_operators_of_a_class_learn_that_one_gave_up(tuned):
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(("gave_up_in", "mode", "is_worthwhile"), [
-    ("on", "on", False), ("on", "read", False), ("on", "off", True), ("read", "on", True), ("off", "on", True)])
-def test_later_processes_learn_that_one_gave_up(tuned, gave_up_in, mode, is_worthwhile):
-    Tuner(tuned.gpu).attempts(PROBLEM, NOTHING, gave_up_in).gave_up()
+@pytest.mark.parametrize(("gave_up_in", "times", "mode", "is_worthwhile"), [
+    ("on", 3, "on", False), ("on", 3, "read", False), ("on", 2, "on", True), ("on", 3, "off", True), ("read", 3, "on", True),
+    ("off", 3, "on", True)])
+def test_later_processes_learn_that_three_gave_up(tuned, gave_up_in, times, mode, is_worthwhile):
+    for _ in range(times):
+        Tuner(tuned.gpu).attempts(PROBLEM, NOTHING, gave_up_in).gave_up()
     assert choices.count() == (gave_up_in == "on")
     later = Tuner(tuned.gpu)
     assert later.attempts(make_problem(99, 1, 16, 64), NOTHING, mode).is_worthwhile == is_worthwhile
     for problem, options in ((make_problem(12, 1, 16, 65), NOTHING), (PROBLEM, vkdml.Options(workspace_bytes=10_000)),
                              (PROBLEM, vkdml.Options(schedule="persistent"))):
         assert later.attempts(problem, options, mode).is_worthwhile
+
+
+def kept():
+    """What is on disk, by kind of key."""
+    found = [json.loads(path.read_text()) for path in choices.folder().rglob("*.json")]
+    return [("choice" if "steps" in each["key"] else "meeting", each["value"]) for each in found]
+
+
+@pytest.mark.device
+def test_no_verdict_of_a_driver_that_fails_is_kept(tuned, timed, monkeypatch):
+    """Another process finds out for itself."""
+    make, calls = tuned.gpu.make_tensor, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if 8 <= len(calls) <= 12:
+            raise vkdml.DriverError("made up")
+        return make(*arguments)
+
+    with monkeypatch.context() as disturbed:
+        disturbed.setattr(tuned.gpu, "make_tensor", failing)
+        assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
+    assert len(calls) >= 8
+    assert not any(kind == "choice" or value.get("passed") is False for kind, value in kept())
+
+
+@pytest.mark.device
+def test_a_meeting_that_gives_up_is_believed_the_third_time(tuned, timed, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tuner, "workgroups_meet", lambda gpu, meeting: (asked.append(meeting.waits_by), GAVE_UP)[1])
+    for _ in range(3):
+        assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) != "persistent"
+    assert len(asked) == 3 * len(set(asked)) > 0
+    assert {kind for kind, value in kept() if "passed" not in value} == {"choice", "meeting"}
+    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) != "persistent"
+    assert len(asked) == 3 * len(set(asked))
 
 
 # Times that are measured

@@ -1,5 +1,6 @@
 """The numpy function: ONNX's shapes and words, reuse between calls, and refusals."""
 
+import gc
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_any_layout_in_memory_and_narrower_types(arrays):
 def test_calls_alike_share_what_is_compiled(arrays, monkeypatch):
     arguments = one_direction(arrays)
     check(arguments)
-    monkeypatch.setattr(sessions, "Call", lambda *arguments: pytest.fail("compiled again"))
+    monkeypatch.setattr(sessions.Session, "_made", lambda *arguments: pytest.fail("compiled again"))
     check(arguments | {"x": arguments["x"] * 2})
     for device in (vkdml.Device(), 0, vkdml.Device().info.name):
         vkdml.gru(**arguments, device=device)
@@ -90,7 +91,7 @@ def test_errors_name_the_call_at_hand(arrays):
              "SequenceLengthsTensor": np.array([9, 9, 9])}
     for name in ("first", "second"):
         with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: sequence length of row 0"):
-            sessions.shared_sessions.run(name, cells.GRU, wrong, {}, (True, True))
+            sessions.shared_session.run(name, sessions.Settings(name, cells.GRU, {}, (True, True), None, vkdml.Options()), wrong)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
@@ -138,14 +139,15 @@ def test_results_are_not_overwritten_by_the_next_call(arrays):
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    """Of operators, and of the shapes of each."""
-    few = sessions.SessionCache(kept=3)
-    monkeypatch.setattr(functional, "shared_sessions", few)
-    monkeypatch.setattr(sessions, "SHAPES_KEPT", 2)
+    """Whatever the operators and the shapes; weights are kept once for all shapes of calls with them."""
+    few = sessions.Session(kept=6)
+    monkeypatch.setattr(functional, "shared_session", few)
     for h in range(1, 6):
         for t in range(1, 5):
             vkdml.rnn(np.zeros((t, 1, 1), np.float32), np.zeros((1, h, 1), np.float32), np.zeros((1, h, h), np.float32))
-    assert [len(each._calls) for each in few._sessions._values.values()] == [2, 2, 2]
+    assert [(problem.hidden, problem.steps) for problem in few.problems()] == [(4, 3), (4, 4), (5, 1), (5, 2), (5, 3), (5, 4)]
+    gc.collect()
+    assert len(few._contents) == 2
 
 
 def test_lengths_of_one_size_class_share_pipelines(arrays, device):

@@ -13,7 +13,7 @@ from vkdml_lab.gpu.compiler import Compiler, Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.model import Estimate, estimate
 from vkdml_lab.gpu.sharing import MEMORY, atomics_of_elements, scratch_accesses, shared
-from vkdml_lab.gpu.steps import Step, step_of
+from vkdml_lab.gpu.steps import LoopStep, step_of
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
 FORCED = {
@@ -40,7 +40,7 @@ class Part:
     plan: str
     dispatch: Dispatch
     pipeline: Pipeline
-    step: Step | None
+    step: LoopStep | None
     estimate: Estimate | None
     counts: dict[str, float] = field(default_factory=dict)
 

@@ -25,13 +25,14 @@ class DeviceInfo:
 
     index: its place in the loader's list. cores: processor cores that this process may use. vendor, device_id: PCI's numbers,
     mostly. driver_id: VkDriverId. compute_units: of a GPU, as its driver counts them. min_subgroup_size, max_subgroup_size: the
-    range in which its compiler chooses. memory: the size of the heap that buffers come from. These are 0 if the driver does not
-    report them: driver_id, compute_units, subgroup sizes, max_workgroup_subgroups, memory. unified_memory: whether the host's
-    memory is the device's. storage_buffer_alignment: of a tensor's offset in a buffer, at most 256. subgroup_size_control:
-    whether a dispatch may require a subgroup size. storage_16bit: whether shaders may access single 16-bit elements of buffers.
-    pipeline_cache_uuid: identifies the driver's build, in hexadecimal; empty if unknown. queue_family, host_memory_type: the
-    indices of the queues, and of the memory visible to the host, that are used. uuid: the device's. pci_address: as lspci
-    writes it, 0000:01:00.0; empty if the driver does not report it.
+    range in which its compiler chooses. memory: the size of the heap that buffers come from. max_allocation: most bytes of one
+    allocation. These are 0 if the driver does not report them: driver_id, compute_units, min_subgroup_size, max_subgroup_size,
+    max_workgroup_subgroups, memory, max_allocation. unified_memory: whether the host's memory is the device's.
+    storage_buffer_alignment: of a tensor's offset in a buffer, at most 256. subgroup_size_control: whether a dispatch may
+    require a subgroup size. storage_16bit: whether shaders may access single 16-bit elements of buffers. pipeline_cache_uuid:
+    identifies the driver's build, in hexadecimal; empty if unknown. queue_family, host_memory_type: the indices of the queues,
+    and of the memory visible to the host, that are used. uuid: the device's. pci_address: as lspci writes it, 0000:01:00.0;
+    empty if the driver does not report it.
     """
 
     index: int
@@ -57,6 +58,7 @@ class DeviceInfo:
     max_workgroup_subgroups: int = 0
     unified_memory: bool = False
     memory: int = 0
+    max_allocation: int = 0
     storage_buffer_alignment: int = 256
     subgroup_size_control: bool = False
     storage_16bit: bool = False

@@ -8,7 +8,6 @@ kernels are left to `workgroups_meet` (trial.py), which compares them with those
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
+from ...errors import COMPUTES_WRONGLY, DriverError, VerificationError
 from ...operators import activations as activation_table
 from ...operators import cells, element_types, plain_problem, table
 from ...operators.arguments import tensor_descs
@@ -45,16 +44,16 @@ from ...planning.device_info import DeviceInfo
 from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
 from ...planning.plan import Plan, plan_of, tilings
-from ...planning.profiles import profile
 from ...planning.tiling import Target
+from ..commands import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Run, Trial, storage_buffers
+from .trial import Run, Trial
 
 _log = logging.getLogger(__name__)
 
-ON, OFF = "on", "off"
+ON, OFF = "on", "off"  # values of VKDML_SELFTEST
 
 # Of what is run: several tiles and workgroups at most, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
@@ -166,23 +165,9 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
 
 # Before the first use
 
-def mode_of_environment() -> str | None:
-    """VKDML_SELFTEST: whether to test on first use; None: where the driver is not known."""
-    mode = os.environ.get("VKDML_SELFTEST") or None
-    if mode not in (None, ON, OFF):
-        raise InvalidArgumentError("compile_operator", "VKDML_SELFTEST", repr(mode), f"{ON} or {OFF}")
-    return mode
-
-
-def check_driver(gpu: Gpu, problem: Problem | PlainProblem) -> None:
-    """Raises VerificationError where the kernels for operators like this one compute wrongly. Tested once."""
-    mode = mode_of_environment()
-    if mode == ON or (mode is None and not profile(gpu.info).is_known):
-        _check_kind(gpu, kind_of(problem), problem.element)
-
-
 @OnceForEachGpu
-def _check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
+def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
+    """Raises VerificationError where the kernels for operators of this kind and type compute wrongly. Tested once."""
     choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
     if choices.get(key) is None:
         expect_right(gpu, outcomes_of(gpu, kind, element))
