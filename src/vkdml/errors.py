@@ -24,7 +24,7 @@ def shown(value: object, how: Callable[[object], str] = repr) -> str:
 
 
 class VkdmlError(Exception):
-    """Anything that vkdml refuses or cannot do."""
+    """The base of all errors that vkdml raises."""
 
 
 class InvalidArgumentError(VkdmlError, ValueError):

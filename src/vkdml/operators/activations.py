@@ -53,7 +53,7 @@ class Activation:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The names of the parameters, in the order of a and b."""
+        """The structure's names of the parameters a and b, in this order."""
         return tuple(field.name for field in dataclasses.fields(self.desc))[2:]
 
     def __reduce__(self) -> tuple[Any, ...]:

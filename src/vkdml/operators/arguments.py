@@ -178,11 +178,8 @@ def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) ->
 
 
 def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
-    x, w, r = arrays["InputTensor"], arrays["WeightTensor"], arrays["RecurrenceTensor"]
-    assert x is not None
-    assert w is not None
-    assert r is not None
-    for field, array in (("InputTensor", x), ("WeightTensor", w), ("RecurrenceTensor", r)):
+    x, w, r = given = [array for field in cell.required if (array := arrays[field]) is not None]
+    for field, array in zip(cell.required, given):
         if array.ndim != 3 or 0 in array.shape:
             dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
             hint = " (PyTorch's weights are 2-D, and have gates in another order: vkdml.torch takes them)"

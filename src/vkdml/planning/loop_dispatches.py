@@ -90,7 +90,12 @@ def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int], Dis
     return lambda first, last: Dispatch(
         projection.kernel, constants, buffers, (GATES,),
         (projection.groups_of_units, tiling.dispatched_tiles(last - first), tiling.problem.directions),
-        sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first})
+        sizes | place(first, last, 0, first))
+
+
+def place(first: int, last: int, phase: int, gates_step: int, last_slot: int = 0) -> dict[str, int]:
+    """Make the push constants that place a dispatch in the sequence. gates_step: the step that the projection starts with."""
+    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "last_slot": last_slot}
 
 
 def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int], Dispatch]:
@@ -103,8 +108,7 @@ def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
     buffers = {"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs}
     groups = (loop.tiles, problem.directions, loop.parts)
     return lambda first, last, phase, gates_step: Dispatch(
-        loop.kernel, constants, buffers, writes, groups,
-        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step},
+        loop.kernel, constants, buffers, writes, groups, sizes | place(first, last, phase, gates_step),
         subgroup_size=loop.subgroup_size)
 
 
@@ -123,7 +127,7 @@ def push_constants(tiling: Tiling) -> dict[str, int]:
     problem = tiling.problem
     strides = {name: value for field, prefix, dims, letters in _IN_PLACE
                for name, value in _strides(problem, field, prefix.lower(), dims, letters).items()}
-    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, "last_slot": 0, **strides}
+    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, **strides}
 
 
 def _kernel_constants(tiling: KernelTiling, packing: Packing) -> dict[str, int]:

@@ -123,7 +123,7 @@ _GPU = DeviceProfile(
     rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=35e-6, dispatch=5e-6),
 )
 
-_AMD, _NVIDIA, _INTEL, _QUALCOMM, _ARM = 0x1002, 0x10DE, 0x8086, 0x5143, 0x13B5  # DeviceInfo.vendor
+_AMD, _NVIDIA, _INTEL, _QUALCOMM, _ARM = 0x1002, 0x10DE, 0x8086, 0x5143, 0x13B5  # values of DeviceInfo.vendor
 
 
 # A device's profile is the first row that fits it. Mesa's rows hold from a major version on: newer ones compile loads otherwise
@@ -189,23 +189,20 @@ def profile(info: DeviceInfo) -> DeviceProfile:
 
 def compute_units(info: DeviceInfo) -> int:
     """Find how many units (see GpuRates) a GPU has: as its driver reports, by its name, or by its profile."""
-    of_type = 0 if info.type == "discrete" else _gpu_row(info).integrated_units
-    return info.compute_units or named_units(info.name) or of_type or _rates(_gpu_row(info)).units
+    rates, integrated = _gpu_like(info)
+    return info.compute_units or named_units(info.name) or (info.type != "discrete" and integrated) or rates.units
 
 
 def gpu_rates(info: DeviceInfo) -> GpuRates:
     """Scale the rates of the GPU that this one is like to its number of units: larger GPUs have more cache and wider memory."""
-    rates = _rates(_gpu_row(info))
-    share = compute_units(info) / rates.units
-    return replace(rates, units=compute_units(info), cache_rate=rates.cache_rate * share, memory_rate=rates.memory_rate * share)
+    rates, units = _gpu_like(info)[0], compute_units(info)
+    share = units / rates.units
+    return replace(rates, units=units, cache_rate=rates.cache_rate * share, memory_rate=rates.memory_rate * share)
 
 
-def _gpu_row(info: DeviceInfo) -> DeviceProfile:
-    """Find a GPU's profile. A CPU driver that runs the kernels for GPUs gets that of an unknown GPU."""
+def _gpu_like(info: DeviceInfo) -> tuple[GpuRates, int]:
+    """Find the GPU that a device is like, and its profile's integrated_units. For a CPU driver it is an unknown GPU."""
     row = profile(info)
-    return row if row.gpu else PROFILES["other GPUs"]
-
-
-def _rates(row: DeviceProfile) -> GpuRates:
+    row = row if row.gpu else PROFILES["other GPUs"]
     assert row.gpu
-    return row.gpu
+    return row.gpu, row.integrated_units

@@ -15,11 +15,10 @@ T of a representative is chosen so that neighbouring classes pick the same proje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..operators.checks import Tensor, evaluate, least_size, packed_strides
+from ..operators.checks import evaluate, least_size, packed_strides
 from ..operators.problem import Problem
 
 
@@ -67,12 +66,10 @@ def of_representative(problem: Problem) -> Problem:
     """Make a problem of the same class with the representative's T and B, and packed tensors for them."""
     steps, batch = representative(problem.steps, problem.batch)
     letters = {"T": steps, "B": batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
-    tensors = {field: tensor and _without_gaps(tensor, [evaluate(formula, letters) for formula in problem.cell.tensors[field]],
-                                               4 if field == "SequenceLengthsTensor" else problem.element.itemsize)
-               for field, tensor in problem.tensors.items()}
+    tensors = {}
+    for field, tensor in problem.tensors.items():
+        sizes = tuple(evaluate(formula, letters) for formula in problem.cell.tensors[field])
+        strides, itemsize = packed_strides(sizes), 4 if field == "SequenceLengthsTensor" else problem.element.itemsize
+        size = least_size(sizes, strides, itemsize)
+        tensors[field] = tensor and replace(tensor, sizes=sizes, strides=strides, size_in_bytes=size)
     return replace(problem, steps=steps, batch=batch, tensors=tensors)
-
-
-def _without_gaps(tensor: Tensor, sizes: Sequence[int], itemsize: int) -> Tensor:
-    strides = packed_strides(sizes)
-    return replace(tensor, sizes=tuple(sizes), strides=strides, size_in_bytes=least_size(sizes, strides, itemsize))

@@ -370,7 +370,7 @@ class Tiling(ABC):
         loop = self.loop
         padding = loop.hidden.columns - loop.problem.hidden
         once = loops(loop.rows, loops(loop.rows)) + loops(loop.rows)  # sort and drop rows
-        once += loops_of_state(loop, loop.part_units + padding) + loops_of_state(loop, loop.part_units)  # at begin and end
+        once += loops_of_state(loop, loop.part_units + padding) + loops_of_state(loop, loop.part_units)
         return once + self.loops_once() + masked(self.loops_of_step())
 
     # Dispatches

@@ -41,8 +41,8 @@ _SIGMOID, _TANH, _RELU, _IDENTITY = (getattr(descs, f"DML_ACTIVATION_{name}_OPER
                                      for name in ("SIGMOID", "TANH", "RELU", "IDENTITY"))
 
 KINDS = {  # keys: PyTorch's names of modes
-    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
-    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # i f g o -> i o f c
+    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # gates r z n -> z r h
+    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # gates i f g o -> i o f c
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
 }

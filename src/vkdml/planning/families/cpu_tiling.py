@@ -95,7 +95,7 @@ def _projection_rows(target: Target, units_at_once: int) -> int:
 
 
 def _block_loads(target: Target) -> int:
-    """Return how many loads of a gate's weights make a block: one for each vec4 that the lanes hold."""
+    """Return how many loads of a gate's weights make a block: those that one vec4 in each lane is multiplied by."""
     return max(1, target.lanes // target.problem.element.vecs_per_load)
 
 

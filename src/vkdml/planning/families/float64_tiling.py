@@ -12,7 +12,7 @@ from ...operators.checks import ceil_div, round_up
 from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, gates_of_phases, loops, masked
 from .parts import PartsLoop, PartsTiling, parts_of, schedules_of
 
-# Invocations of a workgroup: the time loop has a multiple of the first number, the projection the second one at most
+# Invocations of a workgroup: in the time loop a multiple of the first number, in the projection at most the second one
 _LEAST_WORKGROUP, _PROJECTION_WORKGROUP = 32, 64
 
 

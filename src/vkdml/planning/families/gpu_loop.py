@@ -149,7 +149,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def most_flow_steps(self) -> int:
-        """The most steps that a chunk in flow may have."""
+        """How many steps a chunk in flow has at most."""
         of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
         return max(1, _MOST_FLOW_BYTES // of_step)
 

@@ -91,7 +91,7 @@ class GpuProjection(ProjectionTiling):
         workgroup, each of which waits for its loads; and the bytes from the second-level cache.
         """
         workgroups = self.tiles(steps) * self.groups_of_units * self.problem.directions
-        of_unit = ceil_div(workgroups, rates.units)  # workgroups of the unit with most
+        of_unit = ceil_div(workgroups, rates.units)  # workgroups on the busiest unit
         vecs, rows = self.blocks * self.block_vecs, self.rows + self.weight_rows
         products = 4 * vecs * self.rows * self.weight_rows
         loaded = vecs * self.workgroup * (self.samples_at_once + self.units_at_once * len(self.problem.cell.gates))

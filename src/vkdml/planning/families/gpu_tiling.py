@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...operators.checks import ceil_div
 from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
-from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
+from ..loop_dispatches import chunks, in_order, loop_constants, place, projected, push_constants
 from ..options import FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
 from ..tiling import (
     GATES,
@@ -132,14 +132,14 @@ def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
     """Estimate the seconds in which a unit issues the instructions of all its workgroups."""
     products = loop.workgroup * _multiply_adds(loop)
     others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
-    return _of_unit(loop, rates) * (products + others) / (rates.lanes * rates.clock)
+    return ceil_div(loop.workgroups, rates.units) * (products + others) / (rates.lanes * rates.clock)
 
 
 def _shared(loop: GpuLoop, rates: GpuRates) -> float:
     """Estimate the seconds for the bytes from shared memory."""
     vectors = loop.group_loads * loop.problem.element.vecs_per_load * loop.rows
     size = loop.workgroup * 16 * (vectors + loop.shared_loads * len(loop.problem.cell.gates))
-    return _of_unit(loop, rates) * size / (rates.shared_rate * rates.clock)
+    return ceil_div(loop.workgroups, rates.units) * size / (rates.shared_rate * rates.clock)
 
 
 def _cache(loop: GpuLoop, rates: GpuRates) -> float:
@@ -161,12 +161,9 @@ def _kept(loop: GpuLoop, rates: GpuRates) -> float:
     return rates.latency + loop.workgroups * loop.workgroup * loads * 16 / rates.cache_rate
 
 
-def _of_unit(loop: GpuLoop, rates: GpuRates) -> int:
-    return ceil_div(loop.workgroups, rates.units)
-
 
 def _multiply_adds(loop: GpuLoop) -> int:
-    """Count an invocation's multiply-adds."""
+    """Count the multiply-adds of an invocation for a turn."""
     return loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
 
 
@@ -190,7 +187,7 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
         vecs = max(directions * problem.batch * loop.vector_bytes // 16, directions * loop.tiles)
         slots = phases * (last - first if loop.meeting == FLOW else 1)
         return run("gpu/begin", _BEGIN_BLOCKS, (STATE, MEETING), (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1),
-                   push | _place(first, last, 0, gates_step, last_slot))
+                   push | place(first, last, 0, gates_step, last_slot))
 
     yield begin(0, min(loop.chunk_steps, most, steps), 0, 0), None
     for start, end in chunks(0, steps, most):
@@ -200,18 +197,14 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
                 yield begin(first, last, last_slot, start), 0.0
             for phase in range(in_dispatch):
                 yield run(kernel, blocks, (*written, "OutputSequenceTensor"), (loop.tiles, directions, loop.parts),
-                          push | _place(first, last, phase, start, 0)), (last - first) * of_dispatch
+                          push | place(first, last, phase, start)), (last - first) * of_dispatch
             last_slot = last - first
     units = directions * problem.batch * problem.hidden
     finish = run("gpu/end", _END_BLOCKS, ("OutputSingleTensor", "OutputCellSingleTensor"), (_groups(units), 1, 1),
-                 push | _place(first, last, 0, 0, 0))
+                 push | place(first, last, 0, 0))
     if finish.writes:
         yield finish, None
 
-
-def _place(first: int, last: int, phase: int, gates_step: int, last_slot: int) -> dict[str, int]:
-    """Make the push constants that place a dispatch in the sequence. gates_step: the step that the projection starts with."""
-    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "last_slot": last_slot}
 
 
 def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:

@@ -55,7 +55,7 @@ class PartsLoop(LoopTiling):
 
     @property
     def turn_units(self) -> int:
-        """Units that a workgroup computes at once."""
+        """How many units a workgroup computes at once."""
         return self.workgroup * self.units_at_once
 
     @property
