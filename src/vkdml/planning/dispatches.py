@@ -16,7 +16,7 @@ from .device_info import DeviceInfo
 
 WORKGROUPS_EVERYWHERE = 65535  # the maxComputeWorkGroupCount that every Vulkan device has at least
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
-UNUSED = ParametrizedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
+_UNUSED = ParametrizedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ def storing_halves(dispatches: Iterable[Dispatch], problem: CheckedOperator, inf
 
 
 @lru_cache(256)
-def activation_constants(fused: tuple[ParametrizedActivation, ...], of_direction: int, clip: float | None = None
+def activation_constants(fused: tuple[ParametrizedActivation | None, ...], of_direction: int, clip: float | None = None
                          ) -> Mapping[str, int]:
-    """Make the constants of f, g and h of both directions. fused: `of_direction` for each direction, or one for both."""
+    """Make the constants of f, g and h of both directions. fused: `of_direction` of each direction; those of one serve both."""
     constants = {"HAS_CLIP": int(clip is not None), "CLIP": float_bits(clip or 0.0)}
     for place in range(2 * _MOST_ACTIVATIONS):
         direction, index = divmod(place, _MOST_ACTIVATIONS)
         at = direction * of_direction % len(fused) + index
-        here = fused[at] if index < of_direction else UNUSED
+        here = (fused[at] if index < of_direction else None) or _UNUSED
         constants |= {f"ACTIVATION_{place}": here.activation.shader_id, f"PARAM_A_{place}": float_bits(here.a),
                       f"PARAM_B_{place}": float_bits(here.b)}
     return constants

@@ -20,16 +20,7 @@ from ..operators.plain_problem import (
     PlainProblem,
 )
 from .device_info import DeviceInfo
-from .dispatches import (
-    UNUSED,
-    WORKGROUPS_EVERYWHERE,
-    Dispatch,
-    activation_constants,
-    float_bits,
-    given,
-    in_room,
-    storing_halves,
-)
+from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room, storing_halves
 from .plan import Plan, check_limits
 from .profiles import profile
 
@@ -69,7 +60,7 @@ def _arithmetic_dispatches(problem: ArithmeticProblem, info: DeviceInfo) -> tupl
     """Make one dispatch that adds, subtracts or multiplies two tensors, element by element."""
     a, b, target = (problem.tensor(field) for field in ("ATensor", "BTensor", OUTPUT))
     constants = {"ELEMENT": problem.element.shader_id, "SUBTRACTS": int(problem.operation is op.sub),
-                 "MULTIPLIES": int(problem.operation is op.mul), **activation_constants((problem.function or UNUSED,), 1)}
+                 "MULTIPLIES": int(problem.operation is op.mul), **activation_constants((problem.function,), 1)}
     strides = {"a_stride": a.strides, "b_stride": b.strides, "output_stride": target.strides}
     return (_by_element("arithmetic", constants, given(problem, "ATensor", "BTensor", OUTPUT), target.sizes, strides, info),)
 
@@ -156,7 +147,7 @@ def _gemm_dispatches(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, 
     row_tiles, column_tiles = ceil_div(rows, _GEMM_TILE), ceil_div(columns, _GEMM_TILE)
     tiles = math.prod(batches) * row_tiles * column_tiles
     constants = {"WORKGROUP": _GEMM_WORKGROUP, "ELEMENT": problem.element.shader_id, "TILE": _GEMM_TILE, "BLOCK": _GEMM_BLOCK,
-                 "HAS_C": int(problem.has("CTensor")), **activation_constants((problem.function or UNUSED,), 1)}
+                 "HAS_C": int(problem.has("CTensor")), **activation_constants((problem.function,), 1)}
     push = {"row_tiles": row_tiles, "column_tiles": column_tiles, "inner_batches": batches[1], "rows": rows, "columns": columns,
             "inner": problem.inner, "alpha": float_bits(problem.alpha), "beta": float_bits(problem.beta),
             **_gemm_strides(problem)}

@@ -25,7 +25,7 @@ MEETING = "meeting"
 
 TimedDispatches = Iterator[tuple[Dispatch, float | None]]  # each with its seconds, or None if it starts no submission
 
-MOST_COUNTED_ROWS = 128  # most rows whose lengths the projection's tiles search, so that this takes little time
+_MOST_COUNTED_ROWS = 128  # most rows whose lengths the projection's tiles search, so that this takes little time
 _VALID_STEPS = 0.75  # the share of T that rows have on average if lengths are given: a guess
 _MOST_LOOPS = 40  # most loops in the code of a time step, where a loop counts each time that the step comes to it
 
@@ -185,7 +185,12 @@ class ProjectionTiling(KernelTiling):
     @property
     def skips_padding(self) -> bool:
         """Whether tiles leave out steps past rows' ends, which they find in the lengths, row by row."""
-        return self.problem.has("SequenceLengthsTensor") and self.problem.batch <= MOST_COUNTED_ROWS
+        return self.problem.has("SequenceLengthsTensor") and self.problem.batch <= _MOST_COUNTED_ROWS
+
+    @property
+    def counted_rows(self) -> int:
+        """How many rows' lengths a tile searches at most. Tilings are chosen for any batch."""
+        return _MOST_COUNTED_ROWS if self.skips_padding else 0
 
     @property
     def step_bytes(self) -> int:

@@ -13,18 +13,7 @@ from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, place, projected, push_constants
 from ..options import FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
-from ..tiling import (
-    GATES,
-    MEETING,
-    MOST_COUNTED_ROWS,
-    PACKED_HIDDEN,
-    STATE,
-    Target,
-    Tiling,
-    TimedDispatches,
-    loops,
-    loops_of_phases,
-)
+from ..tiling import GATES, MEETING, PACKED_HIDDEN, STATE, Target, Tiling, TimedDispatches, loops, loops_of_phases
 from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
 
@@ -119,7 +108,7 @@ class GpuTiling(Tiling):
 
     def loops_of_projection(self) -> int:
         """Bound a projection's tile: an invocation searches for one sample, in any batch, and multiplies blocks."""
-        find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else 0
+        find = loops(self.projection.counted_rows) if self.projection.skips_padding else 0
         return find + loops(self.projection.blocks)
 
     def dispatches(self, target: Target) -> TimedDispatches:

@@ -16,18 +16,7 @@ from ..dispatches import WORKGROUPS_EVERYWHERE
 from ..loop_dispatches import in_order
 from ..options import SEQUENCE, STEPPED
 from ..profiles import Rates
-from ..tiling import (
-    MOST_COUNTED_ROWS,
-    KernelTiling,
-    LoopTiling,
-    Packing,
-    Target,
-    Tiling,
-    TimedDispatches,
-    gates_of_phases,
-    loops,
-    loops_of_phases,
-)
+from ..tiling import KernelTiling, LoopTiling, Packing, Target, Tiling, TimedDispatches, gates_of_phases, loops, loops_of_phases
 
 LEAST_PART_UNITS = 32  # fewest units of a part if the profile bounds the parts of a tile
 ARRAY_COLUMNS = 32  # columns of weights in a private array
@@ -155,7 +144,7 @@ class PartsTiling(Tiling):
         """Bound a projection's tile: it finds its samples one after the other, in any batch, and multiplies them."""
         projection = self.projection
         assert projection
-        find = loops(MOST_COUNTED_ROWS + projection.rows if projection.skips_padding else projection.rows)
+        find = loops(projection.counted_rows + projection.rows)
         products = self.product_loops(projection, projection.input, len(self.problem.cell.gates))
         return find + products + loops(projection.rows * projection.units_at_once)
 
