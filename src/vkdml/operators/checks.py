@@ -114,6 +114,11 @@ class CheckedOperator:
     def check_values(self, memory: np.ndarray) -> None:
         """Refuse wrong values of `checked_input`. memory: its bytes. Raises InvalidArgumentError."""
 
+    @property
+    def tensor_bytes(self) -> dict[str, int]:
+        """The least sizes of the buffers bound to the tensors, by field."""
+        return {field: tensor.size_in_bytes for field, tensor in self.tensors.items() if tensor}
+
     def has(self, field: str) -> bool:
         """Whether the operator has this field and its tensor is given."""
         return self.tensors.get(field) is not None

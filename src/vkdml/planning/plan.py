@@ -27,8 +27,9 @@ from typing import Any
 from ..errors import InvalidArgumentError, shown
 from ..operators.checks import CheckedOperator
 from ..operators.element_types import ElementType
+from ..operators.header.descs import DML_BINDING_PROPERTIES
 from ..operators.problem import Problem
-from .device_info import DeviceInfo
+from .device_info import DeviceInfo, laid_out
 from .dispatches import Dispatch
 from .families import FAMILIES
 from .loop_dispatches import pack, time_loop
@@ -38,6 +39,34 @@ from .tiling import GATES, MEETING, Target, Tiling
 
 _MOST_STEPS_RECORDED = 2000  # most steps of stepped plans, as each phase of a step is a dispatch, which takes host memory
 _CLASSES_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class OperatorMemory:
+    """The device memory that an operator takes: bytes by name. Its str() is a table.
+
+    tensors: the least sizes of the buffers that you bind. temporary: buffers that an execution needs. persistent: the packed
+    weights. If the device has its own memory, the host also has a copy of each tensor.
+    """
+
+    tensors: Mapping[str, int]
+    temporary: Mapping[str, int]
+    persistent: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(size for _, _, size in self.rows)
+
+    @property
+    def rows(self) -> list[tuple[str, str, int]]:
+        """A row for each buffer: its kind, name and bytes."""
+        groups = {"tensor": self.tensors, "temporary": self.temporary, "persistent": self.persistent}
+        return [(what, name, size) for what, sizes in groups.items() for name, size in sizes.items()]
+
+    def __str__(self) -> str:
+        rows = [*self.rows, ("total", "", self.total)]
+        widths = [max(len(str(row[column])) for row in rows) for column in range(3)]
+        return "\n".join(f"{what:<{widths[0]}}  {name:<{widths[1]}}  {size:>{widths[2]}}" for what, name, size in rows)
 
 
 @dataclass(frozen=True)
@@ -73,6 +102,20 @@ class Plan:
         """Bytes of the other internal buffers, which an execution needs, by name."""
         return {name: size for name, size in self.internal.items() if name not in self.packed}
 
+    def memory(self, problem: CheckedOperator) -> OperatorMemory:
+        """List the memory that the plan's operator takes."""
+        return OperatorMemory(problem.tensor_bytes, self.scratch, self.packed)
+
+    def binding_properties(self, problem: CheckedOperator, temporary: Mapping[str, int]) -> DML_BINDING_PROPERTIES:
+        """Compute what an execution binds. temporary: bytes of each part of the temporary resource, by name."""
+        packing = () if problem.initialized else self.initialize
+        return DML_BINDING_PROPERTIES(_descriptors((*packing, *self.execute, *self.fallback)), laid_out(temporary)[1],
+                                      laid_out(self.packed)[1])
+
+    def initializer_descriptors(self, problem: CheckedOperator) -> int:
+        """Count an initializer's descriptors. It needs no other resource: the operator's persistent one is its output."""
+        return _descriptors(self.initialize if problem.initialized else ())
+
     def __str__(self) -> str:
         kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in self.execute))
         text = f"{len(self.execute)} dispatches of {kernels} in {self.submissions} submissions"
@@ -84,8 +127,12 @@ class Plan:
                 f"{text}, estimated {1e3 * (self.seconds or 0):.3f} ms")
 
 
-def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), workspace_bytes: int | None = None
-         ) -> Plan:
+def _descriptors(dispatches: Iterable[Dispatch]) -> int:
+    """Count the descriptors of dispatches: one for each buffer."""
+    return len({name for dispatch in dispatches for name in dispatch.buffers.values()})
+
+
+def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), workspace_bytes: int | None = None) -> Plan:
     """Choose kernels, tiles and chunks. workspace_bytes: a bound on chunks if memory is short; it changes no other choice.
 
     Raises InvalidArgumentError for an option that no tiling has, and for sizes that the device cannot hold.
@@ -106,7 +153,7 @@ def plan_of(target: Target, tiling: Tiling) -> Plan:
 
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:
     """Refuse a plan whose buffers or workgroups exceed the device's limits."""
-    sizes = plan.internal | {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
+    sizes = plan.internal | problem.tensor_bytes
     limit = info.max_storage_buffer_range
     for name, size in sizes.items():
         if size > limit:
