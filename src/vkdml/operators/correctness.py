@@ -145,7 +145,7 @@ def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.
     """Compute all outputs of the cell, in DirectML's sizes. sequence: the device's OutputSequenceTensor."""
     steps, rows = np.arange(problem.steps)[:, None], np.arange(problem.batch)
     lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(problem.batch, problem.steps)).reshape(-1).astype(np.int64)
-    lengths = np.minimum(lengths, problem.steps)  # kernels do the same with lengths that a device wrote
+    lengths = np.minimum(lengths, problem.steps)  # as kernels clip lengths that the host has not checked
     arithmetic = _arithmetic(problem, problem.input_size + problem.hidden + 4)
     last_states = [field for field in problem.cell.outputs if field != SEQUENCE]
     shapes = [sequence.shape, *[(1, *sequence.shape[1:])] * len(last_states)]

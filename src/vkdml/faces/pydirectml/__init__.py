@@ -190,7 +190,7 @@ def _recurrent(cell: cells.Cell, inputs: Sequence[Expression | None], activation
     check_type(call, "output_options", output_options, OutputOptions)
     given = _checked(call, {field: expression for field, expression in zip(cell.inputs, inputs)
                                 if expression is not None or field in cell.required})
-    x, w, r = ((*given[field].desc.sizes, 1, 1, 1, 1)[1:4] for field in cell.required)  # the operator refuses fewer sizes later
+    x, w, r = ((*given[field].desc.sizes, 1, 1, 1, 1)[1:4] for field in cell.required)  # missing sizes are refused later
     sizes = cell.sizes(x, w, r, 2 if direction is RecurrentNetworkDirection.BIDIRECTIONAL else 1)
     others = {"OutputSequenceTensor": OutputOptions.Single}  # output -> the option that leaves it out
     outputs = {field: [evaluate(formula, sizes) for formula in formulas] for field, formulas in cell.outputs.items()

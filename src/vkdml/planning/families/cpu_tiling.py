@@ -35,7 +35,7 @@ class LanesTiling(PartsTiling):
                 yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
 
     def phase_loops(self, gates: int) -> int:
-        """Bound a phase. With lengths, separate code multiplies the first half of a tile; drivers may always keep that code."""
+        """Bound a phase. With lengths, separate code may multiply only half of a tile. Drivers may keep it without lengths."""
         loop = self.loop
         products = self.product_loops(loop, loop.hidden, gates)
         whole = loops(1, products, 2) if self.problem.has("SequenceLengthsTensor") else products
