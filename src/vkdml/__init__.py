@@ -15,7 +15,6 @@ from .errors import (
     InvalidArgumentError,
     MissingPackageError,
     NothingOnDeviceWarning,
-    OnnxRuntimeError,
     OutOfMemoryError,
     VerificationError,
     VkdmlError,
@@ -39,7 +38,7 @@ __version__ = _version("vkdml")
 
 __all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "CompiledGraph", "CompiledOperator",
            "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
-           "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
+           "MissingPackageError", "NothingOnDeviceWarning", "Operator", "OperatorInitializer",
            "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
 __all__ += descs.NAMES + device_descs.NAMES
 

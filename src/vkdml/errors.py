@@ -86,10 +86,6 @@ class VerificationError(DriverError):
     """Results differ from the float64 reference: the driver or the device computes wrongly."""
 
 
-class OnnxRuntimeError(VkdmlError, RuntimeError):
-    """onnxruntime could not load or run its part of an ONNX model."""
-
-
 class MissingPackageError(VkdmlError, ImportError):
     """A package is not installed that this part of vkdml needs."""
 
