@@ -31,8 +31,8 @@ from .operators.header.c_names import DMLCalcBufferTensorSize
 from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
 from .operators.header.device_descs import *  # noqa: F403
 from .planning.device_info import DeviceInfo
-from .planning.needs import OperatorMemory
 from .planning.options import Options
+from .planning.plan import OperatorMemory
 
 __version__ = _version("vkdml")
 

@@ -7,7 +7,7 @@ import pytest
 
 from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
-from vkdml.operators.whole_numbers import round_up
+from vkdml.operators.checks import round_up
 from vkdml.planning.families.gpu_loop import column_groups, loops_of, packed_units, registers, resident_workgroups
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options

@@ -23,7 +23,6 @@ from ..operators.arguments import tensor_descs
 from ..operators.cells import Cell
 from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ..operators.problem import Problem, from_desc
-from ..planning import words
 from ..planning.plan import Plan
 from .common import add_common, add_inputs, count, existing_file, feed, onnxruntime_errors, print_json
 
@@ -133,7 +132,7 @@ def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any
     loop, projection = plan.tiling.loop, plan.tiling.projection
     return {
         "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
-        "type": problem.element.name, "direction": words.of_direction(problem),
+        "type": problem.element.name, "direction": problem.direction,
         "schedule": loop.schedule, "meeting": loop.meeting, "parts": loop.parts, "rows": loop.rows,
         "steps of a dispatch": loop.chunk_steps, "steps of a projection": projection and projection.chunk_steps,
         "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,

@@ -15,7 +15,6 @@ from ..errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
 from ..operators.correctness import differences, with_sequence
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..planning import words
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
@@ -89,7 +88,7 @@ class Compiled:
                     attempts = self._tuner.attempts(self.computed, self._options, self._tuning)
                 chosen = self._chosen = _Chosen(plan, attempts, workspace_bytes)
                 if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
-                    _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
+                    _log.debug("%s: %s", self.problem, plan)
             return chosen
 
     def _planned(self, timed_by: tuner.Tuner | None, workspace_bytes: int | None) -> Plan:

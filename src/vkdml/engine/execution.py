@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..operators.checks import flat
+from ..operators.checks import flat, power_of_two
 from ..operators.element_types import ITEMSIZES
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..operators.whole_numbers import power_of_two
 from ..planning.options import Options
 from .commands import Commands
 from .compiled import Compiled, Share, choose_within

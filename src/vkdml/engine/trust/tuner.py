@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
-from ...planning import words
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
 from ...planning.size_classes import class_facts, of_representative
@@ -87,7 +86,7 @@ class Tuner:
             facts = {**class_facts(problem), "options": forced(options)}
             attempts = self._attempts[key] = Attempts(goes_on=False)
             if mode != OFF and self._choices.gives_up(facts):
-                _log.info("%s: workgroups did not meet in time before: the fallback runs", words.of_problem(problem))
+                _log.info("%s: workgroups did not meet in time before: the fallback runs", problem)
                 attempts.timeouts = 1
             elif mode == ON:
                 attempts.keep = lambda: self._choices.count_give_up(facts)
@@ -99,7 +98,7 @@ class Tuner:
             facts = {**class_facts(problem), "options": forced(options)}
             kept = _read(self._choices.get(facts)) if mode != OFF else None
             if kept:
-                _log.info("%s: goes by what was timed and kept before", words.of_problem(problem))
+                _log.info("%s: goes by what was timed and kept before", problem)
             if kept is None and mode == ON:
                 self._gave_up = False
                 kept = self._fastest(of_representative(problem), options, mode)
@@ -118,10 +117,10 @@ class Tuner:
             plans = [plan_of(target, tiling) for tiling in trusted]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # too large for the device, or for its free memory
-            _log.info("%s: not timed, the model chooses: %s", words.of_problem(problem), error)
+            _log.info("%s: not timed, the model chooses: %s", problem, error)
             return None
         for place, plan in enumerate(plans):
-            _log.info("%s: timed %s: %s", words.of_problem(problem), words.of_plan(plan),
+            _log.info("%s: timed %s: %s", problem, plan,
                       f"{seconds[place] * 1e3:.3f} ms" if place in seconds else "does not run")
         if not seconds:
             return None

@@ -23,10 +23,9 @@ from ...operators.graph_checks import Graph
 from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...operators.plain_problem import ComputedProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem
-from ...planning import needs
 from ...planning.device_info import laid_out
-from ...planning.needs import OperatorMemory, memory_of_graph
 from ...planning.options import Options
+from ...planning.plan import OperatorMemory
 
 _SCRATCH = "scratch memory of the nodes"  # which share it, as they run one after the other
 
@@ -172,18 +171,18 @@ class CompiledOperator(Compiled, Bindable):
         allocates nothing, unless plans are timed first (`VKDML_TUNING`).
         """
         self.fit()
-        return needs.of_execution(self.problem, self.plan, self.temporary)
+        return self.plan.binding_properties(self.problem, self.temporary)
 
     @property
     def initializer_descriptors(self) -> int:
         """The number of descriptors that an initializer of this operator binds."""
         self.fit()
-        return needs.of_initialization(self.problem, self.plan)
+        return self.plan.initializer_descriptors(self.problem)
 
     def memory(self) -> OperatorMemory:
         """List all buffers of an execution with their bytes, without allocating them: print(compiled.memory())."""
         self.fit()
-        return needs.memory(self.problem, self.plan)
+        return self.plan.memory(self.problem)
 
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
         """The nodes to record, as for a graph of one node."""
@@ -257,7 +256,9 @@ class CompiledGraph(Bindable):
         """
         nodes = {f"node {node} {compiled.name!r}" if compiled.name else f"node {node}": compiled.memory()
                  for node, compiled in enumerate(self._compiled)}
-        return memory_of_graph(self.problem, self._graph.intermediate, nodes)
+        temporary = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.temporary.items()}
+        persistent = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.persistent.items()}
+        return OperatorMemory(self.problem.tensor_bytes, {**self._graph.intermediate, **temporary}, persistent)
 
     @property
     def initializer_descriptors(self) -> int:

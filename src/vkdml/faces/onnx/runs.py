@@ -17,8 +17,7 @@ from ...engine.weights import Contents, constant
 from ...errors import DriverError, InvalidArgumentError
 from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
-from ...operators.copy_problem import CopyProblem
-from ...operators.copy_problem import Move as CopiedPart
+from ...operators.copy_problem import CopiedPart, CopyProblem
 from ...operators.float64 import RangeCheck
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
