@@ -1,0 +1,80 @@
+"""`vkdml radeon`: runs a command on the emulated GPU, with all processes that it starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.gpu.drivers import FETCHED, LIBRARIES, Driver, driver
+from tools.gpu.gpus import GPUS
+from vkdml_lab.radeon import building
+from vkdml_lab.radeon.server import Server, listen
+
+_GPUS = ("rx7900xtx", "rx6900xt")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("--gpu", choices=_GPUS, default="rx7900xtx", help="which GPU (rx7900xtx)")
+    parser.add_argument("--drivers", type=Path, default=FETCHED, help="the folder that tools/gpu/fetch made")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as python script.py, or pytest tests")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command's exit code, or 1 where something was found beside it."""
+    if not arguments.command:
+        print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
+        return 2
+    if not (arguments.drivers / "done").exists():
+        fetched = subprocess.run([Path(__file__).parents[3] / "tools/gpu/fetch", arguments.drivers])
+        if fetched.returncode:
+            print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
+            return fetched.returncode
+    folder = arguments.drivers.resolve() / "radeon"
+    (folder / "programs").mkdir(parents=True, exist_ok=True)
+    gpu = GPUS[arguments.gpu]
+    found = driver(gpu, arguments.drivers, folder)
+    python = _virtual_environment(found, folder / "venv")
+    shim = found.environment.pop("LD_PRELOAD")
+    if sys.executable != str(python):  # LLVM needs the driver's C library, too
+        again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.command]
+        os.execve(python, [str(python), "-m", "vkdml_lab.radeon", *again], found.environment)
+    libraries = arguments.drivers.resolve() / gpu.suite / LIBRARIES
+    state = Server(found.environment["AMDGPU_GPU_ID"], libraries, folder / "programs")
+    with tempfile.TemporaryDirectory(prefix="vkdml-radeon-") as temporary:
+        path = Path(temporary, "socket")
+        listen(state, path)
+        inside = found.environment | {"LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": str(path),
+                                      "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
+        code = subprocess.run(_in_environment(arguments.command, python), env=inside).returncode
+    print("\n".join(state.summary()), file=sys.stderr)
+    return code or int(not state.is_clean())
+
+
+def _in_environment(command: list[str], python: Path) -> list[str]:
+    """The command with that Python, where it is a Python or a script of one."""
+    name, *rest = command
+    script = Path(sys.prefix, "bin", name)
+    if Path(name).name in ("python", "python3", Path(sys.executable).name):
+        return [str(python), *rest]
+    return [str(python), str(script), *rest] if script.exists() else command
+
+
+def _virtual_environment(found: Driver, folder: Path) -> Path:
+    """A virtual environment like this one, whose Python runs with the driver's C library; that Python."""
+    script = folder / "bin" / "python"
+    if sys.executable == str(script):
+        return script
+    real = Path(sys.executable).resolve()
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    if not (folder / "lib").exists() and sys.prefix != sys.base_prefix:
+        (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
+    (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(sys.prefix == sys.base_prefix).lower()}\n")
+    loader, *options = found.prefix
+    script.write_text(f'#!/bin/sh\nexec {loader} --argv0 "$0" {" ".join(options)} {real} "$@"\n')
+    script.chmod(0o755)
+    return script

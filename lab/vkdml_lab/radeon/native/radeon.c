@@ -1,0 +1,13 @@
+// The emulator, one library: loaded before the driver, it executes what the driver submits (README.md).
+#include "emulator.h"
+#include "findings.c"
+#include "registers.c"
+#include "arithmetic.c"
+#include "alu.c"
+#include "caches.c"
+#include "memory.c"
+#include "waves.c"
+#include "server.c"
+#include "packets.c"
+#include "interpose.c"
+#include "control.c"

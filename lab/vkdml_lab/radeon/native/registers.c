@@ -1,0 +1,96 @@
+// Reading and writing registers, with the checks: what was never written, what a load is under way to.
+static inline u64 exec_of(const Wave *w)
+{
+    return w->width == 64 ? (u64)w->s[EXEC + 1] << 32 | w->s[EXEC] : w->s[EXEC];
+}
+
+static inline void set_exec(Wave *w, u64 lanes)
+{
+    w->s[EXEC] = (u32)lanes;
+    if (w->width == 64) w->s[EXEC + 1] = (u32)(lanes >> 32);
+}
+
+// Whether a load to the register is under way in lanes that are active
+static int is_due(const Wave *w, u32 reg)
+{
+    const Queue *queues[2] = {&w->loads, &w->shared};
+    const u64 lanes = exec_of(w);
+    for (int q = 0; q < 2; q++)
+        for (int n = 0; n < queues[q]->count; n++) {
+            const Pending *p = queues[q]->of[n];
+            if (p->i->to.kind == VECTOR && reg - p->i->to.reg < p->i->to.words && p->mask & lanes) return 1;
+        }
+    return 0;
+}
+
+static void check_vector(Wave *w, const Instruction *i, u32 reg, u32 words)
+{
+    for (u32 r = reg; r < reg + words; r++) {
+        if (w->due[r] && is_due(w, r)) found(w, EARLY_READ, i, r);
+        if (!w->written[r] && exec_of(w)) found(w, UNWRITTEN_VECTOR, i, r);
+    }
+}
+
+static u64 read_scalar(Wave *w, const Instruction *i, const Operand *o)
+{
+    if (o->kind == CONSTANT) return o->words == 2 ? (u64)(i64)(i32)o->value : o->value;
+    if (o->kind != SCALAR || o->reg == NULL_REG) return 0;
+    if (o->reg == SCC_REG) return w->scc;
+    const int words = o->words >= 2 ? 2 : 1;
+    for (int r = o->reg; r < o->reg + words; r++) {
+        if (w->scalar_due[r]) found(w, EARLY_READ, i, 256 + r);
+        if (!w->scalar_written[r]) found(w, UNWRITTEN_SCALAR, i, 256 + r);
+    }
+    return words == 2 ? (u64)w->s[o->reg + 1] << 32 | w->s[o->reg] : w->s[o->reg];
+}
+
+static void write_scalar(Wave *w, const Instruction *i, const Operand *o, u64 value)
+{
+    if (o->kind != SCALAR || o->reg == NULL_REG) return;
+    for (int n = 0; n < (o->words >= 2 ? 2 : 1); n++) {
+        const int r = o->reg + n;
+        if (w->scalar_due[r]) found(w, EARLY_WRITE, i, 256 + r);
+        w->s[r] = (u32)(value >> 32 * n), w->scalar_written[r] = 1;
+    }
+}
+
+// A lane mask: of fewer lanes, the rest of two words stays 0
+static u64 read_lanes(Wave *w, const Instruction *i, const Operand *o)
+{
+    return read_scalar(w, i, o) & (w->width == 64 ? ~0ull : LOW32);
+}
+
+// A source's word in each lane, with its modifiers: the register's own memory if there are none
+static const u32 *read_vector(Wave *w, const Instruction *i, const Operand *o, u32 *copy)
+{
+    if (o->kind == VECTOR) {
+        check_vector(w, i, o->reg, 1);
+        if (!o->modifiers) return w->v[o->reg];
+        memcpy(copy, w->v[o->reg], sizeof w->v[0]);
+    } else {
+        const u32 word = (u32)read_scalar(w, i, o);
+        for (int l = 0; l < MOST_LANES; l++) copy[l] = word;
+    }
+    const u32 modifiers = o->modifiers, mask = modifiers & WORD ? 0xffff : modifiers & BYTE ? 0xff : ~0u;
+    const u32 shift = (modifiers & HIGH ? 16 : 0) + (modifiers & ODD ? 8 : 0);
+    if (modifiers & HALF || !modifiers) return copy;
+    for (int l = 0; l < MOST_LANES; l++) {
+        copy[l] = copy[l] >> shift & mask;
+        if (modifiers & ABS) copy[l] &= 0x7fffffff;
+        if (modifiers & NEG) copy[l] ^= 0x80000000;
+    }
+    return copy;
+}
+
+static void write_vector(Wave *w, const Instruction *i, u32 reg, const u32 *words)
+{
+    if (w->due[reg] && is_due(w, reg)) found(w, EARLY_WRITE, i, reg);
+    const u64 lanes = exec_of(w);
+    u32 *to = w->v[reg];
+    w->written[reg] = 1;
+    if (lanes == (w->width == 64 ? ~0ull : LOW32))
+        memcpy(to, words, w->width * sizeof *to);
+    else
+        for (int l = 0; l < w->width; l++)
+            if (lanes >> l & 1) to[l] = words[l];
+}
