@@ -50,18 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         listen(state, path)
         inside = found.environment | {"LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": str(path),
                                       "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
-        code = subprocess.run(_in_environment(arguments.command, python), env=inside).returncode
+        code = subprocess.run(arguments.command, env=inside).returncode
     print("\n".join(state.summary()), file=sys.stderr)
     return code or int(not state.is_clean())
-
-
-def _in_environment(command: list[str], python: Path) -> list[str]:
-    """The command with that Python, where it is a Python or a script of one."""
-    name, *rest = command
-    script = Path(sys.prefix, "bin", name)
-    if Path(name).name in ("python", "python3", Path(sys.executable).name):
-        return [str(python), *rest]
-    return [str(python), str(script), *rest] if script.exists() else command
 
 
 def _virtual_environment(found: Driver, folder: Path) -> Path:
@@ -75,6 +66,11 @@ def _virtual_environment(found: Driver, folder: Path) -> Path:
         (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
     (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(sys.prefix == sys.base_prefix).lower()}\n")
     loader, *options = found.prefix
-    script.write_text(f'#!/bin/sh\nexec {loader} --argv0 "$0" {" ".join(options)} {real} "$@"\n')
-    script.chmod(0o755)
+    texts = {"python": f'{loader} --argv0 "$0" {" ".join(options)} {real}'}
+    for path in Path(sys.prefix, "bin").iterdir():  # pytest, vkdml, ...
+        if path.is_file() and path.read_bytes()[:100].startswith(f"#!{sys.prefix}/bin/python".encode()):
+            texts[path.name] = f'"{script}" "{path}"'
+    for name, text in texts.items():
+        (script.parent / name).write_text(f'#!/bin/sh\nexec {text} "$@"\n')
+        (script.parent / name).chmod(0o755)
     return script

@@ -38,3 +38,27 @@ PUBLIC void radeon_wait(void)
     wait_until_idle();
     pthread_mutex_unlock(&lock);
 }
+
+// Runs a program on one wave with these registers, for tests. lds: shared memory of 64 KiB, all of it written
+PUBLIC int radeon_run(Instruction *code, u32 count, u32 wave, u32 mode, u32 (*v)[MOST_LANES], u32 *s, u32 *scc, u32 *lds)
+{
+    lines = lines ? lines : calloc(MOST_CORES, sizeof *lines);
+    const Program program = {.wave = wave, .count = count, .instructions = code};
+    const Dispatch d = {.program = &program, .groups = {1, 1, 1}, .threads = wave, .wave = wave, .waves = 1, .mode = mode};
+    Wave w = {.v = v};
+    Group group = {.wave_count = 1, .waves = &w, .lds = (u8 *)lds, .words = calloc(LDS_BYTES / 4, sizeof *group.words)};
+    for (u32 n = 0; n < LDS_BYTES / 4; n++) group.words[n].is_written = 1;
+    memset(&report, 0, sizeof report);
+    w.group = &group, w.width = wave, w.scc = *scc;
+    memcpy(w.s, s, sizeof w.s);
+    memset(w.written, 1, sizeof w.written), memset(w.scalar_written, 1, sizeof w.scalar_written);
+    const u32 csr = _mm_getcsr();
+    set_denormals(mode);
+    lds_of_dispatch = LDS_BYTES;
+    while (w.state == RUNS && !report.found_count) step(&w, &d);
+    _mm_setcsr(csr);
+    memcpy(s, w.s, sizeof w.s);
+    *scc = w.scc;
+    free(group.words);
+    return report.found_count ? (int)report.found[0].kind : -1;
+}

@@ -54,10 +54,11 @@ static void write_scalar(Wave *w, const Instruction *i, const Operand *o, u64 va
     }
 }
 
-// A lane mask: of fewer lanes, the rest of two words stays 0
-static u64 read_lanes(Wave *w, const Instruction *i, const Operand *o)
+static u64 read_lanes(Wave *w, const Instruction *i, const Operand *o)  // a bit of each lane
 {
-    return read_scalar(w, i, o) & (w->width == 64 ? ~0ull : LOW32);
+    Operand mask = *o;
+    mask.words = w->width / 32;
+    return read_scalar(w, i, &mask) & (w->width == 64 ? ~0ull : LOW32);
 }
 
 // A source's word in each lane, with its modifiers: the register's own memory if there are none
