@@ -22,7 +22,7 @@ _LDS_WORDS = 1 << 14
 def library() -> C.CDLL:
     """The emulator, with functions that are exact."""
     found = C.CDLL(str(building.build(Path(tempfile.gettempdir()))))
-    found.radeon_set(b"inexact", C.c_long(0))
+    found.radeon_set(3, C.c_long(0))
     return found
 
 
@@ -41,7 +41,7 @@ class Wave:
         """Executes instructions. Returns the kind of what was found, if anything was."""
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text, None)])]
         scc = C.c_uint32(self.scc)
-        found = library().radeon_run((Instruction * len(made))(*made), len(made), self.width, mode, *(
+        found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
             array.ctypes.data_as(C.c_void_p) for array in (self.v, self.s)), C.byref(scc), self.lds.ctypes.data_as(C.c_void_p))
         self.scc = scc.value
         return None if found < 0 else list(FINDINGS)[found]

@@ -163,7 +163,7 @@ def _wait(made: Instruction, name: str, rest: str) -> None:
 
 def _compute(made: Instruction, name: str, full: str, parts: list[str], words: _Modifiers) -> None:
     is_vector = name in table.VECTOR
-    if is_vector and words.words.get("clamp") is not None and not table.VECTOR[name].startswith("WORD"):
+    if is_vector and words.words.get("clamp") is not None and not table.VECTOR[name].startswith("word_of"):
         name += " clamp"  # of whole numbers: a row of its own
         words.allow("clamp")
     made.op = table.NUMBERS[name]
@@ -193,7 +193,7 @@ def _compute(made: Instruction, name: str, full: str, parts: list[str], words: _
             made.source[0].modifiers |= MODIFIERS["HIGH"]
         if name == "v_cvt_f32_f16" and made.source[0].modifiers & (MODIFIERS["NEG"] | MODIFIERS["ABS"]):
             raise ValueError("the sign of a half")
-        if table.VECTOR[name].startswith("WORD"):
+        if table.VECTOR[name].startswith("word_of"):
             made.flags |= FLAGS["IS_FLOAT"] | words.flag("clamp") | {"": 0, "2": FLAGS["TIMES2"], "4": FLAGS["TIMES4"]}[words.text("mul")]
             made.flags |= FLAGS["HALVED"] if words.text("div") else 0
     if full.endswith("_sdwa"):

@@ -1,15 +1,14 @@
 """The instruction table: each instruction's name and meaning, as C. Other names are refused.
 
 The source is AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions"; above each part of the table
-stands the title of its section there. In the C
-- S0, S1, S2 are the sources as 32-bit words, I0 to I2 the same as signed numbers, F0 to F2 as floats;
-- Q0, Q1, Q2 are the sources as 64-bit words;
-- D is the destination: of vector instructions the old word, of scalar ones what is assigned to;
-- SCC is the scalar condition code, BIT the lane's bit of the third source;
-- WORD(x) is the word of a float.
+stands the title of its section there. In the C are the sources S0, S1 and S2 as words of 32 bits, I0 to I2 the same as signed
+numbers, F0 to F2 as floats, and Q0 to Q2 words of 64 bits. D is the destination: of vector instructions the old word, of scalar
+ones what is assigned to, whose old word is OLD. SCC is the scalar condition code, and BIT the lane's bit of the third source.
 """
 
 from __future__ import annotations
+
+import re
 
 _RELATIONS = {"lt": "<", "eq": "==", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -25,8 +24,8 @@ VECTOR = {
     "v_add_nc_i32": "S0 + S1", "v_sub_nc_i32": "S0 - S1",
     "v_add_nc_u32 clamp": "S0 + S1 < S0 ? ~0u : S0 + S1", "v_sub_nc_u32 clamp": "S1 > S0 ? 0 : S0 - S1",
     "v_mul_lo_u32": "S0 * S1", "v_mul_hi_u32": "(u32)((u64)S0 * S1 >> 32)", "v_mul_hi_i32": "(u32)((i64)I0 * I1 >> 32)",
-    "v_mul_u32_u24": "LOW24(S0) * LOW24(S1)", "v_mad_u32_u24": "LOW24(S0) * LOW24(S1) + S2",
-    "v_mul_i32_i24": "(u32)((i64)SIGNED24(S0) * SIGNED24(S1))", "v_mad_i32_i24": "(u32)((i64)SIGNED24(S0) * SIGNED24(S1)) + S2",
+    "v_mul_u32_u24": "low24(S0) * low24(S1)", "v_mad_u32_u24": "low24(S0) * low24(S1) + S2",
+    "v_mul_i32_i24": "(u32)((i64)signed24(S0) * signed24(S1))", "v_mad_i32_i24": "(u32)((i64)signed24(S0) * signed24(S1)) + S2",
     "v_min_u32": "least(S0, S1)", "v_max_u32": "most(S0, S1)", "v_min_i32": "I0 < I1 ? S0 : S1", "v_max_i32": "I0 > I1 ? S0 : S1",
     "v_min3_u32": "least(least(S0, S1), S2)", "v_max3_u32": "most(most(S0, S1), S2)",
     "v_maxmin_u32": "least(most(S0, S1), S2)", "v_minmax_u32": "most(least(S0, S1), S2)",
@@ -35,24 +34,24 @@ VECTOR = {
     "v_lshl_add_u32": "(S0 << (S1 & 31)) + S2", "v_add_lshl_u32": "(S0 + S1) << (S2 & 31)",
     "v_lshl_or_b32": "(S0 << (S1 & 31)) | S2", "v_alignbit_b32": "(u32)(((u64)S0 << 32 | S1) >> (S2 & 31))",
     "v_bfe_u32": "S0 >> (S1 & 31) & ((1u << (S2 & 31)) - 1)", "v_bfe_i32": "signed_field(S0, S1 & 31, S2 & 31)",
-    "v_perm_b32": "permuted(S0, S1, S2)", "v_pack_b32_f16": "(S0 & 0xffff) | S1 << 16", "v_mov_b16": "HALF_OF_D(S0)",
+    "v_perm_b32": "permuted(S0, S1, S2)", "v_pack_b32_f16": "(S0 & 0xffff) | S1 << 16", "v_mov_b16": "half_of(i, D, S0)",
     # Floats
-    "v_add_f32": "WORD(F0 + F1)", "v_sub_f32": "WORD(F0 - F1)", "v_subrev_f32": "WORD(F1 - F0)", "v_mul_f32": "WORD(F0 * F1)",
-    "v_fma_f32": "WORD(fmaf(F0, F1, F2))", "v_fmac_f32": "WORD(fmaf(F0, F1, float_of(D)))",
-    "v_fmaak_f32": "WORD(fmaf(F0, F1, F2))", "v_fmamk_f32": "WORD(fmaf(F0, F1, F2))",
-    "v_max_f32": "WORD(larger(F0, F1))", "v_min_f32": "WORD(smaller(F0, F1))",
-    "v_max3_f32": "WORD(larger(larger(F0, F1), F2))", "v_min3_f32": "WORD(smaller(smaller(F0, F1), F2))",
-    "v_maxmin_f32": "WORD(smaller(larger(F0, F1), F2))", "v_minmax_f32": "WORD(larger(smaller(F0, F1), F2))",
-    "v_med3_f32": "WORD(median(F0, F1, F2))", "v_ldexp_f32": "WORD(ldexpf(F0, I1))",
-    "v_rndne_f32": "WORD(rintf(F0))", "v_floor_f32": "WORD(floorf(F0))", "v_ceil_f32": "WORD(ceilf(F0))",
-    "v_trunc_f32": "WORD(truncf(F0))", "v_fract_f32": "WORD(fraction(F0))",
+    "v_add_f32": "word_of(F0 + F1)", "v_sub_f32": "word_of(F0 - F1)", "v_subrev_f32": "word_of(F1 - F0)", "v_mul_f32": "word_of(F0 * F1)",
+    "v_fma_f32": "word_of(fmaf(F0, F1, F2))", "v_fmac_f32": "word_of(fmaf(F0, F1, float_of(D)))",
+    "v_fmaak_f32": "word_of(fmaf(F0, F1, F2))", "v_fmamk_f32": "word_of(fmaf(F0, F1, F2))",
+    "v_max_f32": "word_of(larger(F0, F1))", "v_min_f32": "word_of(smaller(F0, F1))",
+    "v_max3_f32": "word_of(larger(larger(F0, F1), F2))", "v_min3_f32": "word_of(smaller(smaller(F0, F1), F2))",
+    "v_maxmin_f32": "word_of(smaller(larger(F0, F1), F2))", "v_minmax_f32": "word_of(larger(smaller(F0, F1), F2))",
+    "v_med3_f32": "word_of(median(F0, F1, F2))", "v_ldexp_f32": "word_of(ldexpf(F0, I1))",
+    "v_rndne_f32": "word_of(rintf(F0))", "v_floor_f32": "word_of(floorf(F0))", "v_ceil_f32": "word_of(ceilf(F0))",
+    "v_trunc_f32": "word_of(truncf(F0))", "v_fract_f32": "word_of(fraction(F0))",
     # Functions: the guide allows an error of 1 ulp
-    "v_rcp_f32": "WORD(inexact(1.0 / F0, S0))", "v_rcp_iflag_f32": "WORD(inexact(1.0 / F0, S0))",
-    "v_rsq_f32": "WORD(inexact(1.0 / sqrt(F0), S0))", "v_sqrt_f32": "WORD(inexact(sqrt(F0), S0))",
-    "v_exp_f32": "WORD(inexact(exp2(F0), S0))", "v_log_f32": "WORD(inexact(log2(F0), S0))",
+    "v_rcp_f32": "word_of(inexact(1.0 / F0, S0))", "v_rcp_iflag_f32": "word_of(inexact(1.0 / F0, S0))",
+    "v_rsq_f32": "word_of(inexact(1.0 / sqrt(F0), S0))", "v_sqrt_f32": "word_of(inexact(sqrt(F0), S0))",
+    "v_exp_f32": "word_of(inexact(exp2(F0), S0))", "v_log_f32": "word_of(inexact(log2(F0), S0))",
     # Conversions
-    "v_cvt_f32_u32": "WORD((float)S0)", "v_cvt_f32_i32": "WORD((float)I0)", "v_cvt_u32_f32": "to_unsigned(F0)",
-    "v_cvt_i32_f32": "to_signed(F0)", "v_cvt_f32_f16": "WORD(from_half(S0))", "v_cvt_f16_f32": "HALF_OF_D(to_half(F0))",
+    "v_cvt_f32_u32": "word_of((float)S0)", "v_cvt_f32_i32": "word_of((float)I0)", "v_cvt_u32_f32": "to_unsigned(F0)",
+    "v_cvt_i32_f32": "to_signed(F0)", "v_cvt_f32_f16": "word_of(from_half(S0))", "v_cvt_f16_f32": "half_of(i, D, to_half(F0))",
     "v_cvt_pk_rtz_f16_f32": "to_half_toward_zero(F0) | to_half_toward_zero(F1) << 16",
 }
 
@@ -85,20 +84,20 @@ _BITWISE = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "nand": "
             "xnor": "~({0} ^ {1})", "and_not1": "{0} & ~{1}", "or_not1": "{0} | ~{1}"}
 _WITH_EXEC = {**_BITWISE, "and_not0": "~{0} & {1}", "or_not0": "~{0} | {1}"}
 SCALAR = {
-    "s_mov_b32": "D = S0", "s_mov_b64": "D = Q0", "s_movk_i32": "D = SIGNED16(S0)",
-    "s_cmov_b32": "D = SCC ? S0 : OLD", "s_cmov_b64": "D = SCC ? Q0 : OLD", "s_cmovk_i32": "D = SCC ? SIGNED16(S0) : OLD",
+    "s_mov_b32": "D = S0", "s_mov_b64": "D = Q0", "s_movk_i32": "D = signed16(S0)",
+    "s_cmov_b32": "D = SCC ? S0 : OLD", "s_cmov_b64": "D = SCC ? Q0 : OLD", "s_cmovk_i32": "D = SCC ? signed16(S0) : OLD",
     "s_cselect_b32": "D = SCC ? S0 : S1", "s_cselect_b64": "D = SCC ? Q0 : Q1",
     "s_not_b32": "D = ~S0; SCC = (u32)D != 0", "s_not_b64": "D = ~Q0; SCC = D != 0",
     # Whole numbers
     "s_add_u32": "D = (u64)S0 + S1; SCC = D >> 32", "s_addc_u32": "D = (u64)S0 + S1 + SCC; SCC = D >> 32",
     "s_sub_u32": "D = S0 - S1; SCC = S1 > S0", "s_subb_u32": "D = S0 - S1 - SCC; SCC = (u64)S1 + SCC > S0",
     "s_add_i32": "D = S0 + S1; SCC = overflows((i64)I0 + I1)", "s_sub_i32": "D = S0 - S1; SCC = overflows((i64)I0 - I1)",
-    "s_addk_i32": "D = (u32)OLD + SIGNED16(S0); SCC = overflows((i64)(i32)OLD + (i32)SIGNED16(S0))",
-    "s_mulk_i32": "D = (u32)OLD * SIGNED16(S0)",
+    "s_addk_i32": "D = (u32)OLD + signed16(S0); SCC = overflows((i64)(i32)OLD + (i32)signed16(S0))",
+    "s_mulk_i32": "D = (u32)OLD * signed16(S0)",
     "s_mul_i32": "D = S0 * S1", "s_mul_hi_u32": "D = (u64)S0 * S1 >> 32", "s_mul_hi_i32": "D = (u32)((i64)I0 * I1 >> 32)",
     "s_abs_i32": "D = I0 < 0 ? -S0 : S0; SCC = (u32)D != 0",
     "s_absdiff_i32": "D = S0 - S1; D = (i32)D < 0 ? -(u32)D : D; SCC = (u32)D != 0",
-    "s_sext_i32_i8": "D = (u32)(i8)S0", "s_sext_i32_i16": "D = SIGNED16(S0)",
+    "s_sext_i32_i8": "D = (u32)(i8)S0", "s_sext_i32_i16": "D = signed16(S0)",
     "s_min_u32": "SCC = S0 < S1; D = SCC ? S0 : S1", "s_max_u32": "SCC = S0 > S1; D = SCC ? S0 : S1",
     "s_min_i32": "SCC = I0 < I1; D = SCC ? S0 : S1", "s_max_i32": "SCC = I0 > I1; D = SCC ? S0 : S1",
     **{f"s_lshl{bits}_add_u32": f"D = ((u64)S0 << {bits}) + S1; SCC = D >> 32 != 0" for bits in range(1, 5)},
@@ -126,7 +125,7 @@ SCALAR = {
     # Comparing
     **{f"s_cmp_{name}_{kind}": f"SCC = {source}0 {sign} {source}1" for name, sign in {**_RELATIONS, "lg": "!="}.items()
        for kind, source in (("u32", "S"), ("i32", "I"), ("u64", "Q"))},
-    **{f"s_cmpk_{name}_i32": f"SCC = I0 {sign} (i32)SIGNED16(S1)" for name, sign in {**_RELATIONS, "lg": "!="}.items()},
+    **{f"s_cmpk_{name}_i32": f"SCC = I0 {sign} (i32)signed16(S1)" for name, sign in {**_RELATIONS, "lg": "!="}.items()},
     **{f"s_cmpk_{name}_u32": f"SCC = S0 {sign} (S1 & 0xffff)" for name, sign in {**_RELATIONS, "lg": "!="}.items()},
 }
 
@@ -158,15 +157,21 @@ def c_text() -> dict[str, str]:
     numbers = [f"OP_{name.replace(' ', '_')} = {number}" for name, number in NUMBERS.items()]
     numbers += [f"{name} = {number}" for name, number in last.items()] + [f"OPS = {len(NUMBERS)}"]
 
-    def cases(table: dict[str, str], line: str) -> str:
-        return "".join(f"case OP_{name.replace(' ', '_')}: {line.format(text)}; break;\n" for name, text in table.items())
+    def cases(table: dict[str, str], line: str, sources: tuple[str, str, str], others: dict[str, str]) -> str:
+        views = {"S": "((u32){})", "I": "((i32){})", "F": "float_of({})", "Q": "{}"}
+        def c(found: re.Match[str]) -> str:
+            return views[found[1]].format(sources[int(found[2])]) if found[1] else others[found[0]]
+        return "".join(f"case OP_{name.replace(' ', '_')}: " + re.sub(r"\b([SIFQ])([012])\b|\b(D|OLD|SCC|BIT)\b", c, line.format(text))
+                       + "; break;\n" for name, text in table.items())
 
+    lanes, words = ("a[l]", "b[l]", "c[l]"), ("q[0][l]", "q[1][l]", "q[2][l]")
+    bit = {"BIT": "(in >> l & 1)"}
     return {
         "numbers.h": f"enum {{ {', '.join(numbers)} }};\n",
-        "vector.inc": cases(VECTOR, "EACH_LANE result[l] = {}"),
-        "wide.inc": cases(WIDE, "EACH_LANE {{ u64 wide = {}; result[l] = (u32)wide; high[l] = (u32)(wide >> 32); }}"),
-        "carrying.inc": cases(CARRYING, "EACH_LANE {{ u64 sum = {}; result[l] = (u32)sum; bits |= (sum >> 32 & 1) << l; }}"),
-        "comparing.inc": cases(COMPARING, "EACH_LANE bits |= (u64)(({}) != 0) << l"),
-        "scalar.inc": cases(SCALAR, "{{ {}; }}"),
+        "vector.inc": cases(VECTOR, "EACH_LANE result[l] = {}", lanes, bit | {"D": "d[l]"}),
+        "wide.inc": cases(WIDE, "EACH_LANE {{ u64 wide = {}; result[l] = (u32)wide; high[l] = (u32)(wide >> 32); }}", words, {}),
+        "carrying.inc": cases(CARRYING, "EACH_LANE {{ u64 sum = {}; result[l] = (u32)sum; bits |= (sum >> 32 & 1) << l; }}", lanes, bit),
+        "comparing.inc": cases(COMPARING, "EACH_LANE bits |= (u64)(({}) != 0) << l", lanes, {}),
+        "scalar.inc": cases(SCALAR, "{{ {}; }}", ("first", "second", ""), {"D": "to", "SCC": "scc", "OLD": "read_scalar(w, i, &i->to)"}),
         "atomic.inc": "".join(f"case {number}: return {ATOMIC[name]};\n" for name, number in ATOMICS.items()),
     }

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vkdml_lab.radeon import decoder, disassembler
-from vkdml_lab.radeon.structures import FINDINGS, HARMLESS, Instruction, Report
+from vkdml_lab.radeon.structures import FINDINGS, HARMLESS, VECTOR, Instruction, Report
 
 _DECODE, _REPORT = 1, 2
-_REQUEST, _ANSWER = struct.Struct("III"), struct.Struct("II")
+_REQUEST, _ANSWER = struct.Struct("III"), struct.Struct("III")
 _KINDS = list(FINDINGS)
 
 
@@ -98,7 +98,9 @@ class _Connection(socketserver.BaseRequestHandler):
                     state.hear(Report.from_buffer_copy(data))
                 else:
                     number, packed = state.decode(data, wave)
-                    self.request.sendall(_ANSWER.pack(number, len(packed) // C.sizeof(Instruction)) + packed)
+                    made = [Instruction.from_buffer_copy(packed, at) for at in range(0, len(packed), C.sizeof(Instruction))]
+                    used = (one.reg + one.words for i in made for one in (i.to, i.to2, *i.source) if one.kind == VECTOR)
+                    self.request.sendall(_ANSWER.pack(number, len(made), max(used, default=0)) + packed)
 
     def _bytes(self, count: int) -> bytes:
         parts = []

@@ -7,22 +7,20 @@ enum { CS_PARTIAL_FLUSH = 7, ONE_WORD_NOP = (int)0xffff1000 };
 // Registers of compute, in words from 0xb000
 enum { THREADS = 0x81c / 4, PROGRAM = 0x830 / 4, RSRC1 = 0x848 / 4, RSRC2 = 0x84c / 4, USER_DATA = 0x900 / 4, REGISTERS = 0x1000 / 4 };
 static u32 sh[REGISTERS];
+static u64 kinds_found;  // bits
 
-static u64 nanoseconds(void)
-{
+static u64 nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-static void refuse(const char *text, u32 value)
-{
+static void refuse(const char *text, u32 value) {
     fprintf(stderr, "vkdml radeon: %s: %#x\n", text, value);
     found(NULL, REFUSED, NULL, value);
 }
 
-static void dispatch(const u32 *groups, u32 initiator)
-{
+static void dispatch(const u32 *groups, u32 initiator) {
     const u32 r1 = sh[RSRC1], r2 = sh[RSRC2], wave = initiator >> 15 & 1 ? 32 : 64, granule = wave == 32 ? 8 : 4;
     Dispatch d = {.wave = wave, .groups = {groups[0], groups[1], groups[2]}, .threads = sh[THREADS] & 0xffff,
                   .lds_bytes = (r2 >> 15 & 511) * 512, .registers = ((r1 & 63) + 1) * granule, .mode = r1 >> 12 & 255,
@@ -33,23 +31,22 @@ static void dispatch(const u32 *groups, u32 initiator)
     memcpy(d.user, &sh[USER_DATA], sizeof d.user);
     d.program = program_at(((u64)sh[PROGRAM] << 8 | (u64)(sh[PROGRAM + 1] & 0xff) << 40) & ADDRESS, wave);
     if (!groups[0] || !groups[1] || !groups[2]) return;
-    if (!d.program) refuse("no program is at", sh[PROGRAM]);
+    if (!d.program || !d.program->count) refuse("no program that is known is at", sh[PROGRAM]);
     else if ((sh[THREADS + 1] & 0xffff) > 1 || (sh[THREADS + 2] & 0xffff) > 1) refuse("a workgroup of several dimensions", sh[THREADS + 1]);
     else if (r2 & 1) refuse("scratch memory", r2);
-    else if (most_register(d.program) >= d.registers) found(NULL, OUTSIDE_REGISTERS, NULL, d.registers);
+    else if (d.program->registers > d.registers) found(NULL, OUTSIDE_REGISTERS, NULL, d.registers);
     else run_waves(&d);
     report.program = d.program ? d.program->number : ~0u, report.wave = wave, report.threads = d.threads;
     report.groups = groups[0] * groups[1] * groups[2], report.nanoseconds = nanoseconds() - start;
 }
 
-static void send_report(void)
-{
+static void send_report(void) {
+    for (u32 n = 0; n < report.found_count; n++) kinds_found |= 1ull << report.found[n].kind;
     if (report.executed || report.found_count) request(REPORT, 0, &report, sizeof report);
-    memset(&report, 0, sizeof report);
+    report = (Report){0};
 }
 
-static u8 *command_memory(u64 va, u64 bytes, int writes)
-{
+static u8 *command_memory(u64 va, u64 bytes, int writes) {
     Range *range = range_of(va &= ADDRESS, bytes);
     if (!range) {
         found(NULL, FAULT, NULL, va);
@@ -62,8 +59,7 @@ static u8 *command_memory(u64 va, u64 bytes, int writes)
     return range->host + (va - range->va);
 }
 
-static void write_words(u64 va, const void *data, u64 bytes)
-{
+static void write_words(u64 va, const void *data, u64 bytes) {
     u8 *memory = command_memory(va, bytes, 1);
     if (memory) memcpy(memory, data, bytes);
 }
@@ -79,8 +75,7 @@ static void copy(const u32 *body)  // DMA_DATA
 }
 
 // Caches are invalidated by this alone ("GCR_CNTL")
-static void acquire(const u32 *body)
-{
+static void acquire(const u32 *body) {
     enum { SCALARS_INVALID = 1 << 7, VECTORS_INVALID = 1 << 8 };
     now++;
     if (body[6] & SCALARS_INVALID) scalars_cleaned = now;
@@ -90,8 +85,7 @@ static void acquire(const u32 *body)
 static void execute(u64 va, u64 bytes);
 
 // Returns whether the rest of the buffer is executed
-static int packet(u32 op, const u32 *body, u32 count)
-{
+static int packet(u32 op, const u32 *body, u32 count) {
     const u64 time = nanoseconds() / 10;
     switch (op) {
     case SET_SH_REG: case SET_SH_REG_INDEX:
@@ -126,8 +120,7 @@ static int packet(u32 op, const u32 *body, u32 count)
     return 1;
 }
 
-static void execute(u64 va, u64 bytes)
-{
+static void execute(u64 va, u64 bytes) {
     const Range *range = range_of(va &= ADDRESS, bytes);
     if (!range) {
         refuse("no commands are at", (u32)va);
@@ -147,8 +140,7 @@ static void execute(u64 va, u64 bytes)
 }
 
 // A submission begins with memory as all before it left it, and with clean caches: the kernel waits, and invalidates them
-static void submitted(u64 va, u64 bytes)
-{
+static void submitted(u64 va, u64 bytes) {
     settled = all_cleaned = scalars_cleaned = ++now;
     execute(va, bytes);
     send_report();
