@@ -169,7 +169,7 @@ static void run_waves(const Dispatch *d) {
             i = &d->program->instructions[w->pc];
             step(w, d);
         }
-        if (report.executed > (u64)settings.budget) found(w, ENDLESS, i, w->steps), ok = 0;
+        if (w->steps > (u64)settings.budget) found(w, ENDLESS, i, w->steps), ok = 0;
         for (u32 n = 0; n < report.found_count; n++) ok &= report.found[n].kind != FAULT && report.found[n].kind != REFUSED;
         const int slot = (int)(w->group - groups);
         if (w->state == RUNS || meet(w->group)) continue;
