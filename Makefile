@@ -6,7 +6,7 @@
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
 # make docs                 the documents, and a reference of the Python interface, as a site in docs/api/
-# make wheels               a wheel for each Python that is found, in dist/: for environments without a compiler
+# make wheels             wheels in dist/, for environments without a compiler; make all-wheels: one for each Python that is found
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
@@ -24,7 +24,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --di
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
 .PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
-        hostile soak wheels clean
+        hostile soak wheels all-wheels clean
 
 setup:
 	@tools/setup
@@ -33,7 +33,7 @@ setup-%:
 	@tools/setup $*
 
 demo: setup
-	@$(VENV_PYTHON) -m vkdml demo $$WORDS
+	@$(VENV_PYTHON) examples/phonemes.py $$WORDS
 
 lint: setup-test
 	@.venv/bin/ruff check .
@@ -55,7 +55,7 @@ bench: setup-bench
 	@$(VENV_PYTHON) -m bench
 
 bench-peers: setup-bench
-	@$(VENV_PYTHON) -m pip install -q -e '.[bench,peers]'
+	@$(VENV_PYTHON) -m pip install -q -e 'lab[bench,peers]'
 
 docs: setup-docs
 	@$(VENV_PYTHON) -m tools.docs
@@ -63,24 +63,24 @@ docs: setup-docs
 vulkan-extras:
 	@tools/get_vulkan_extras
 
-wheels:
-	@tools/setup wheels
+wheels all-wheels:
+	@tools/setup $@
 
 validate: setup-conformance
-	@$(VENV_PYTHON) -m tools.validate
+	@$(VENV_PYTHON) -m vkdml_lab.validate
 
 gpu-check: setup-conformance vulkan-extras
-	@tools/gpu/fetch .gpu-drivers
-	@$(VENV_PYTHON) -m tools.gpu.validate; validated=$$?; $(VENV_PYTHON) -m tools.gpu.check && exit $$validated
+	@lab/vkdml_lab/gpu/fetch .gpu-drivers
+	@$(VENV_PYTHON) -m vkdml_lab.gpu.validate; validated=$$?; $(VENV_PYTHON) -m vkdml_lab.gpu.check && exit $$validated
 
 gpu-report: setup-conformance setup-bench
 	@$(VENV_PYTHON) -m vkdml gpu-report
 
 hostile: setup-soak
-	@$(VENV_PYTHON) -m tools.hostile
+	@$(VENV_PYTHON) -m vkdml_lab.hostile
 
 soak: setup-soak setup-bench
-	@$(VENV_PYTHON) -m tools.soak
+	@$(VENV_PYTHON) -m vkdml_lab.soak
 
 clean:
-	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/*.egg-info lab/build lab/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

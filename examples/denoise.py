@@ -21,9 +21,9 @@ import onnxruntime
 import speech
 
 matplotlib.use("Agg")
+from installed import file_in_package
 from matplotlib import pyplot
 
-from vkdml.cli.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 FRAME, HOP = 320, 160  # samples: frames of 20 ms, one every 10 ms

@@ -21,9 +21,9 @@ from typing import Any
 
 import speech
 import voice_activity
+from installed import file_in_package
 
 import vkdml
-from vkdml.cli.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 Score = dict[str, Any]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import speech
+from installed import file_in_package
 
-from vkdml.cli.demo import file_in_package
 from vkdml.onnx import InferenceSession
 
 CHUNK, CONTEXT = 512, 64  # samples: of a chunk, and of the end of the chunk before, which the network needs again

@@ -1,11 +1,11 @@
-// Sums, differences or products of two tensors' elements, and an activation of them (ELEMENT_WISE_ADD, ADD1, SUBTRACT, MULTIPLY):
-// float32 and float16. Strides count elements; those of 0 broadcast an input.
+// Adds, subtracts or multiplies two tensors of float32 or float16, element by element, and applies an activation to the result
+// (ELEMENT_WISE_ADD, ADD1, SUBTRACT, MULTIPLY). Strides count elements; a stride of 0 broadcasts an input.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/numbers.glsl"
 #include "common/elements.glsl"
 #include "common/store_STORAGE.glsl"
-const uint DIRECTIONS = 1, direction = 0;  // the activation is the f of a single direction
+const uint DIRECTIONS = 1, direction = 0;  // activations.glsl then takes the activation f of direction 0
 #include "common/activations.glsl"
 #include "common/dimensions.glsl"
 layout(constant_id = 2) const uint SUBTRACTS = 0;

@@ -1,11 +1,11 @@
-// Elements of one type stored as those of another: float32, float16 and bfloat16 (ONNX's Cast). Strides count elements.
+// Converts a tensor between float32, float16 and bfloat16 (ONNX's Cast). Strides count elements.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/numbers.glsl"
 #include "common/elements.glsl"
 #include "common/store_STORAGE.glsl"
 #include "common/dimensions.glsl"
-layout(constant_id = 2) const uint SOURCE = 0;  // the input's type, as ELEMENT is the output's
+layout(constant_id = 2) const uint SOURCE = 0;  // the input's element type; ELEMENT is the output's
 layout(push_constant) uniform Tensors {
     uint elements;
     uint size_0; uint size_1; uint size_2; uint size_3; uint size_4; uint size_5; uint size_6;

@@ -1,5 +1,5 @@
-// Elements of any type copied from one place to another (ELEMENT_WISE_IDENTITY, SLICE, and an input of JOIN). Strides and starts
-// count elements; a stride of the input may be negative.
+// Copies a tensor of any element type (ELEMENT_WISE_IDENTITY, SLICE, and each input of JOIN). Strides and starts count
+// elements; a stride of the input may be negative.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/dimensions.glsl"

@@ -1,29 +1,29 @@
-// A product of matrices, alpha A B + beta C, and an activation of it (GEMM): float32 and float16, all sums in float32.
-// A workgroup computes a square tile of the output. Blocks of A's columns and B's rows go through shared memory, and an invocation
-// has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K.
-// Strides count elements: a transposed matrix is one of other strides. Workgroups: tiles, from first_tile on.
+// Computes alpha A B + beta C of matrices of float32 or float16, and applies an activation (GEMM). All sums are float32. A
+// workgroup computes a square tile of the output. Blocks of A's columns and B's rows go through shared memory, and an
+// invocation has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K. Strides count
+// elements; a transposed matrix has other strides. Workgroups: x tiles, from first_tile on.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "common/numbers.glsl"
 #include "common/elements.glsl"
 #include "common/store_STORAGE.glsl"
-const uint DIRECTIONS = 1, direction = 0;  // the activation is the f of a single direction
+const uint DIRECTIONS = 1, direction = 0;  // activations.glsl then takes the activation f of direction 0
 #include "common/activations.glsl"
 layout(constant_id = 0) const uint WORKGROUP = 1;
-layout(constant_id = 1) const uint TILE = 4;   // rows and columns
-layout(constant_id = 2) const uint BLOCK = 1;  // of K
+layout(constant_id = 1) const uint TILE = 4;   // rows, and columns, of a tile
+layout(constant_id = 2) const uint BLOCK = 1;  // numbers along K in a block
 layout(constant_id = 3) const uint HAS_C = 0;
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(push_constant) uniform Matrices {
     uint first_tile; uint row_tiles; uint column_tiles;
-    uint inner_batches;  // of the second dimension, of four
-    uint rows; uint columns; uint inner;  // M, N and K
+    uint inner_batches;  // the size of the second of the four dimensions
+    uint rows; uint columns; uint inner;  // GEMM's M, N and K
     uint a_stride_outer; uint a_stride_batch; uint a_stride_row; uint a_stride_k;
     uint b_stride_outer; uint b_stride_batch; uint b_stride_k; uint b_stride_column;
     uint c_stride_outer; uint c_stride_batch; uint c_stride_row; uint c_stride_column;
     uint output_stride_outer; uint output_stride_batch; uint output_stride_row; uint output_stride_column;
-    uint alpha; uint beta;  // bits
+    uint alpha; uint beta;  // floats, as their bits
 } matrices;
 layout(binding = 0) buffer A { uint a_elements[]; };
 layout(binding = 1) buffer B { uint b_elements[]; };
@@ -31,12 +31,12 @@ layout(binding = 2) buffer C { uint c_elements[]; };
 layout(binding = 3) buffer Output { STORED results[]; };
 
 const uint LANES = TILE / 4, TURNS = TILE * BLOCK / WORKGROUP;
-const uint PITCH = LANES + 1;  // so that what invocations store side by side is in different banks
+const uint PITCH = LANES + 1;  // one more, so that neighbouring invocations store to different banks
 shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
 shared vec4 b_tile[BLOCK * PITCH];  // [k][4 columns]
 shared vec4 products[TILE * LANES];  // [row][4 columns]
 
-// Where an item of a block lies along K, and across. Without a branch: a driver that unrolls makes too many of them to compile.
+// Sets a block item's place along K and across, without a branch: a driver that unrolls would make too many of them to compile.
 void find_place(uint item, bool by_k, out uint k, out uint across)
 {
     uvec2 place = mix(uvec2(item / TILE, item % TILE), uvec2(item % BLOCK, item / BLOCK), bvec2(by_k));
@@ -44,8 +44,8 @@ void find_place(uint item, bool by_k, out uint k, out uint across)
     across = place.y;
 }
 
-// What is outside of the matrices is 0; it is not loaded from there. Invocations side by side load what is side by side in memory:
-// along K where that is how a matrix lies.
+// Loads a block into shared memory, with zeros for places outside of the matrices, from where nothing is loaded. Neighbouring
+// invocations load neighbouring elements: along K if a matrix lies so in memory.
 void load_block(uint a_start, uint b_start, uint first_row, uint first_column, uint first_k)
 {
     bool a_by_k = matrices.a_stride_k <= matrices.a_stride_row, b_by_k = matrices.b_stride_k < matrices.b_stride_column;
@@ -71,7 +71,7 @@ void load_block(uint a_start, uint b_start, uint first_row, uint first_column, u
     }
 }
 
-// sums: a row's 4 columns each
+// Adds a block's products to the sums, each of which has a row's 4 columns.
 void multiply_block(inout vec4 sums[4], uint row_lane, uint column_lane)
 {
     [[unroll]] for (uint k = 0; k < BLOCK; ++k) {
@@ -101,7 +101,7 @@ void main()
     }
     [[unroll]] for (uint i = 0; i < 4; ++i) products[(row_lane * 4 + i) * LANES + column_lane] = sums[i];
     barrier();
-    // A loop, so that the activation is there once
+    // This is a loop, so that the code of the activation stands here once.
     [[dont_unroll]] for (uint item = gl_LocalInvocationID.x; item < TILE * TILE; item += WORKGROUP) {
         uint row = first_row + item / TILE, column = first_column + item % TILE;
         if (row < matrices.rows && column < matrices.columns) {

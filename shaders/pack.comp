@@ -1,5 +1,4 @@
-// Packs one weight tensor and its share of the biases, once an initialization, for the kernels of float32, float16 and
-// bfloat16.
+// Packs one weight tensor and its share of the biases for the kernels of float32, float16 and bfloat16.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/numbers.glsl"

@@ -15,11 +15,11 @@ from onnx import helper
 
 import vkdml
 from tests.faces.onnx.support import GRU, H, I, model, weights
-from tests.support import make_desc
 from vkdml import cli
 from vkdml.engine.trust import choices
 from vkdml.onnx import InferenceSession
 from vkdml.operators import cells
+from vkdml_lab.suite.support import make_desc
 
 ACTIVATION = {
     "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},
@@ -81,6 +81,22 @@ def test_devices(capsys, device):
     rows = json.loads(out)
     assert [row["name"] for row in rows if row["is_default"]] == [device.info.name]
     assert rows[device.info.index]["max_storage_buffer_range"] == device.info.max_storage_buffer_range
+
+
+@pytest.mark.device
+def test_devices_are_listed_where_the_wanted_one_is_not_there(capsys, monkeypatch):
+    monkeypatch.setenv("VKDML_DEVICE", "foo")
+    code, out, _ = run(capsys, "devices")
+    assert (code, out.count("*")) == (0, 1)
+    assert "VKDML_DEVICE: no Vulkan device 'foo'; the devices are [0] " in out
+    code, out, _ = run(capsys, "devices", "--json")
+    assert (code, {row["is_default"] for row in json.loads(out)}) == (0, {False})
+
+
+@pytest.mark.parametrize(("count", "said"), [
+    (4, "0.00391 KiB"), (32768, "32 KiB"), (2**27, "128 MiB"), (2**32 - 4, "4 GiB"), (25 * 2**30, "25 GiB")])
+def test_sizes_of_devices(count, said):
+    assert cli.devices._size(count) == said
 
 
 @pytest.mark.parametrize(("mode", "told"), [
@@ -215,12 +231,6 @@ def test_dispatch(capsys, files, device):
 
 
 @pytest.mark.device
-def test_demo(capsys):
-    code, out, _ = run(capsys, "demo", "Hello", "--json")
-    assert (code, json.loads(out)["words"]) == (0, [{"word": "hello", "phonemes": "HH EH1 L OW0".split()}])
-
-
-@pytest.mark.device
 @pytest.mark.parametrize(("arguments", "message"), [
     (("fly",), "invalid choice: 'fly'"),
     (("run",), "required: model"),
@@ -233,8 +243,6 @@ def test_demo(capsys):
     (("run", "gru.onnx", "--compare", "torch"), "invalid choice: 'torch'"),
     (("dispatch", "relu.json", "-i", "0"), "'0' is not a positive whole number"),
     (("dispatch", "relu.json", "-i", "9" * 5000), "is not a positive whole number"),
-    (("demo", "--wrong"), "unrecognized arguments: --wrong"),
-    *((("demo", "hello", word), f"argument WORD: '{word}' is not a word of the letters a to z") for word in ("123", "naïve", "a-b", "")),
     (("run", "gru.onnx", "--input", "x=empty.npy"), "empty.npy is no .npy file"),
     (("run", "gru.onnx", "--input", "x=two.npz"), r"--input: x: two.npz; the model needs tensor\(float\), in a .npy file: an array"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--warmup", "2"), "--warmup: only with --iterations"),
@@ -255,7 +263,6 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "twice.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output a/b: found another for the file a_b;"),
     (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: --compare: onnxruntime: .*double.*leave --compare out"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),
-    (("demo", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
     (("dispatch", "bad.json"), "vkdml: model: commands.0..resource"),
     (("dispatch", "relu.json", "--device", "9"), "vkdml: no Vulkan device '9'"),
@@ -275,12 +282,23 @@ def test_a_missing_package_is_one_line(capsys, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     monkeypatch.delattr(vkdml.faces, "onnx", raising=False)
     code, _, err = run(capsys, "run", "gru.onnx", "--input", "x=x.npy")
-    assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: pip install 'vkdml[onnx]'\n")
+    assert (code, err) == (1, "vkdml: vkdml.onnx needs the package onnxruntime: "
+                           "pip install 'ml_dtypes>=0.4' 'onnx>=1.23' 'onnxruntime>=1.25'\n")
+
+
+@pytest.mark.parametrize("name", ["conformance", "dispatch", "gpu-report", "radeon", "reproduce"])
+def test_commands_of_the_laboratory_say_how_to_install_it(capsys, monkeypatch, name):
+    monkeypatch.setattr(cli, "entry_points", lambda **_: ())
+    assert run(capsys, name, "--json") == (
+        1, "", f"vkdml: vkdml {name} is a command of the package vkdml_lab, which is not installed: in a checkout of vkdml "
+        f"pip install ./lab, else pip install vkdml_lab-{vkdml.__version__}-py3-none-any.whl\n")
+    code, out, _ = run(capsys, "--help")
+    assert (code, f"\n    {name}" in out) == (0, True)
 
 
 def test_light_imports():
     """The heavy packages are for the faces that need them."""
-    code = ("import sys, vkdml, vkdml.cli, vkdml.dxdispatch, vkdml.pydirectml; "
+    code = ("import sys, vkdml, vkdml.cli, vkdml.pydirectml; "
             "print({'onnx', 'onnxruntime', 'torch', 'matplotlib', 'ml_dtypes'} & sys.modules.keys())")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-MODULES = ("vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.dxdispatch", "vkdml.reference")
+MODULES = ("vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.reference")
 OF_PARTS = {"buffer", "contents", "offset", "stamp"}  # what Buffer has in common with the engine's Range, and may change
 LIST = Path(__file__).parent / "public_names.txt"
 

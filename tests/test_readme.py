@@ -78,7 +78,7 @@ def test_each_kind_of_user_has_an_example():
 
 
 def test_every_block_that_can_run_is_an_example():
-    """None stands above the first heading of a document, or in one whose examples are not run. tests/tools/test_targets.py runs
+    """None stands above the first heading of a document, or in one whose examples are not run. lab/tests/test_targets.py runs
     those of docs/who-is-right.md, which need other libraries.
     """
     blocks = sum(language in RUN for name, text in TEXTS.items() if name != "docs/who-is-right.md" for language, _ in BLOCK.findall(text))

@@ -16,8 +16,8 @@ import vkdml
 import vkdml.pydirectml as dml
 import vkdml.torch
 from tests.faces.onnx.support import model, weights
-from tests.support import gru_desc, random_arrays
 from vkdml.onnx import InferenceSession
+from vkdml_lab.suite.support import gru_desc, random_arrays
 
 pytestmark = pytest.mark.device
 

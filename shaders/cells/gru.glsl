@@ -4,8 +4,8 @@
 //   n = g(x_h + r * (h R_h + Rb_h))   the candidate, where linear_before_reset = 1: a step has one phase
 //   n = g(x_h + (r * h) R_h)          where it is 0: R_h multiplies r * h of all units, so a step has two phases
 //   h' = (1 - z) * n + z * h
-// x[g] is the input's part of gate g with its bias, recurrent[g] the product with R of this phase, with the bias Rb_h.
-const uint RESET_H_SLOT = 1;  // r * h, with two phases
+// x[g] is the input's part of gate g with its bias. recurrent[g] is the product with R in this phase, for h with the bias Rb_h.
+const uint RESET_H_SLOT = 1;  // holds r * h, in a GRU with two phases
 const uint Z_SLOT = OWN_SLOT;
 
 uint first_gate(uint phase) { return phase == 0 ? 0u : 2u; }
@@ -19,7 +19,7 @@ float cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, vec4 x, v
     if (phase == 0) {
         z = activate(F, clip(x[0] + recurrent[0]));
         r = activate(F, clip(x[1] + recurrent[1]));
-        recurrent_n = r * recurrent_n;  // used with one phase only
+        recurrent_n = r * recurrent_n;  // only a GRU with one phase uses this
     } else {
         z = load_state(Z_SLOT, tile_row, unit);
     }
@@ -30,7 +30,7 @@ float cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, vec4 x, v
         store_state(Z_SLOT, tile_row, unit, z);
         store_state(RESET_H_SLOT, tile_row, unit, r * h);
     }
-    return h;  // of the first of two phases, nobody uses it
+    return h;  // the caller ignores it after the first of two phases
 }
 
 void begin_cell(bool first, uint r, uint row, uint unit) {}

@@ -1,2 +1,2 @@
-// State beside h, where a kernel keeps its rows' whole state: c.
+// The LSTM has the state c beside h. Kernels that keep the whole state of their rows include this.
 #include "../common/cell_state.glsl"

@@ -1,4 +1,4 @@
-// The simple RNN (DML_OPERATOR_RNN, ONNX RNN): h' = f(x + h R), x the input's part with both biases.
+// The simple RNN (DML_OPERATOR_RNN, ONNX RNN): h' = f(x + h R), where x is the input's part with both biases.
 
 uint first_gate(uint phase) { return 0; }
 uint end_gate(uint phase) { return 1; }

@@ -1,7 +1,7 @@
 // DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
-// NaN goes through all of them: a comparison with NaN is false, so comparisons are written such that false keeps x.
+// All of them return NaN for NaN: a comparison with NaN is false, so comparisons are written such that false keeps x.
 
-// exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, which not every driver's exp does.
+// Sets exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, unlike in some drivers' exp.
 void exponentials(float x, out float e, out float e_minus_1)
 {
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
@@ -10,14 +10,14 @@ void exponentials(float x, out float e, out float e_minus_1)
     e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
 }
 
-// log(1 + x), for 0 <= x <= 1
+// Returns log(1 + x), for 0 <= x <= 1.
 float log_1_plus(float x)
 {
     float small = x * (1.0 - x * (1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 4.0))));
     return mix(log(1.0 + x), small, x < 0.01);
 }
 
-// 1 - erf(x), to a relative error of 1.2e-7 (Numerical Recipes' Chebyshev fit, which holds in the tail too)
+// Returns 1 - erf(x), to a relative error of 1.2e-7 (Numerical Recipes' Chebyshev fit, which holds in the tail too)
 float complementary_error(float x)
 {
     float z = abs(x), t = 1.0 / (1.0 + 0.5 * z);
@@ -28,20 +28,20 @@ float complementary_error(float x)
     return x < 0.0 ? 2.0 - t * e : t * e;
 }
 
-// Most compilers put every call in line before they know the id. So there is one exponential for all, no early return, and
-// mix() instead of branches.
+// Most compilers inline every call before they know the id. So all activations share one exponential, and there are no early
+// returns and no branches, but mix().
 float activation(uint id, float a, float b, float x)
 {
     bool is_tanh = id == TANH || id == SCALED_TANH, is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;
     bool is_sigmoid = id == SIGMOID || id == SWISH, is_hard = id == HARD_SIGMOID || id == HARD_SWISH;
-    float y = x;  // the exponential's argument, before its sign and factor
+    float y = x;  // the argument of the exponential, before its sign and factor
     if (id == CELU) y = x / a;
     if (id == SOFTPLUS || id == SWISH) y = a * x;
     if (id == SCALED_TANH || id == PARAMETRIC_SOFTPLUS) y = b * x;
     float e, e_minus_1;
     exponentials(mix(mix(y, -abs(y), is_softplus || is_sigmoid), -2.0 * abs(y), is_tanh), e, e_minus_1);
 
-    float result = x;  // IDENTITY's
+    float result = x;  // the result of IDENTITY
     if (is_sigmoid) result = mix(1.0, e, y < 0.0) / (1.0 + e);
     if (is_tanh) result = mix(-e_minus_1, e_minus_1, y < 0.0) / (2.0 + e_minus_1);
     if (id == SCALED_TANH) result = a * result;
@@ -62,10 +62,10 @@ float activation(uint id, float a, float b, float x)
     return result;
 }
 
-// The gates' activations f, g and h, of direction 0 and 1, and ONNX's `clip`
+// The gates have the activations f, g and h in each direction, and ONNX's `clip` bounds their arguments.
 DECLARE_PLACES
 layout(constant_id = 118) const uint HAS_CLIP = 0;
-layout(constant_id = 119) const uint CLIP = 0;  // bits of the bound
+layout(constant_id = 119) const uint CLIP = 0;  // the bound, as a float's bits
 const uint F = 0, G = 1, H = 2;
 
 float activate_place(uint place, float x)

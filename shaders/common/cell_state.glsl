@@ -1,4 +1,4 @@
-// The LSTM's second state, c: where it starts and where its last value goes.
+// Loads the LSTM's initial cell state c and stores its last one.
 layout(constant_id = 150) const uint HAS_INITIAL_C = 0;
 layout(constant_id = 154) const uint HAS_CELL_SINGLE = 0;
 layout(binding = 9) readonly buffer CellMemInit { uint initial_c[]; };

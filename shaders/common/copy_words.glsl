@@ -1,7 +1,7 @@
-// Items of 1, 2, 4 or 8 bytes, copied bit by bit. Their buffers are uints.
+// Copies items of 1, 2, 4 or 8 bytes without changing a bit. Their buffers are uints.
 //   COPY_ITEM(target, to, source, from)
-// Small items share a word, and strides may put any of a tensor into one. So each is stored by atomics that touch its own bits
-// only: no two invocations race, and gaps between items keep what they hold.
+// Items below 4 bytes share a word, and strides may put any two of them into one. So atomics store each and touch only its own
+// bits: no two invocations race, and gaps between items stay as they are.
 #define STORED uint
 layout(constant_id = 2) const uint ITEM_BYTES = 4;
 const uint ITEMS_OF_WORD = ITEM_BYTES < 4 ? 4 / ITEM_BYTES : 1, ITEM_BITS = 32 / ITEMS_OF_WORD;

@@ -1,10 +1,10 @@
-// Where an element lies in tensors of up to 8 dimensions with any strides. Dimensions are numbered from the innermost; the
-// outermost is always number 7: its index is what the others leave, and tensors without gaps are one dimension, for which nothing
-// is divided.
-//   EACH_ELEMENT(element)      a loop over an invocation's elements. It ends also where there are nearly 2^32 of them
-//   EACH_INNER_DIMENSION(DO)   DO(n) for the dimensions inside the outermost, 0 to 6
-//   NEXT_INDEX(n)              within it: the index along dimension n, taken off `rest`
-// The push constants `tensors` have elements and size_0 to size_6.
+// Finds an element's place in tensors of up to 8 dimensions with any strides. Dimensions are numbered from the innermost. The
+// outermost is always number 7: its index is the `rest` after all divisions. A tensor without gaps has only that one, so
+// nothing is divided for it.
+//   EACH_ELEMENT(element)      loops over the elements of an invocation. It also ends when there are nearly 2^32 of them
+//   EACH_INNER_DIMENSION(DO)   does DO(n) for the dimensions inside the outermost, 0 to 6
+//   NEXT_INDEX(n)              sets `index` to the index along dimension n, and divides `rest` by its size; use it within DO
+// The push constants `tensors` must have `elements` and size_0 to size_6.
 layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(constant_id = 1) const uint INNER_DIMENSIONS = 0;
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;

@@ -1,6 +1,6 @@
-// One activation on every element of a tensor of up to 8 dimensions (DML_OPERATOR_ACTIVATION_*): the f of a single direction.
-// Strides count elements. Dimensions are told when it runs, the innermost first, but the outermost is always number 7: its
-// index is what the others leave, and a tensor without gaps is one dimension, for which nothing is divided.
+// Applies one activation, the f of direction 0, to every element of a tensor of up to 8 dimensions (DML_OPERATOR_ACTIVATION_*).
+// Strides count elements. The dimensions are push constants, the innermost first, but the outermost is always number 7: its
+// index is the `rest` after all divisions. A tensor without gaps has only that one, so nothing is divided for it.
 layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(push_constant) uniform Tensors {
@@ -19,7 +19,7 @@ void main()
     uint stride = gl_NumWorkGroups.x * WORKGROUP;
     for (uint element = gl_GlobalInvocationID.x; element < tensors.elements; element += stride) {
         uint rest = element, source = 0, target = 0, index;
-        // Some drivers run both sides of an `if`; a loop of no iterations is really skipped
+        // Some drivers run both sides of an `if`, but they do skip a loop without iterations.
 #define DIMENSION(n) \
         for (uint once = 0; once < uint(n < tensors.inner_dimensions); ++once) { \
             index = rest % tensors.size_##n; \

@@ -1,10 +1,10 @@
-// The input X and its packed weights, with the packed biases behind them.
+// Declares the input X and its packed weights, which the packed biases follow.
 layout(constant_id = 5) const uint INPUTS = 1;       // I
-layout(constant_id = 9) const uint INPUT_LOADS = 1;  // of weights for a row of X
+layout(constant_id = 9) const uint INPUT_LOADS = 1;  // loads of weights that a row of X is multiplied with
 layout(binding = 0) readonly buffer Input { uint x_words[]; };
 layout(binding = 1) readonly buffer InputWeights { uvec4 input_weights[]; };
 
-// Where a row's X starts at a step; inside X for rows and steps that do not exist
+// Returns where a row's X starts at a step. For rows and steps that do not exist it is some place inside X.
 uint x_start_of(uint direction, uint step, uint length, uint row)
 {
     return (step < length ? time_at(direction, step, length) : 0) * dispatch.input_stride_t

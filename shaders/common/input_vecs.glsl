@@ -1,6 +1,6 @@
-// X in vec4s along its last dimension, 0 past its end.
+// Loads X in vec4s along its last dimension, with zeros past its end.
 layout(binding = 0) readonly buffer InputVecs { uvec4 x_uvecs[]; };
-layout(constant_id = 15) const uint X_IN_VECS = 0;  // whether the strides let whole vec4s be loaded
+layout(constant_id = 15) const uint X_IN_VECS = 0;  // whether the strides allow loads of whole vec4s
 
 vec4 aligned_x(uint place)
 {

@@ -1,20 +1,21 @@
-// Packs a weight tensor for the kernels: weights along the columns, units side by side, zero past columns and hidden:
-//   [direction][unit / together][load][gate][unit % together];
-// then [direction][unit] biases, 4 numbers with a gate each, then, with peepholes, [direction][unit] peephole weights
-// likewise. Strides count elements. The input's pack takes the sum of both biases, except for the gates in split_bias, whose
-// recurrent bias goes to the recurrent pack (is_recurrent).
+// Packs a weight tensor for the kernels. A load has columns side by side, loads of neighbouring units lie side by side, and
+// zeros pad the columns and units:
+//   [direction][unit / together][load][gate][unit % together]
+// The biases follow as [direction][unit], 4 numbers with one for each gate, and then the peephole weights likewise, if there
+// are any. Strides count elements. The input's pack has the sum of both biases, except for the gates in split_bias, whose
+// recurrent bias is in the recurrent pack (is_recurrent).
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;
-// Sizes are told when it runs, so that one pipeline packs all weights of a type.
+// Sizes are push constants, so that one pipeline packs all weights of a type.
 layout(push_constant) uniform Tensor {
     uint directions; uint gates; uint hidden; uint columns;
-    uint units;         // hidden rounded up to whole workgroups of the kernels that read
+    uint units;         // hidden, rounded up to whole workgroups of the kernels that read the pack
     uint column_loads;
-    uint together;      // divides units
+    uint together;      // units that lie side by side; it divides `units`
     uint is_recurrent;
     uint has_bias;
-    uint split_bias;    // bit g: gate g's recurrent bias stays apart
-    uint peepholes;     // gates that have one, the first of them
+    uint split_bias;    // bit g is set if the recurrent bias of gate g stays apart
+    uint peepholes;     // the number of gates with peephole weights; they are the first gates
     uint weight_stride_d; uint weight_stride_row; uint weight_stride_column;
     uint bias_stride_d; uint bias_stride_row;
     uint peephole_stride_d; uint peephole_stride_row;
@@ -28,13 +29,13 @@ layout(binding = 3) writeonly buffer Packed { uvec4 packed[]; };
 
 const uint LOAD_COLUMNS = VECS_PER_LOAD * 4;
 
-// A number format defines how a load of weights, and 4 numbers behind them, are stored at place i
+// A number format defines these: they store a load of weights, or 4 of the numbers that follow the weights, at place i.
 void store_load(uint i, real weights[LOAD_COLUMNS]);
 void store_extra(uint i, real numbers[4]);
 real add(real a, real b);
 
-// Where a load is packed
-struct Place { uint block; uint load; uint gate; uint within; };  // block: of units together; within: which of them
+// A load's place in the pack. block: unit / together; within: unit % together
+struct Place { uint block; uint load; uint gate; uint within; };
 
 Place place_of(uint i)
 {
@@ -42,7 +43,7 @@ Place place_of(uint i)
     return Place(block, of_loads - block * tensor.column_loads, of_gates - of_loads * tensor.gates, i - of_gates * tensor.together);
 }
 
-// Adds with carries, where to divide for each load would take longer than to pack it
+// Moves a place on, with carries. Dividing for each load would take longer than packing it.
 void advance(inout Place at, Place by)
 {
     at.within += by.within;
@@ -68,7 +69,7 @@ void pack_load(uint i, Place at, uint direction, uint block)
     store_load(i, loaded);
 }
 
-// A gate's bias in this pack
+// Returns the share of a gate's bias that belongs to this pack.
 real packed_bias(uint direction, uint unit, uint gate)
 {
     uint place = direction * tensor.bias_stride_d + (gate * tensor.hidden + unit) * tensor.bias_stride_row;
@@ -91,9 +92,9 @@ real extra_of(bool is_bias, uint direction, uint unit, uint gate)
 void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 {
     real numbers[4];
-    [[dont_unroll]] for (uint gate = 0; gate < 4; ++gate) {  // compiles faster, and takes no time beside the loads of weights
+    [[dont_unroll]] for (uint gate = 0; gate < 4; ++gate) {  // a loop compiles faster, and loads of weights hide its cost
         real number = extra_of(is_bias, direction, unit, gate);
-        [[unroll]] for (uint k = 0; k < 4; ++k)  // an array that is indexed by a variable goes to memory
+        [[unroll]] for (uint k = 0; k < 4; ++k)  // an array that a variable indexes would go to memory
             if (k == gate) numbers[k] = number;
     }
     store_extra(i, numbers);
@@ -102,8 +103,8 @@ void pack_extra(uint i, bool is_bias, uint direction, uint unit)
 void main()
 {
     uint of_direction = tensor.units * tensor.column_loads * tensor.gates, load_count = tensor.directions * of_direction;
-    uint blocks = tensor.units / tensor.together;  // of a direction
-    // A workgroup's loads are side by side, as caches like them
+    uint blocks = tensor.units / tensor.together;  // the blocks of a direction
+    // A workgroup packs loads that lie side by side, which suits caches.
     uint turns = (load_count + gl_NumWorkGroups.x * WORKGROUP - 1) / (gl_NumWorkGroups.x * WORKGROUP);
     uint first = gl_WorkGroupID.x * turns * WORKGROUP;
     Place at = place_of(first + gl_LocalInvocationID.x), by = place_of(WORKGROUP);
@@ -115,7 +116,7 @@ void main()
     uint count = bias_end + (tensor.peepholes != 0 ? of_extras : 0);
     for (uint i = load_count + gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * WORKGROUP) {
         uint extra = i < bias_end ? i - load_count : i - bias_end;
-        bool is_second = extra >= tensor.units;  // direction
+        bool is_second = extra >= tensor.units;  // whether it belongs to the second direction
         pack_extra(i, i < bias_end, is_second ? 1 : 0, is_second ? extra - tensor.units : extra);
     }
 }

@@ -1,6 +1,6 @@
-// For kernels that run in two schedules. PARTS workgroups share a tile's units:
-// - PARTS == 1, *sequence*: a workgroup runs all steps of the chunk by itself.
-// - PARTS > 1, *stepped*: a dispatch is one phase of one step; one more before them makes the state.
+// The main function of kernels that run in two schedules. PARTS workgroups share a tile's units:
+// - PARTS == 1, *sequence*: one workgroup runs all steps of the chunk.
+// - PARTS > 1, *stepped*: a dispatch runs one phase of one step; the dispatch before them writes the initial state.
 // Workgroups: x tiles, y directions, z parts.
 layout(constant_id = 65) const uint PARTS = 1;
 const bool IS_STEPPED = PARTS > 1;
@@ -26,7 +26,7 @@ void main()
     begin_tile(steps, shortest);
     bool starts = IS_STEPPED ? dispatch.last_step == 0 : dispatch.first_step == 0;
     if (!IS_STEPPED || starts) {
-        // What pads the last vec4s belongs to the last part
+        // The last part also has the padding after the last units.
         bool is_last = first_unit < HIDDEN && end_unit == HIDDEN;
         begin_state(starts, first_unit, is_last ? HIDDEN_VECS * 4 : end_unit);
     }

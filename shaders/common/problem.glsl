@@ -1,19 +1,19 @@
-// The operator that a kernel is specialized for, and what a dispatch is told besides. The host passes both by their names.
-// Constants hold nothing that depends on T or B, so that no length and no batch is compiled twice. Strides count elements.
+// Declares a kernel's specialization constants and a dispatch's push constants, which the host passes by name. No constant
+// depends on T or B, so that one kernel serves all lengths and batches. Strides count elements.
 #extension GL_EXT_control_flow_attributes : require
 layout(constant_id = 0) const uint WORKGROUP = 1;   // invocations of a workgroup
-layout(constant_id = 2) const uint ROWS = 1;        // batch rows of a tile: they share each weight that is loaded
+layout(constant_id = 2) const uint ROWS = 1;        // batch rows of a tile, which share each loaded weight
 layout(constant_id = 6) const uint HIDDEN = 1;      // H
 layout(constant_id = 7) const uint DIRECTIONS = 1;
 layout(constant_id = 8) const uint GATES = 1;
 layout(constant_id = 11) const uint UNITS = 1;      // H rounded up to whole workgroups
-layout(constant_id = 12) const uint REVERSE = 0;    // bit d: direction d runs from a row's last valid step to its first
+layout(constant_id = 12) const uint REVERSE = 0;    // bit d is set if direction d runs backwards, from a row's last valid step
 layout(constant_id = 13) const uint HAS_LENGTHS = 0;
-layout(constant_id = 66) const uint PART_UNITS = 1;  // units of a workgroup
+layout(constant_id = 66) const uint PART_UNITS = 1;  // units that a workgroup computes
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
-// A dispatch runs the steps [first_step, last_step), or, stepped, one phase of one step; with last_step = 0 it only makes the
-// state. `gates` starts with gates_step. steps is T, batch is B; tiles: of the batch, in the time loop.
+// A dispatch runs the steps [first_step, last_step), or in *stepped* one phase of one step; with last_step = 0 it only writes
+// the initial state. `gates` starts with the step gates_step. steps is T, batch is B, and tiles counts the tiles of the batch.
 layout(push_constant) uniform Dispatch {
     uint first_step; uint last_step; uint phase; uint gates_step; uint steps; uint batch; uint tiles;
     uint last_slot;
@@ -27,14 +27,15 @@ layout(push_constant) uniform Dispatch {
 } dispatch;
 layout(binding = 4) readonly buffer SequenceLengths { uint lengths[]; };
 
-// Rows past the batch have no steps. The host checks the lengths that it wrote; those that a device wrote are bounded here.
+// Returns a row's number of steps, 0 past the batch. The host checks lengths that it wrote; this bounds those that a device
+// wrote.
 uint row_length(uint row)
 {
     if (row >= dispatch.batch) return 0;
     return HAS_LENGTHS != 0 ? min(lengths[row * dispatch.lengths_stride_b], dispatch.steps) : dispatch.steps;
 }
 
-// The time that a row of `length` valid steps works on at `step`
+// Returns the time step of X and Y that a row with `length` valid steps processes at `step`.
 uint time_at(uint direction, uint step, uint length)
 {
     bool reverse = ((REVERSE >> direction) & 1) != 0;

@@ -1,13 +1,13 @@
-// A sample is one step of one row: what a row of the input's matrix product is. A projection takes the samples of a chunk, step
-// after step, or, COUNTED, only those that the rows' lengths leave, row after row. Steps count from dispatch.first_step.
+// A sample is one step of one batch row. A projection multiplies all samples of a chunk, step after step, or, if COUNTED, only
+// those within the rows' lengths, row after row. Steps count from dispatch.first_step.
 layout(constant_id = 50) const uint COUNTED = 0;
-const uint NOWHERE = 0xFFFFFFFFu;  // sentinel: this sample does not exist
+const uint NOWHERE = 0xFFFFFFFFu;  // marks a sample that does not exist
 
 bool is_sample(uint step, uint row) { return row < dispatch.batch && step < dispatch.last_step - dispatch.first_step; }
 
 uint steps_of(uint row) { return clamp(row_length(row), dispatch.first_step, dispatch.last_step) - dispatch.first_step; }
 
-// Advance to the first sample at or after (row, step) that exists
+// Advances to the first sample at or after (row, step) that exists.
 void skip_rows(inout uint step, inout uint row)
 {
     for (uint steps; row < dispatch.batch && step >= (steps = steps_of(row)); ++row) step -= steps;
@@ -36,7 +36,7 @@ void next_sample(inout uint step, inout uint row)
     }
 }
 
-// Whether a row has a step of the chunk, and where its X starts
+// Returns whether a row has this step of the chunk, and sets where its X starts.
 bool find_x(uint direction, uint step, uint row, out uint start)
 {
     uint length = row_length(row);

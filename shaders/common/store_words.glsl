@@ -1,5 +1,5 @@
-// Elements are stored in buffers of uints. Two 16-bit elements share a word, and strides may put any two of a tensor into one. So
-// each is stored by atomics that touch its own bits only: no two invocations race, and gaps between elements keep what they hold.
+// Stores elements in buffers of uints. Two 16-bit elements share a word, and strides may put any two of a tensor into one. So
+// atomics store each and touch only its own bits: no two invocations race, and gaps between elements stay as they are.
 #define STORED uint
 #define STORE_ELEMENT(buffer, i, value) { \
     if (ELEMENT == FLOAT32) buffer[i] = floatBitsToUint(value); \

@@ -1,42 +1,42 @@
-// What time loops share that keep the whole state of a tile: where it comes from, and where results go.
+// The part that is common to time loops which keep the whole state of a tile: they load initial states, and store results.
 #include "recurrence.glsl"
 layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
 layout(constant_id = 55) const uint HAS_SINGLE = 0;
 layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
 layout(binding = 7) buffer OutputSingle { STORED output_single[]; };
 
-uint first_row;              // of this workgroup's tile
-uint first_unit, end_unit;   // of this workgroup
+uint first_row;              // the first batch row of this workgroup's tile
+uint first_unit, end_unit;   // the units that this workgroup computes
 uint source;                 // the slot that R multiplies in this phase
 
-// A kernel defines: which row of the batch is row r of the tile, and its number of steps; before the loop, the
-// steps of the longest row, and of the shortest that is in the batch
+// A kernel defines these. row_of and length_of return which batch row is row r of the tile, and its number of steps. begin_tile
+// runs before the loop, and sets the steps of the longest row, and of the shortest that is in the batch.
 uint row_of(uint r);
 uint length_of(uint r);
 void begin_tile(out uint steps, out uint shortest);
-// fetch_state copies state from the buffer to where it is during a dispatch, keep_state back.
-bool in_shared(uint slot);  // shared memory is undefined when a dispatch begins
+// fetch_state copies state from the buffer to its place during a dispatch, keep_state copies it back.
+bool in_shared(uint slot);  // whether the slot is in shared memory, which is undefined when a dispatch begins
 void fetch_state(uint slot, uint r, uint unit);
 void keep_state(uint slot, uint r, uint unit);
-void run_step(uint step);               // all phases that has_phase, by finish_phase for each unit of each row
-// gpu/CELL.comp or parts.glsl defines main, and: what a phase stored is seen by all who read it in the next; whether this
-// dispatch runs a phase; whether it stores last states
+void run_step(uint step);               // runs all phases that has_phase, with finish_phase for each unit of each row
+// gpu/CELL.comp or parts.glsl defines main and these. phase_barrier makes all that a phase stored visible to the next one.
+// has_phase and is_end return whether this dispatch runs a phase, and whether it stores the last states.
 void phase_barrier();
 bool has_phase(uint phase);
 bool is_end();
-// How a cell's own state starts and ends
+// A cell defines these: they load its own state, and store it after the last step.
 void begin_cell(bool first, uint r, uint row, uint unit);
 void end_cell(bool last, uint r, uint row, uint unit);
 
 uint h_slot(uint step) { return PHASES == 2 ? 0 : step & 1; }
-uint slot_at(uint step, uint r) { return h_slot(min(step, length_of(r))); }  // a finished row keeps its last h
+uint slot_at(uint step, uint r) { return h_slot(min(step, length_of(r))); }  // the last h of a finished row stays in its slot
 
 void store_sequence(uint time, uint r, uint unit, real h)
 {
     if (HAS_SEQUENCE != 0) store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, row_of(r), unit), h);
 }
 
-// The gate math of a phase, for one unit of a row
+// Does the gate math of a phase for one unit of a row, and stores the results.
 void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recurrent)
 {
     real h = cell_phase(phase, r, unit, h_slot(step), x, recurrent);
@@ -46,9 +46,9 @@ void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recur
     }
 }
 
-// The state before dispatch.first_step, of the units [start, end); what pads HIDDEN is 0. Initial states are read here alone, and
-// last states stored by end_state alone. The barrier at the end (in parts, the boundary between dispatches) orders these reads
-// before those writes, so a last state may be bound to the buffer of the initial one.
+// Sets the state before dispatch.first_step of the units [start, end), with zeros in the padding of HIDDEN. Only this reads
+// initial states, and only end_state stores last ones. The barrier at the end (in parts, the boundary between dispatches)
+// orders these reads before those writes, so a last state may be bound to the buffer of the initial one.
 void begin_state(bool first, uint start, uint end)
 {
     for (uint unit = start + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)
@@ -65,7 +65,7 @@ void begin_state(bool first, uint start, uint end)
     phase_barrier();
 }
 
-// Zeros at a time past some rows' lengths
+// Stores zeros at a time step for the rows whose lengths it is past.
 void clear_output(uint time)
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
@@ -73,7 +73,7 @@ void clear_output(uint time)
             if (row_of(r) < dispatch.batch && time >= length_of(r)) store_sequence(time, r, unit, ZERO);
 }
 
-// After the last step: the outputs that hold one state a row (0 for a row without steps), or what the next dispatch needs
+// Stores the outputs that have one state for each row (0 for a row without steps), or the state for the next dispatch.
 void end_state()
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)

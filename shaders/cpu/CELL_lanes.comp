@@ -1,4 +1,4 @@
-// On a CPU driver: invocations hold units, and state and input go round a subgroup.
+// A time loop for CPU drivers: invocations hold units, and pass state and input round a subgroup.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"

@@ -1,4 +1,4 @@
-// On a CPU driver, for small batches or H: recurrent weights stay in private memory.
+// A time loop for CPU drivers, for small batches or H: recurrent weights stay in private memory.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"

@@ -1,5 +1,5 @@
-// All invocations of the workgroup see what any of them stored before. One subgroup needs less than a workgroup of several:
-// llvmpipe runs a shader with a workgroup's barrier at half the speed.
+// A barrier makes all that the workgroup stored visible to all its invocations. A workgroup of one subgroup takes a subgroup's
+// barrier: llvmpipe runs a shader with a workgroup's barrier at half the speed.
 #extension GL_KHR_memory_scope_semantics : require
 
 void state_barrier()

@@ -1,14 +1,15 @@
-// Products of DOT_ROWS vectors with the packed weights of UNITS_AT_ONCE units, WORKGROUP apart:
+// A template of a function that adds the products of DOT_ROWS vectors with the packed weights of UNITS_AT_ONCE units, WORKGROUP
+// apart:
 //   sums[u * ROWS + row][gate] += vector(row) . weights(gate of unit + u * WORKGROUP).
-// A template. Define before including, once for each source:
+// Define these before each inclusion:
 //   DOT_NAME                  the function's name
 //   DOT_WEIGHTS               a buffer packed as weights_start says (packed.glsl)
-//   DOT_ROWS                  rows of the tile, the first ones
-//   DOT_LOADS                 loads of weights for a vector, a multiple of what LANES vec4s take
-//   DOT_VECTOR(row, vec)      the vector's vec4, the same in all invocations that ask for the same
-// Each weight is loaded once and used for all rows; a subgroup loads LANES different vec4s of a vector at once and passes them
-// round. llvmpipe wants the loop over a block's loads to stay a loop: unrolled, its code leaves the first-level cache and
-// compiles slowly. SwiftShader wants it unrolled (IN_LINE), and row by row: then it keeps a row's sums in registers.
+//   DOT_ROWS                  the number of rows, which are the tile's first ones
+//   DOT_LOADS                 loads of weights for a vector, a multiple of LANES / VECS_PER_LOAD
+//   DOT_VECTOR(row, vec)      the vector's vec4, which does not depend on the invocation
+// Each weight is loaded once and used for all rows. A subgroup loads LANES different vec4s of a vector at once and passes them
+// round. The loop over a block's loads stays a loop for llvmpipe: unrolled code does not fit the first-level cache and compiles
+// slowly. It is unrolled (IN_LINE), and goes row by row, for SwiftShader, which then keeps a row's sums in registers.
 #define EACH_UNIT [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u)
 #define EACH_GATE [[unroll]] for (uint gate = first_gate; gate < end_gate; ++gate)
 #define EACH_VEC [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec)
@@ -22,7 +23,7 @@ void DOT_NAME(inout vec4 sums[TILE], uint direction, uint first_gate, uint end_g
             vec4 w[LANES * UNITS_AT_ONCE * GATES];
             [[unroll]] for (uint load = 0; load < LOADS_PER_BLOCK; ++load)
                 EACH_UNIT {
-                    uint first = weights_place(start[u], block + load_of_turn(load), 0);  // worked out once for all gates
+                    uint first = weights_place(start[u], block + load_of_turn(load), 0);  // computed once for all gates
                     EACH_GATE {
                         uvec4 loaded = DOT_WEIGHTS[first + gate * LANES];
                         EACH_VEC {

@@ -1,4 +1,4 @@
-// The input's part of the gates, as a projection left it for invocations that hold units (packed.glsl)
+// Loads the input's part of the gates, which a projection stored in the layout of packed.glsl.
 layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 
 vec4 load_gates(uint step, uint r, uint unit)

@@ -1,6 +1,6 @@
 layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 
-// What is packed behind the recurrent weights: 0, the biases that must stay apart from the input's; 1, the peephole weights
+// Loads a unit's biases that are not in the input's part (which = 0), or its peephole weights (which = 1).
 vec4 hidden_extra(uint which, uint unit)
 {
     uint i = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS + (which * DIRECTIONS + direction) * UNITS + unit;

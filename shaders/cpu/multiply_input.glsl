@@ -1,4 +1,4 @@
-// multiply_input: products of ROWS rows of X, which start at x_start, with the packed input weights.
+// Defines multiply_input, which adds the products of the ROWS rows of X that start at x_start with the packed input weights.
 uint x_start[ROWS];
 
 void set_input_bias(out vec4 sums[TILE], uint direction, uint unit)

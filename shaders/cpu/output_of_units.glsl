@@ -1,5 +1,4 @@
-// Whether the two 16-bit elements of each word of y are those of units in lanes side by side: then one stores both, without
-// atomics
+// If the two 16-bit elements of each word of y belong to neighbouring lanes, one of them stores both, without atomics.
 layout(constant_id = 47) const uint WHOLE_WORDS = 0;
 
 void store_output(uint i, float value)

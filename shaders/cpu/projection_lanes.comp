@@ -1,5 +1,5 @@
-// The input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases (packed.glsl).
-// Invocations hold units. Workgroups: x units, PART_UNITS each, y tiles of ROWS samples, z directions.
+// Computes the input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases, in the layout
+// of packed.glsl. Invocations hold units. Workgroups: x units, PART_UNITS each, y tiles of ROWS samples, z directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -12,8 +12,9 @@
 #include "tile_of_units.glsl"
 #include "multiply_input.glsl"
 
-// llvmpipe gives each core consecutive workgroups. The last ones may have nothing to do, where rows have lengths. The host rounds
-// their number up to a power of two then: with the bits of its number reversed, a core gets as much as any other.
+// Spreads work evenly over cores. llvmpipe gives each core consecutive workgroups, and with lengths the last tiles may be
+// empty. The host then rounds the number of workgroups up to a power of two, and each takes the tile with its own number's bits
+// reversed.
 uint spread(uint group, uint groups)
 {
     bool is_power_of_two = (groups & (groups - 1)) == 0 && groups > 1;

@@ -1,16 +1,16 @@
-// Recurrent weights that stay in private memory for a whole dispatch: a workgroup holds all units of its part, an invocation
-// UNITS_AT_ONCE of them, and each loads its weights once. All that touches them is unrolled and indexes their arrays by
-// constants: so a weight is read as any operand is, where a load from a buffer takes some fifty instructions, and the code
-// compiles in a third of the time that it takes where a variable is an index anywhere. There are several arrays because
-// llvmpipe's coroutine pass looks at every pair of uses of each.
-layout(constant_id = 46) const uint ARRAY_COLUMNS = 32;  // of one array
-const uint HIDDEN_COLUMNS = HIDDEN_VECS * 4;  // whole arrays
+// Keeps recurrent weights in private memory for a whole dispatch. A workgroup holds all units of its part, an invocation
+// UNITS_AT_ONCE of them, and each loads its weights once. All code that uses them is unrolled and indexes their arrays by
+// constants: so a weight is read as any operand is, while a load from a buffer takes some fifty instructions. If a variable
+// were an index anywhere, the code would take three times as long to compile. There are several arrays because llvmpipe's
+// coroutine pass looks at every pair of uses of each array.
+layout(constant_id = 46) const uint ARRAY_COLUMNS = 32;  // columns of h whose weights one array holds
+const uint HIDDEN_COLUMNS = HIDDEN_VECS * 4;  // a multiple of ARRAY_COLUMNS
 
 #define DECLARE_WEIGHTS(n) float weights_##n[ARRAY_COLUMNS * UNITS_AT_ONCE * GATES];
 EACH_PRIVATE_ARRAY(DECLARE_WEIGHTS)
 vec4 resident_biases[UNITS_AT_ONCE], resident_peepholes[UNITS_AT_ONCE];
 
-// Each load stands in the code once, for all arrays: loads are what takes compilers longest.
+// Loads the weights. The code of a load stands here once for all arrays, because loads take compilers longest.
 void load_resident_weights()
 {
     ROW_LOOP for (uint load = 0; load < HIDDEN_LOADS; ++load) {
@@ -36,7 +36,7 @@ void load_resident_weights()
     }
 }
 
-// The products of a row of h with the weights of the phase's gates
+// Sets sums to the products of a row of h with the weights of the phase's gates, plus the recurrent biases.
 void multiply_resident(out vec4 sums[UNITS_AT_ONCE], uint phase, uint r)
 {
     [[unroll]] for (uint u = 0; u < UNITS_AT_ONCE; ++u) sums[u] = resident_biases[u];

@@ -1,6 +1,6 @@
-// A tile's rows, the longest first: those that still run are the first ones.
+// Sorts a tile's rows by length, the longest first, so that the rows which still run are the first ones.
 #define ACTIVE_ROWS (ROWS == 1 ? 1 : active_rows)
-uint active_rows;  // the first ones, which have the step in hand
+uint active_rows;  // how many of the first rows have the current step
 uint lengths_of_tile[ROWS];
 uint rows_of_tile[ROWS];
 uint row_of(uint r) { return HAS_LENGTHS != 0 ? rows_of_tile[r] : first_row + r; }
@@ -11,7 +11,7 @@ uint length_of(uint r)
     return ROWS == 1 || first_row + r < dispatch.batch ? dispatch.steps : 0;
 }
 
-// steps: of the longest row; shortest: steps of the shortest, of those that are in the batch
+// Sorts the rows. Sets steps to the length of the longest row, and shortest to that of the shortest one in the batch.
 void sort_rows(out uint steps, out uint shortest)
 {
     steps = shortest = dispatch.steps;

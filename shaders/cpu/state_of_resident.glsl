@@ -1,6 +1,6 @@
-// A tile's state where weights are resident. What others read is in shared memory, where the tile's rows fit (SHARED_STATE),
-// else in a buffer. OWN_SLOT is never in shared memory: its place is better used for more rows. With one row, what only the
-// invocation itself reads, its last h and its OWN_SLOT, stays in private memory: an invocation's units are always the same.
+// Keeps a tile's state for kernels with resident weights. The slots that other invocations read are in shared memory if the
+// tile's rows fit (SHARED_STATE), else in a buffer. OWN_SLOT is never in shared memory: its place is better used for more rows.
+// With one row, an invocation also keeps its last h and its OWN_SLOT in private memory, because its units are always the same.
 layout(constant_id = 131) const uint SHARED_STATE = 0;
 layout(constant_id = 133) const uint SHARED_SLOTS = 1;
 layout(binding = 8) coherent buffer State { vec4 state_vecs[]; };
@@ -16,7 +16,7 @@ uint place_in_buffer(uint slot, uint row, uint unit)
     return whole((tile_state + state_vec(slot, row, unit / 4)) * 4 + unit % 4);
 }
 
-bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // drivers see that h_slot has not that bit
+bool in_shared(uint slot) { return IN_SHARED && (slot & OWN_SLOT) == 0; }  // compilers see that h_slot never has this bit
 
 const bool KEEPS_OWN = ROWS == 1;
 float own_h[UNITS_AT_ONCE], own_slot[UNITS_AT_ONCE];

@@ -1,4 +1,4 @@
-// State for invocations that hold units: [slot][row][vec]
+// Keeps a tile's state in a buffer, for invocations that hold units: [slot][row][vec].
 const uint TILE_VECS = SLOTS * ROWS * HIDDEN_VECS;
 #define STATE_VEC(slot, row, vec) (((slot) * ROWS + (row)) * HIDDEN_VECS + (vec))
 layout(binding = 8) coherent buffer State { vec4 state_vecs[]; };

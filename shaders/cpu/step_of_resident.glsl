@@ -1,6 +1,6 @@
-// A phase of a time step, for invocations whose weights stay in private memory (resident_weights.glsl).
+// Runs a phase of a time step in invocations whose weights stay in private memory (resident_weights.glsl).
 
-// A unit's value, of an array that is indexed by constants alone
+// Returns values[u] without an index by a variable, which would put the array into memory.
 vec4 of_unit(vec4 values[UNITS_AT_ONCE], uint u)
 {
     vec4 value = values[0];

@@ -1,6 +1,6 @@
-// A phase of a time step, for invocations that hold units.
-layout(constant_id = 70) const uint FUSED = 0;  // whether the loop multiplies the input, instead of reading `gates`
-// Once half of a tile's rows have finished, products are computed for the other half only.
+// Runs a phase of a time step in invocations that hold units.
+layout(constant_id = 70) const uint FUSED = 0;  // whether the time loop multiplies the input, instead of reading `gates`
+// The number of rows for which products are computed once the other half of a tile's rows have finished.
 const uint HALF_ROWS = (ROWS + 1) / 2;
 
 #define DOT_NAME multiply_all
@@ -24,7 +24,7 @@ void multiply_hidden(inout vec4 sums[TILE], uint first_gate, uint end_gate, uint
     ONCE_IF(half_of_rows) multiply_half(sums, direction, first_gate, end_gate, unit);
 }
 
-// The input's part of the gates (at least of the phase's)
+// Computes the input's part of the gates, at least of those that the phase needs.
 void multiply_fused_input(out vec4 x[TILE], uint phase, uint step, uint unit)
 {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) x_start[r] = x_start_of(direction, step, length_of(r), row_of(r));

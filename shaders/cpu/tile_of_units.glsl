@@ -1,9 +1,9 @@
-// A tile's sums in registers: UNITS_AT_ONCE units of ROWS rows for each invocation, and how vectors go round a subgroup.
+// Keeps the sums of UNITS_AT_ONCE units and ROWS rows in an invocation's registers, and passes vectors round a subgroup.
 layout(constant_id = 41) const uint IN_LINE = 1;  // whether the loads of a block of weights are unrolled
 const uint TILE = UNITS_AT_ONCE * ROWS;
 const uint LOADS_PER_BLOCK = LANES / VECS_PER_LOAD;
 
-// An element of an array that is in registers. By an index, the array would go to memory, and compiling take seconds.
+// Returns values[i] without an index by a variable, which would put the array into memory and take seconds to compile.
 vec4 pick(vec4 values[TILE], uint i)
 {
     vec4 value = values[0];
@@ -11,9 +11,9 @@ vec4 pick(vec4 values[TILE], uint i)
     return value;
 }
 
-// Products pass a vector's vec4s round a subgroup in LANES turns. Which of them an invocation has at a turn need not be the
-// same for all, if each takes the weights that belong to its own: so four lanes swap, one instruction on SwiftShader, where a
-// shuffle or broadcast is many.
+// Returns the vec4 that this invocation has in a turn: products pass a vector's vec4s round a subgroup in LANES turns.
+// Invocations may have different ones in a turn, if each takes the weights for its own. So four lanes swap: that is one
+// instruction on SwiftShader, and a shuffle or broadcast is many.
 vec4 in_turn(vec4 value, uint turn)
 {
     if (LANES != 4) return subgroupShuffle(value, turn);

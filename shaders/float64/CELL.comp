@@ -1,4 +1,4 @@
-// In float64: a tile of one row, in sequence or stepped.
+// A time loop in float64, for tiles of one row, in sequence or stepped.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #define ROW_LOOP [[dont_unroll]]

@@ -1,16 +1,16 @@
-// DirectML's activations, in pairs of floats, by their ids (numbers.glsl). a and b are the descriptor's parameters, in
-// DirectML's order. GELU, SWISH and HARD_SWISH are not available in float64. NaN goes through all of them, as in common/activations.glsl.
+// DirectML's activations, in pairs of floats, by their ids (numbers.glsl), but without GELU, SWISH and HARD_SWISH. a and b are
+// the descriptor's parameters, in DirectML's order. All return NaN for NaN, as in common/activations.glsl.
 #include "functions.glsl"
 
-// Drivers put every call in line before they know which activation it is for, and would compile for minutes. So each costly
-// function is called in one place, and small choices are no branches.
+// Drivers inline every call before they know which activation needs it, and would compile for minutes. So each costly function
+// is called in one place, and small choices are made without branches.
 real activation(uint id, float param_a, float param_b, real x)
 {
     real a = number(param_a), b = number(param_b), zero = ZERO, one = number(1.0);
     bool is_tanh = id == TANH || id == SCALED_TANH;
     bool is_softplus = id == SOFTPLUS || id == PARAMETRIC_SOFTPLUS;
 
-    // What the exponential is of, in those that have one: y, -|y| or -2 |y|
+    // Activations with an exponential take it of y, -|y| or -2 |y|.
     real y = x;
     if (id == CELU) y = divide(x, a);
     if (id == SOFTPLUS) y = multiply(a, x);
@@ -21,7 +21,7 @@ real activation(uint id, float param_a, float param_b, real x)
     real e, e_minus_1;
     exponentials(exponent, e, e_minus_1);
 
-    real result = x;  // IDENTITY's
+    real result = x;  // the result of IDENTITY
     if (is_tanh || id == SIGMOID || id == SOFTSIGN) {
         real numerator = choose(is_tanh, negate(e_minus_1), choose(id == SOFTSIGN, x, choose(is_negative, e, one)));
         real denominator = choose(is_tanh, add(number(2.0), e_minus_1), add(one, choose(id == SOFTSIGN, magnitude, e)));
@@ -51,13 +51,13 @@ real activation(uint id, float param_a, float param_b, real x)
     return result;
 }
 
-// The gates' activations f, g and h, of direction 0 and 1, and ONNX's `clip`
+// The gates have the activations f, g and h in each direction, and ONNX's `clip` bounds their arguments.
 DECLARE_PLACES
 layout(constant_id = 118) const uint HAS_CLIP = 0;
-layout(constant_id = 119) const uint CLIP = 0;  // bits of the bound
+layout(constant_id = 119) const uint CLIP = 0;  // the bound, as a float's bits
 const uint F = 0, G = 1, H = 2;
 
-// The place is chosen at run time: one copy of the code
+// The place is chosen at run time, so that the code of the activations stands here once.
 real activate(uint which, real x)
 {
     uint place = DIRECTIONS == 1 ? which : direction * 3 + which;

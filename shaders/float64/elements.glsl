@@ -1,5 +1,5 @@
-// A float64's two words, the low one first, as a pair of floats and back, by integer arithmetic: 48 bits of 53, from 2^-126
-// to 2^128 (full precision from 2^-100). The host refuses what is larger.
+// Converts a float64, two words with the low one first, to a pair of floats and back by integer arithmetic. The pair has 48 of
+// the 53 bits, for numbers from 2^-126 to 2^128 (full precision from 2^-100). The host refuses larger numbers.
 
 real real_of_double(uint low, uint high)
 {
@@ -23,25 +23,25 @@ uvec2 double_of_real(real x)
     int exponent = int(bits >> 23 & 0xFFu) - 127;
     if (exponent == 128) return uvec2(0, sign | 0x7FF00000u | (bits & 0x7FFFFFu) >> 3 | uint((bits & 7u) != 0));
     if (exponent == -127) return uvec2(0, sign);
-    // 2^52 times the significand in two words, then the second float's share of it, which may be negative
+    // words: 2^52 times the first float's significand. Then the second float's share is added, which may be negative.
     uint significand = bits & 0x7FFFFFu | 0x800000u;
     uvec2 words = uvec2(significand << 29, significand >> 3);
     float rest = sign != 0 ? -x.y : x.y;
-    int scale = 52 - exponent;  // -75 to 178
+    int scale = 52 - exponent;  // from -75 to 178
     rest = scale > 120 ? rest * power_of_2(120) * power_of_2(scale - 120) : rest * power_of_2(scale);
     uint share = uint(abs(roundEven(rest)));
     uint borrow_or_carry;
     if (rest < 0.0) {
         words.x = usubBorrow(words.x, share, borrow_or_carry);
         words.y -= borrow_or_carry;
-        if (words.y < 0x100000u) {  // one bit shorter
+        if (words.y < 0x100000u) {  // the sum is one bit shorter
             words = uvec2(words.x << 1, words.y << 1 | words.x >> 31);
             --exponent;
         }
     } else {
         words.x = uaddCarry(words.x, share, borrow_or_carry);
         words.y += borrow_or_carry;
-        if (words.y >= 0x200000u) {  // one bit longer
+        if (words.y >= 0x200000u) {  // the sum is one bit longer
             words = uvec2(words.x >> 1 | words.y << 31, words.y >> 1);
             ++exponent;
         }
@@ -53,4 +53,4 @@ uvec2 double_of_real(real x)
 #define STORED uint
 #define STORE_ELEMENT(buffer, i, value) \
     { uvec2 words = double_of_real(value); buffer[2 * (i)] = words.x; buffer[2 * (i) + 1] = words.y; }
-const uint VECS_PER_LOAD = 1;  // of packed weights: a real4 along the columns of a unit's gate
+const uint VECS_PER_LOAD = 1;  // a load of packed weights is a real4: 4 columns of a unit's gate

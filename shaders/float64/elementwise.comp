@@ -1,10 +1,10 @@
-// One activation on every element of a tensor: float64.
+// Applies one activation to every element of a tensor of float64.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "../common/numbers.glsl"
 #include "pairs.glsl"
 #include "elements.glsl"
-const uint DIRECTIONS = 1, direction = 0;  // the activation is the f of a single direction
+const uint DIRECTIONS = 1, direction = 0;  // activations.glsl then takes the activation f of direction 0
 #include "activations.glsl"
 #include "../common/elementwise.glsl"

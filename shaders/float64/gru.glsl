@@ -1,7 +1,7 @@
 // A GRU in float64: the equations of cells/gru.glsl, for pairs of floats.
-// An activation in pairs is long, so each step of the gate math is one pass through a loop, which has it once.
+// The code of an activation in pairs is long. So a loop with a pass for each gate holds it once.
 
-const uint RESET_H_SLOT = 1;  // r * h, with two phases
+const uint RESET_H_SLOT = 1;  // holds r * h, in a GRU with two phases
 const uint Z_SLOT = OWN_SLOT;
 
 uint first_gate(uint phase) { return phase == 0 ? 0u : 2u; }

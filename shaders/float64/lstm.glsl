@@ -1,5 +1,5 @@
 // An LSTM in float64: the equations of cells/lstm.glsl, for pairs of floats.
-// An activation in pairs is long, so each step of the gate math is one pass through a loop, which has it once.
+// The code of an activation in pairs is long. So a loop with a pass for each gate holds it once.
 #include "../common/cell_state.glsl"
 layout(constant_id = 140) const uint COUPLE_INPUT_FORGET = 0;
 

@@ -1,4 +1,4 @@
-// X and its products with the packed input weights, for one row.
+// Loads a row of X, and multiplies it with the packed input weights.
 #include "../common/input.glsl"
 
 real4 load_x(uint row_start, uint vec)
@@ -10,7 +10,7 @@ real4 load_x(uint row_start, uint vec)
     return x;
 }
 
-// The bias, and X of the row that starts at x_start . W of the gate and unit, for the gates from first_gate on
+// Returns a unit's bias plus the products of the row of X at x_start with its weights, for the gates from first_gate on.
 real4 multiply_input(uint x_start, uint direction, uint first_gate, uint end_gate, uint unit)
 {
     real4 sums = GET_REAL4(input_weights, DIRECTIONS * INPUT_LOADS * GATES * UNITS + direction * UNITS + unit);

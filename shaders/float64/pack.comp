@@ -1,4 +1,4 @@
-// Packs one weight tensor and its share of the biases, once an initialization, for the kernels of float64.
+// Packs one weight tensor and its share of the biases for the kernels of float64.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "pairs.glsl"

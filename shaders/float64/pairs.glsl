@@ -1,7 +1,7 @@
-// float64 without shaderFloat64, which kp does not enable: a number is an unevaluated sum of two floats, about 48 bits. The
-// second is at most half a unit in the last place of the first (Dekker 1971; Hida, Li and Bailey's QD library). `precise`
-// keeps compilers from rearranging; fma is not used, because not every driver rounds it once. Infinities and NaN end in the
-// first float, with a second of 0.
+// Computes float64 without shaderFloat64, which kp does not enable: a number is an unevaluated sum of two floats, about 48
+// bits. The second is at most half a unit in the last place of the first (Dekker 1971; Hida, Li and Bailey's QD library).
+// `precise` keeps compilers from rearranging sums; fma is not used, because not every driver rounds it once. Infinities and NaN
+// are in the first float, and the second is 0.
 #extension GL_EXT_control_flow_attributes : require
 #define real vec2
 struct real4 { vec4 hi; vec4 lo; };
@@ -11,12 +11,12 @@ const uint REAL4_WORDS = 8;
 
 const float LARGEST = 3.4028234e38;
 
-float power_of_2(int exponent)  // -126 to 127
+float power_of_2(int exponent)  // for exponents from -126 to 127
 {
     return uintBitsToFloat(uint(exponent + 127) << 23);
 }
 
-// hi + lo exactly, where |lo| is small beside |hi|
+// Returns hi + lo exactly, if |lo| is small beside |hi|.
 real normalized(float hi, float lo)
 {
     precise float sum = hi + lo;
@@ -32,7 +32,7 @@ real two_sum(float a, float b)
     return vec2(sum, rest);
 }
 
-// The halves of a float's bits, so that products of halves are exact
+// Splits a float into two halves of its bits, so that products of halves are exact.
 vec2 halves(float a)
 {
     precise float scaled = 4097.0 * a;
@@ -53,7 +53,7 @@ real two_product(float a, float b)
 real number(float x) { return vec2(x, 0.0); }
 real negate(real a) { return -a; }
 
-// The sum, to 2^-47 of the larger summand: the summands are no more precise
+// Returns the sum to 2^-47 of the larger summand, which is as precise as the summands are.
 real add(real a, real b)
 {
     vec2 sum = two_sum(a.x, b.x);
@@ -70,7 +70,7 @@ real multiply(real a, real b)
     return normalized(product.x, rest);
 }
 
-// Long division: a driver's own quotient need not be rounded right, so the remainder of each digit is computed exactly.
+// Divides digit by digit. A driver may not round its quotient correctly, so each digit's remainder is computed exactly.
 real divide(real a, real b)
 {
     precise float first = a.x / b.x;
@@ -88,11 +88,11 @@ real divide(real a, real b)
     return quotient;
 }
 
-real choose(bool condition, real a, real b) { return mix(b, a, bvec2(condition)); }  // without a branch
+real choose(bool condition, real a, real b) { return mix(b, a, bvec2(condition)); }  // has no branch
 bool less(real a, real b) { return a.x < b.x || (a.x == b.x && a.y < b.y); }
 bool less_or_equal(real a, real b) { return a.x < b.x || (a.x == b.x && a.y <= b.y); }
 
-// Chosen without an index: an array that a variable indexes goes to memory
+// Returns component i by choices: an array that a variable indexes would go to memory.
 real component(real4 v, uint i)
 {
     vec2 first = i == 0 ? vec2(v.hi.x, v.lo.x) : vec2(v.hi.y, v.lo.y), last = i == 2 ? vec2(v.hi.z, v.lo.z) : vec2(v.hi.w, v.lo.w);
@@ -113,7 +113,7 @@ void add_dot(inout real4 acc, uint i, real4 a, real4 b)
     set_component(acc, i, sum);
 }
 
-// Buffers of real4s are declared as uvec4s
+// Load and store a real4, which is two uvec4s of its buffer.
 #define GET_REAL4(buffer, i) real4(uintBitsToFloat(buffer[2 * (i)]), uintBitsToFloat(buffer[2 * (i) + 1]))
 #define SET_REAL4(buffer, i, value) \
     { real4 v4 = value; buffer[2 * (i)] = floatBitsToUint(v4.hi); buffer[2 * (i) + 1] = floatBitsToUint(v4.lo); }

@@ -1,5 +1,5 @@
-// The input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases,
-// [step][direction][row][unit], a real4 with a component a gate.
+// Computes the input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases, as
+// [step][direction][row][unit], a real4 with a component for each gate.
 // Workgroups: x units, y samples, z directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require

@@ -1,5 +1,5 @@
-// The state of a tile of one row: SLOTS vectors of real4s, in shared memory where they fit (SHARED_STATE), else in a buffer,
-// which has a pair's two floats in two vec4s.
+// Keeps the state of a tile of one row: SLOTS vectors of real4s, in shared memory if they fit (SHARED_STATE), else in a buffer,
+// where a real4 is two vec4s.
 #extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = 131) const uint SHARED_STATE = 0;
 layout(binding = 8) coherent buffer State { vec4 state_vecs[]; };

@@ -1,9 +1,9 @@
-// A phase of a time step: each invocation computes a unit of the one row.
-layout(constant_id = 70) const uint FUSED = 0;  // whether the loop multiplies the input, instead of reading `gates`
+// Runs a phase of a time step. Each invocation computes units of the tile's one row.
+layout(constant_id = 70) const uint FUSED = 0;  // whether the time loop multiplies the input, instead of reading `gates`
 layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 
-// Behind the recurrent weights: 0, the biases that must stay apart from the input's; 1, the peephole weights
+// Loads a unit's biases that are not in the input's part (which = 0), or its peephole weights (which = 1).
 real4 hidden_extra(uint which, uint unit)
 {
     uint end_of_weights = DIRECTIONS * HIDDEN_LOADS * GATES * UNITS;
@@ -48,6 +48,6 @@ void run_phase(uint phase, uint step)
 
 void run_step(uint step)
 {
-    for (uint phase = 0; phase < PHASES; ++phase)  // long code: in line once
+    for (uint phase = 0; phase < PHASES; ++phase)  // a loop, so that the long code of run_phase is inlined once
         if (has_phase(phase)) run_phase(phase, step);
 }

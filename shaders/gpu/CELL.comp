@@ -1,5 +1,5 @@
-// The schedule *sequence*: a workgroup owns one direction of a tile of rows and runs all steps of the dispatch, TURN_UNITS units at once.
-// Nothing passes between workgroups, so one dispatch needs no barrier but the workgroup's own.
+// The schedule *sequence*: a workgroup owns one direction of a tile of rows and runs all steps of the dispatch, TURN_UNITS
+// units at once. Nothing passes between workgroups, so a dispatch needs no barrier but the workgroup's own.
 // Workgroups: x tiles, y directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require

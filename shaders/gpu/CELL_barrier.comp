@@ -1,4 +1,4 @@
-// Persistent parts that meet at a barrier: a counter of arrivals
+// The schedule *persistent*, whose parts meet at a barrier: a counter of arrivals.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -15,12 +15,13 @@
 #include "part_step.glsl"
 #include "meeting.glsl"
 
-uint arrivals = 0;  // when all are there
+uint arrivals = 0;  // the count at which all parts have arrived
 
 void device_fence() { memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease); }
 
-// A fence counts for the atomics of its own invocation alone. So all that the workgroup stored is released by its first invocation,
-// to which the others' fences and the barrier hand it over, and what it acquires goes back the same way.
+// Waits for all parts of the group. A fence counts for the atomics of its own invocation only. So the first invocation releases
+// all that the workgroup stored: the others' fences and the barrier hand it over, and all that it acquires goes back the same
+// way.
 void meet()
 {
     uint counter = (1 + gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * MEETING_WORDS;

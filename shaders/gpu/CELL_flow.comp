@@ -1,4 +1,4 @@
-// Persistent parts in flow. Volatile: no compiler may take one look for all
+// The schedule *persistent* in flow. The words are volatile, so that a compiler loads them again for each look.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"

@@ -1,4 +1,4 @@
-// Persistent parts in flow, for GPUs whose compiler makes volatile loads that pass the very cache to which words are stored
+// The schedule *persistent* in flow, for GPUs whose compiler makes volatile loads bypass the cache to which words are stored.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"

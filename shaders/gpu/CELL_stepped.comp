@@ -1,4 +1,5 @@
-// The schedule *stepped*: a dispatch is one phase of one step. What orders the dispatches shows each what the ones before stored.
+// The schedule *stepped*: a dispatch runs one phase of one step. A barrier before each makes the stores of the others visible
+// to it.
 // Workgroups: x groups of rows, y directions, z parts.
 #version 450
 #extension GL_GOOGLE_include_directive : require

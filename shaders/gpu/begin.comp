@@ -1,6 +1,6 @@
-// Makes the state that parts exchange ready for a dispatch of the time loop: before the first step the initial states, 0 in what pads
-// H, no arrivals; in flow, the words to come. Before a later chunk in flow, its first h is the last of the chunk before.
-// Invocations: x share the vec4s of all directions and rows, y the slots.
+// Prepares the state that parts exchange for a dispatch of the time loop. Before the first step it stores the initial states,
+// zeros in the padding of H, and counts of no arrivals. In flow it marks the words to come, and before a later chunk copies the
+// last h of the chunk before to the first slot. Workgroups: x share the vec4s of all directions and rows, y the slots.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -32,7 +32,7 @@ void begin_vec(uint i)
             if (HAS_INITIAL_C != 0) c[u] = floatBitsToUint(LOAD_ELEMENT(initial_c, PLACE_OF(initial_c, row, first + u)));
             if (IN_FLOW != 0) to_come[u] = NOT_THERE;
         }
-    // The workgroup that resets the last slot has copied it to the first one before
+    // The workgroup that will reset the last slot copies it to the first one before that.
     uint start = OWN_VECTORS * stride + i, slots = gl_NumWorkGroups.y;
     bool has_first = gl_WorkGroupID.y == (is_first ? 0 : (dispatch.last_slot - 1) % slots);
     if (has_first && is_first && OWN_VECTORS != 0) state_vecs[i] = c;

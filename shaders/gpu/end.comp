@@ -1,7 +1,7 @@
-// Stores the last states, of parts that exchange h. It is a dispatch of its own, as what runs where persistent parts gave up
-// needs the initial states, and a buffer may hold both. first_step and last_step are those of the last dispatch of the time
-// loop: in flow, only its vectors are there; else a row's last h stays in the slot of its length.
-// Invocations: x share the units of all directions and rows.
+// Stores the last states of parts that exchange h. It is a dispatch of its own, because the fallback after persistent parts
+// gave up needs the initial states, and a buffer may hold both. first_step and last_step are those of the last dispatch of the
+// time loop: in flow, only the vectors of that dispatch are there; otherwise a row's last h is in the slot of its length.
+// Workgroups: x share the units of all directions and rows.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -11,7 +11,7 @@
 #include "../common/recurrence.glsl"
 #include "state_layout.glsl"
 layout(constant_id = 55) const uint HAS_SINGLE = 0;
-layout(constant_id = 67) const uint SPINS = 0;  // of persistent parts, which may have given up
+layout(constant_id = 67) const uint SPINS = 0;  // not 0 after persistent parts, which may have given up
 layout(constant_id = 154) const uint HAS_CELL_SINGLE = 0;
 layout(binding = 7) buffer OutputSingle { STORED output_single[]; };
 layout(binding = 8) readonly buffer State { float state[]; };

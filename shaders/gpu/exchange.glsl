@@ -1,25 +1,25 @@
-// State that parts exchange. What R multiplies is in shared memory (TILE_VECS), if it has room, and so are the sums, from
-// FIRST_SUM on: behind it, or, where there is no room for both, in its place. What an invocation needs of its own rows' state
-// is loaded before their products, `i` standing for the rows that it finishes.
+// Loads and stores the state that parts exchange. The vectors that R multiplies are in shared memory (TILE_VECS) if it has
+// room. So are the sums, from FIRST_SUM on: behind the vectors, or, without room for both, in their place. An invocation loads
+// the state of the rows that it finishes, numbered `i`, before their products.
 #extension GL_KHR_memory_scope_semantics : require
-layout(constant_id = 78) const uint TILE_VECS = 1;  // 0: its vectors stay in the buffer
+layout(constant_id = 78) const uint TILE_VECS = 1;  // vec4s of the tile; 0 if its vectors stay in the buffer
 layout(constant_id = 79) const uint FIRST_SUM = 1;
 const uint TILE_END = FIRST_SUM + (GATES > 1 ? SUM_VECS : 0);
 layout(binding = 8) coherent buffer State { uint state_words[]; };
 layout(binding = 8) coherent buffer StateVecs { vec4 state_vecs[]; };
 shared vec4 tile[TILE_END > TILE_VECS ? TILE_END : TILE_VECS];
-const uint TILE_SIZE = ROWS * HIDDEN_VECS, FETCHES = (TILE_SIZE + WORKGROUP - 1) / WORKGROUP;  // of vec4s, by an invocation
+const uint TILE_SIZE = ROWS * HIDDEN_VECS, FETCHES = (TILE_SIZE + WORKGROUP - 1) / WORKGROUP;  // vec4s for an invocation
 vec4 x[FINISHED];
 float own_h[FINISHED], own_cell[FINISHED];
 uint own_length[FINISHED];
 uint finished_row, finished_step;
 
-uint source_slot_now, source_row;  // of a tile that stays in the buffer
+uint source_slot_now, source_row;  // the slot and first row of a tile that stays in the buffer
 
-// An invocation past H loads another's: its own would be behind the buffer
+// Returns the place of this unit's word in a vector, or past H of another's, because its own would be behind the buffer.
 uint word_of(uint vector, uint row) { return vector_start(vector, direction, row) * 4 + min(unit, HIDDEN - 1); }
 
-// The slot at `step` and of this row, unit by unit
+// Load and store this unit's word of a slot.
 float load_word(uint slot, uint row) { return uintBitsToFloat(state_words[word_of(OWN_VECTORS + slot, row)]); }
 void publish(uint slot, uint row, float value) { state_words[word_of(OWN_VECTORS + slot, row)] = published(value); }
 
@@ -35,7 +35,7 @@ void store_output(uint i, float value) { STORE_ELEMENT(output_sequence, i, value
 
 uint row_of_finished(uint first_row, uint i) { return first_row + column_group + i * COLUMN_GROUPS; }
 
-// Without branches between, so that all loads are under way at once
+// Loads the state of the rows that this invocation finishes, without branches, so that all loads are under way at once.
 void load_own(uint step, uint first_row)
 {
     [[unroll]] for (uint i = 0; i < FINISHED; ++i) {
@@ -47,8 +47,8 @@ void load_own(uint step, uint first_row)
     }
 }
 
-// Where this invocation's n-th vec4 of a tile is in it. In the last round some have none: they load the last one, so that no load is
-// in a branch, but do not store it: two stores to a word are a race, of equal values too
+// Returns the place in the tile of this invocation's n-th vec4. In the last round some have none: they load the last one, so
+// that no load is in a branch, but do not store it, because two stores to a word are a race even of equal values.
 uint place_in_tile(uint n) { return min(gl_LocalInvocationID.x + n * WORKGROUP, TILE_SIZE - 1); }
 
 void put_in_tile(uint n, vec4 value)
@@ -57,7 +57,7 @@ void put_in_tile(uint n, vec4 value)
     if (all_have_one || gl_LocalInvocationID.x + n * WORKGROUP < TILE_SIZE) tile[place_in_tile(n)] = value;
 }
 
-// Where a vec4 of a tile is in the buffer
+// Returns the place in the buffer of a tile's vec4.
 uint place_in_state(uint slot, uint first_row, uint place)
 {
     uint row = min(first_row + place / HIDDEN_VECS, dispatch.batch - 1);
@@ -78,5 +78,5 @@ void begin_sums()
     if (FIRST_SUM < TILE_VECS) barrier();
 }
 
-// A schedule defines: brings a tile's rows of a slot to where source_vec finds them
+// A schedule defines this: it brings a slot of a tile's rows to where source_vec finds them.
 void fetch_tile(uint slot, uint first_row);

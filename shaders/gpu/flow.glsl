@@ -1,5 +1,6 @@
-// Persistent parts in flow, without a barrier: each word of h is its own flag. gpu/begin.comp makes the words to come NOT_THERE,
-// which no h is; whoever needs a word loads it until it is there. A kernel declares words_to_come, with how they are loaded.
+// Fetches a tile in flow, without a barrier: each word of h is its own flag. gpu/begin.comp sets the words to come to
+// NOT_THERE, which no h is, and an invocation loads a word until it is there. A kernel declares words_to_come, as volatile or
+// coherent.
 void fetch_tile(uint slot, uint first_row)
 {
     bool is_there;
@@ -9,7 +10,7 @@ void fetch_tile(uint slot, uint first_row)
         [[unroll]] for (uint n = 0; n < FETCHES; ++n) found[n] = words_to_come[place_in_state(slot, first_row, place_in_tile(n))];
         is_there = true;
         [[unroll]] for (uint n = 0; n < FETCHES; ++n) is_there = is_there && all(notEqual(found[n], uvec4(NOT_THERE)));
-        // Not after the loop: where others of a subgroup go on, drivers that mask lose what was found
+        // This stands in the loop, because drivers that mask invocations lose `found` while others of a subgroup go on.
         if (is_there) {
             [[unroll]] for (uint n = 0; n < FETCHES; ++n) put_in_tile(n, uintBitsToFloat(found[n]));
         } else {

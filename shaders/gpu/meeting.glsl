@@ -1,15 +1,16 @@
-// The schedule *persistent*: a dispatch runs a chunk of steps, and the parts of a group of rows wait for each other in it. Vulkan does not
-// promise that they run at the same time, so each wait is bounded: who has waited too long says so in the first word, waits for
-// nothing any more and goes on to its end with whatever is there, and so do all who see the word. The host looks at it and runs
-// what needs no waiting instead. gpu/begin.comp makes the other words 0: the arrivals of each group, MEETING_WORDS apart.
+// The schedule *persistent*: a dispatch runs a chunk of steps, and the parts of a group of rows wait for each other in it.
+// Vulkan does not promise that they run at the same time, so each wait is bounded. An invocation that has waited too long sets
+// the first word of `meeting`, stops waiting and goes on to its end with whatever is there. So do all that see the word. The
+// host reads it and then runs a schedule without waits. gpu/begin.comp sets the other words to 0: the arrivals of each group,
+// MEETING_WORDS apart.
 // Workgroups: x groups of rows, y directions, z parts.
 layout(constant_id = 65) const uint PARTS = 1;
-layout(constant_id = 67) const uint SPINS = 1;             // looks in vain of an invocation, after which it gives up: in one wait
-layout(constant_id = 80) const uint COUNTED_TOGETHER = 0;  // or, where a driver bounds all loops of a dispatch, in all waits
+layout(constant_id = 67) const uint SPINS = 1;             // an invocation gives up after so many looks in vain, in one wait
+layout(constant_id = 80) const uint COUNTED_TOGETHER = 0;  // or in all waits together, if a driver bounds a dispatch's loops
 layout(constant_id = 77) const uint MEETING_WORDS = 1;
 layout(binding = 12) coherent buffer Meeting { uint meeting[]; };
-const uint LOOKS = 64;  // between two at whether another has given up
-uint spins = 0;  // of this wait; SPINS or more of one who has given up
+const uint LOOKS = 64;  // looks after which an invocation checks whether another has given up
+uint spins = 0;  // looks in this wait; SPINS or more once this invocation has given up
 
 bool any_gave_up() { return atomicLoad(meeting[0], gl_ScopeDevice, 0, gl_SemanticsRelaxed) != 0; }
 
@@ -27,10 +28,10 @@ void count_look_in_vain()
     }
 }
 
-// A schedule defines: what all parts stored before is seen by all after it
+// A schedule defines this: after it, each part sees all that the parts stored before it.
 void meet();
 
-// Zeros at the times that no row of the group has a step for, and, in flow, the last h where later dispatches look for it
+// Stores zeros at the times for which no row of the group has a step, and in flow the last h for later dispatches.
 void end_group(uint steps)
 {
     uint start = max(dispatch.first_step, steps);
@@ -45,7 +46,7 @@ void end_group(uint steps)
 
 void main()
 {
-    // One invocation looks, so that all of a workgroup go one way
+    // One invocation checks the word, so that all of a workgroup take the same way.
     if (gl_LocalInvocationID.x == 0) tile[0].x = float(any_gave_up());
     begin_part();
     keep_weights(0, GATES);
@@ -67,7 +68,7 @@ void main()
         }
     }
     if (HAS_LENGTHS != 0) {
-        // A row's last h may have been stored by another invocation
+        // Another invocation may have stored a row's last h.
         controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
         end_group(steps);
     }

@@ -1,11 +1,11 @@
-// A phase of a step, by a part: a workgroup that computes TURN_UNITS units of all rows of its group, tile after tile.
+// Runs a phase of a step in a part: a workgroup that computes TURN_UNITS units of all rows of its group, tile after tile.
 
 void finish_row(uint phase, uint step, uint i, uint r)
 {
     bool is_last = phase + 1 == PHASES, runs = step < own_length[i];
     float h = own_h[i];
     if (runs) h = cell_phase(phase, i, unit, 0, x[i], recurrent_part(r, first_gate(phase), end_gate(phase)));
-    else if (!is_last) publish(reset_h_slot(step), finished_row, h);  // as all wait for all words
+    else if (!is_last) publish(reset_h_slot(step), finished_row, h);  // because the other parts wait for every word
     if (!is_last) return;
     publish(h_slot(step + 1), finished_row, h);
     if (HAS_SEQUENCE != 0) {
@@ -19,7 +19,7 @@ void run_tile(uint phase, uint step, uint first_row)
     uint first = first_gate(phase), end = end_gate(phase);
     prefetch_weights(first, end);
     load_own(step, first_row);
-    if (FIRST_SUM < TILE_VECS) barrier();  // all have read the sums before
+    if (FIRST_SUM < TILE_VECS) barrier();  // lets every invocation read the sums before they are overwritten
     fetch_tile(phase == 0 ? h_slot(step) : reset_h_slot(step), first_row);
     barrier();
     float sums[SUMS];
@@ -33,7 +33,7 @@ void run_tile(uint phase, uint step, uint first_row)
     }
 }
 
-// Rows are shared out evenly among the groups, in whole tiles
+// The groups share the rows evenly, in whole tiles.
 uint tiles_of_group() { return (dispatch.batch + dispatch.tiles * ROWS - 1) / (dispatch.tiles * ROWS); }
 uint first_row_of_group() { return gl_WorkGroupID.x * tiles_of_group() * ROWS; }
 uint end_row_of_group() { return min(first_row_of_group() + tiles_of_group() * ROWS, dispatch.batch); }

@@ -1,34 +1,34 @@
-// A workgroup's tile of a matrix product: ROWS samples of X with the weights of all gates of PART_UNITS units. Both go through
-// shared memory in blocks of columns, and while a block is multiplied, the next one is on its way from memory. An invocation
-// has SAMPLES_AT_ONCE samples and UNITS_AT_ONCE units, their sums in registers.
-// A sum is one chain of multiply-adds, in the order of the columns: the same bits from tiles of any shape.
-// Weights lie as [direction][unit / TOGETHER][load][gate][unit % TOGETHER], so a block of TOGETHER units is side by side.
-layout(constant_id = 46) const uint UNIT_LANES = 1;   // invocations along a tile's units; those of all its samples do the same
-layout(constant_id = 47) const uint BLOCK_LOADS = 1;  // of weights for a gate, in a block
+// Multiplies a workgroup's tile of a matrix product: ROWS samples of X with the weights of all gates of PART_UNITS units. Both
+// go through shared memory in blocks of columns, and while a block is multiplied, the next one is on its way from memory. An
+// invocation has SAMPLES_AT_ONCE samples and UNITS_AT_ONCE units, with their sums in registers. A sum is one chain of
+// multiply-adds, in the order of the columns: the same bits from tiles of any shape. Weights lie as [direction][unit /
+// TOGETHER][load][gate][unit % TOGETHER], so a block of TOGETHER units is side by side.
+layout(constant_id = 46) const uint UNIT_LANES = 1;   // invocations along a tile's units, SAMPLE_LANES times
+layout(constant_id = 47) const uint BLOCK_LOADS = 1;  // loads of weights for a gate in a block
 layout(constant_id = 48) const uint TOGETHER = 1;     // units whose weights lie together
 const uint SAMPLE_LANES = WORKGROUP / UNIT_LANES;
 const uint SAMPLES_AT_ONCE = ROWS / SAMPLE_LANES, UNITS_AT_ONCE = PART_UNITS / UNIT_LANES;
 const uint SAMPLE_SUMS = UNITS_AT_ONCE * GATES, SUMS = SAMPLES_AT_ONCE * SAMPLE_SUMS;
 const uint BLOCK_VECS = BLOCK_LOADS * VECS_PER_LOAD, BLOCKS = (INPUT_LOADS + BLOCK_LOADS - 1) / BLOCK_LOADS;
 
-// Loads of the workgroup for a block, and the rounds that its invocations take. In the last round surplus invocations repeat the
-// last load, so that none diverges, and store it behind the tile: two stores to a word are a race, of equal values too.
+// The loads for a block, and the turns that the invocations take for them. In the last turn surplus invocations repeat the last
+// load, so that none diverges, and store it behind the tile: two stores to a word are a race even of equal values.
 const uint X_VECS = ROWS * BLOCK_VECS, X_TURNS = (X_VECS + WORKGROUP - 1) / WORKGROUP;
 const uint W_LOADS = PART_UNITS * GATES * BLOCK_LOADS, W_TURNS = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
 const uint X_SURPLUS = X_TURNS * WORKGROUP - X_VECS, W_SURPLUS = W_TURNS * WORKGROUP - W_LOADS;
 
-// [vec][sample], with two more so that invocations that store vecs of one sample side by side use different banks
+// A tile of X is [vec][sample], with two samples more, so that neighbouring vecs of a sample are in different banks.
 const uint X_PITCH = ROWS + 2;
 const uint X_END = BLOCK_VECS * X_PITCH, W_END = BLOCK_VECS * GATES * PART_UNITS;
 shared vec4 x_tile[X_END + X_SURPLUS];
 shared vec4 w_tile[W_END + W_SURPLUS];  // [vec][gate][unit]
 shared uint x_starts[ROWS];
 
-// Loads under way, as they are in memory: unpacking would wait for them
+// The loads under way, still packed: unpacking would wait for them.
 uvec4 next_x[X_TURNS], next_w[W_TURNS];
 uint x_start[X_TURNS];
 
-struct XPlace { uint vec; uint sample_; };  // within the tile
+struct XPlace { uint vec; uint sample_; };  // a place within the tile
 XPlace x_place(uint turn)
 {
     uint i = turn * WORKGROUP + gl_LocalInvocationID.x;
@@ -36,7 +36,8 @@ XPlace x_place(uint turn)
     return XPlace(i % BLOCK_VECS, i / BLOCK_VECS);
 }
 
-struct WPlace { uint units; uint load; uint within; };  // units: which of those together; within: gate and unit of a load
+// units: which block of TOGETHER units; within: the gate and unit within a load of all of them
+struct WPlace { uint units; uint load; uint within; };
 WPlace w_place(uint turn)
 {
     uint i = turn * WORKGROUP + gl_LocalInvocationID.x;
@@ -45,7 +46,7 @@ WPlace w_place(uint turn)
     return WPlace(of_load / BLOCK_LOADS, of_load % BLOCK_LOADS, i % (GATES * TOGETHER));
 }
 
-// Four columns of a sample, or others of it where they are past its end
+// Fetches four columns of a sample. For columns past its end it fetches others of the sample.
 uvec4 fetch_x(uint start, uint column)
 {
     if (X_IN_VECS != 0) {
@@ -58,7 +59,7 @@ uvec4 fetch_x(uint start, uint column)
     return words;
 }
 
-// What is past the end is 0 in X and -0 in the weights: their product, added to any sum, leaves its bits
+// Columns past the end are 0 in X and -0 in the weights: adding their product to a sum leaves its bits as they are.
 const bool X_HAS_END = BLOCKS * BLOCK_VECS * 4 != INPUTS, W_HAS_END = BLOCKS * BLOCK_LOADS != INPUT_LOADS;
 
 vec4 unpack_x(uvec4 words, uint start, uint column)
@@ -77,7 +78,7 @@ vec4 unpack_w(uvec4 words, uint vec, uint load)
     return w;
 }
 
-// Where a turn's load is stored, which belongs to `place` of a tile of `count` loads that ends at `end`
+// Returns where a turn's load is stored: at `place`, or, past the `count` loads of a tile, behind its `end`.
 uint stored_at(uint place, uint turn, uint count, uint end)
 {
     uint i = turn * WORKGROUP + gl_LocalInvocationID.x;
@@ -115,7 +116,7 @@ void fetch(uint block, uint w_start)
     }
 }
 
-// Some compilers wait for each load where it is used. So a few are issued, and then used; not all, as others would spill
+// Some compilers wait for each load at its use. So a few are issued before they are used; not all, as registers would spill.
 const uint VECS_AT_ONCE = SAMPLES_AT_ONCE > 2 ? 1 : SUMS > 3 ? 2 : 4;
 const uint SAMPLES_LOADED = SAMPLES_AT_ONCE > 4 ? 4 : SAMPLES_AT_ONCE;
 
@@ -142,15 +143,15 @@ void multiply_vecs(inout float sums[SUMS], uint first_vec, uint sample_lane, uin
     }
 }
 
-// Adds the products of the samples that start at x_starts to sums, [sample][unit][gate]. w_start: of the tile's weights.
-// Within an iteration nothing branches, or some compilers would move the loads to where their values are stored.
+// Adds the products of the samples that start at x_starts to sums, [sample][unit][gate]. w_start: where the tile's weights
+// start. An iteration has no branches, because some compilers would then move the loads to where their values are stored.
 void multiply_tile(inout float sums[SUMS], uint w_start, uint sample_lane, uint unit_lane)
 {
     [[unroll]] for (uint turn = 0; turn < X_TURNS; ++turn) x_start[turn] = x_starts[x_place(turn).sample_];
     fetch(0, w_start);
     store(0);
     [[dont_unroll]] for (uint block = 0; block < BLOCKS; ++block) {
-        uint next = min(block + 1, BLOCKS - 1);  // the last one twice
+        uint next = min(block + 1, BLOCKS - 1);  // the last block is fetched twice
         fetch(next, w_start);
         barrier();
         [[unroll]] for (uint vec = 0; vec < BLOCK_VECS; vec += VECS_AT_ONCE) multiply_vecs(sums, vec, sample_lane, unit_lane);

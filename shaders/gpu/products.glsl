@@ -1,33 +1,34 @@
-// The products of h with the recurrent weights, their sums, and the input's part of the gates. A workgroup computes TURN_UNITS units at once, each by COLUMN_GROUPS invocations:
-// invocation `i` has unit i % TURN_UNITS, and of its weights the loads k * COLUMN_GROUPS + i / TURN_UNITS. The first
-// REGISTER_LOADS of these stay in registers for the whole dispatch, SHARED_LOADS more in shared memory; the rest is streamed,
-// STREAM_LOADS at once, the next ones under way while these are multiplied.
-// Weights lie as [direction][unit / TOGETHER][load][gate][unit % TOGETHER]; behind them, biases and peephole weights.
+// Multiplies h with the recurrent weights, adds up the products, and loads the input's part of the gates. A workgroup computes
+// TURN_UNITS units at once, each by COLUMN_GROUPS invocations: invocation `i` has unit i % TURN_UNITS, and of its weights the
+// loads k * COLUMN_GROUPS + i / TURN_UNITS. The first REGISTER_LOADS of these stay in registers for the whole dispatch,
+// SHARED_LOADS more in shared memory. The rest is streamed, STREAM_LOADS at once, with the next ones under way while these are
+// multiplied.
+// Weights lie as [direction][unit / TOGETHER][load][gate][unit % TOGETHER]; biases and peephole weights follow.
 layout(constant_id = 70) const uint COLUMN_GROUPS = 1;
 layout(constant_id = 71) const uint REGISTER_LOADS = 0;
 layout(constant_id = 72) const uint SHARED_LOADS = 0;
-layout(constant_id = 73) const uint STREAM_LOADS = 1;  // divides what is streamed
+layout(constant_id = 73) const uint STREAM_LOADS = 1;  // divides the number of streamed loads
 layout(constant_id = 74) const uint TOGETHER = 1;
-layout(constant_id = 75) const uint SPLIT_BIAS = 0;    // bit g: gate g's recurrent bias is not in the input's part
-const uint SUMS = ROWS * GATES;                         // of an invocation
+layout(constant_id = 75) const uint SPLIT_BIAS = 0;    // bit g is set if gate g's recurrent bias is not in the input's part
+const uint SUMS = ROWS * GATES;                         // the sums of an invocation
 const uint BLOCK = STREAM_LOADS * GATES;                // loads that are streamed at once
 const uint TURN_UNITS = WORKGROUP / COLUMN_GROUPS;
-const uint GROUP_LOADS = HIDDEN_LOADS / COLUMN_GROUPS;  // of a gate, for an invocation
+const uint GROUP_LOADS = HIDDEN_LOADS / COLUMN_GROUPS;  // an invocation's loads of a gate
 const uint KEPT_LOADS = REGISTER_LOADS + SHARED_LOADS;
 const uint LAST_BLOCK = GROUP_LOADS > KEPT_LOADS ? GROUP_LOADS - STREAM_LOADS : KEPT_LOADS;
 layout(binding = 3) readonly buffer HiddenWeights { uvec4 hidden_weights[]; };
 shared uvec4 kept_in_shared[SHARED_LOADS != 0 ? SHARED_LOADS * GATES * WORKGROUP : 1];
 uvec4 kept[REGISTER_LOADS != 0 ? REGISTER_LOADS * GATES : 1];
 uvec4 next[BLOCK];
-uint column_group;   // this invocation's
+uint column_group;   // the column group of this invocation
 uint unit;           // the unit that it computes
 uint weights_start;  // where its weights start
 vec4 recurrent_bias;
 
-// The state's file defines: four numbers side by side of what R multiplies, for row r of the tile
+// Another file defines this: it returns four neighbouring numbers of the vector that R multiplies, for row r of the tile.
 vec4 source_vec(uint r, uint vec);
 
-uint packed_unit() { return min(unit, UNITS - 1); }  // past H, workgroups may be larger than what is packed
+uint packed_unit() { return min(unit, UNITS - 1); }  // a workgroup may have more units than are packed
 
 vec4 hidden_extra(uint which)
 {
@@ -35,7 +36,7 @@ vec4 hidden_extra(uint which)
     return uintBitsToFloat(hidden_weights[end_of_weights + (which * DIRECTIONS + direction) * UNITS + packed_unit()]);
 }
 
-// first: the first of the units that the workgroup computes at once
+// Sets this invocation's unit. first: the first of the units that the workgroup computes at once.
 void begin_units(uint first)
 {
     column_group = gl_LocalInvocationID.x / TURN_UNITS;
@@ -66,13 +67,13 @@ void load_block(uint block, uint first, uint end)
         [[unroll]] for (uint gate = first; gate < end; ++gate) next[k * GATES + gate] = load_weights(block + k, gate);
 }
 
-// Starts loading the first of the streamed weights, while what they multiply is fetched
+// Starts to load the first streamed weights, while h is fetched.
 void prefetch_weights(uint first, uint end)
 {
     if (KEPT_LOADS < GROUP_LOADS) load_block(KEPT_LOADS, first, end);
 }
 
-// Each sum is one chain of multiply-adds in the order of the columns, so that it is the same in all tilings
+// Adds a load's products. Each sum is one chain of multiply-adds in the order of the columns, so it is the same in all tilings.
 void multiply_load(inout float sums[SUMS], uint k, uvec4 weights[GATES], uint first, uint end)
 {
     [[unroll]] for (uint vec = 0; vec < VECS_PER_LOAD; ++vec)
@@ -95,7 +96,7 @@ void multiply_block(inout float sums[SUMS], uint block, uvec4 weights[BLOCK], ui
     }
 }
 
-// This invocation's part of the sums over all columns, for the gates from first to end
+// Sets this invocation's part of the sums over all columns, for the gates from first to end.
 void multiply_columns(out float sums[SUMS], uint first, uint end)
 {
     [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = 0.0;
@@ -122,21 +123,21 @@ void multiply_columns(out float sums[SUMS], uint first, uint end)
     }
 }
 
-// The sums over the column groups, through shared memory: each group has a vec4 there, with a component a gate. Where there are many
-// groups, SPLIT invocations add a share each first. An invocation finishes FINISHED rows of its unit: its i-th is row
-// column_group + i * COLUMN_GROUPS of the tile.
+// Sums over the column groups go through shared memory: each group has a vec4 there, with a component for each gate. If there
+// are many groups, SPLIT invocations first add up a share each. An invocation finishes FINISHED rows of its unit: its i-th is
+// row column_group + i * COLUMN_GROUPS of the tile.
 const uint FINISHED = (ROWS + COLUMN_GROUPS - 1) / COLUMN_GROUPS;
 const uint SPLIT = COLUMN_GROUPS < 16 ? 1 : 4, SHARE = COLUMN_GROUPS / SPLIT;
 const uint SHARES = (ROWS * SPLIT + COLUMN_GROUPS - 1) / COLUMN_GROUPS;  // shares that an invocation adds
 const uint SUM_VECS = ROWS * WORKGROUP;
 
-// Another file defines where these sums are, and begin_sums, which waits until they may be written there
+// Another file defines these: it says where the sums are, and begin_sums waits until they may be written there.
 vec4 load_sums(uint place);
 void store_sums(uint place, vec4 sums);
 void begin_sums();
 
 uint place_of_sums(uint r, uint group) { return r * WORKGROUP + group * TURN_UNITS + gl_LocalInvocationID.x % TURN_UNITS; }
-// The sum of `count` groups, `stride` apart
+// Returns the sum of `count` groups that are `stride` apart.
 vec4 sum_of(uint place, uint count, uint stride)
 {
     vec4 total = load_sums(place);
@@ -144,7 +145,7 @@ vec4 sum_of(uint place, uint count, uint stride)
     return total;
 }
 
-// Call before recurrent_part, in all invocations
+// Stores this invocation's sums for the others. Call it in all invocations, before recurrent_part.
 void share_sums(float sums[SUMS], uint first, uint end)
 {
     begin_sums();
@@ -164,7 +165,7 @@ void share_sums(float sums[SUMS], uint first, uint end)
     }
 }
 
-// The products with R, of the gates from first to end
+// Returns the recurrent part of the gates from first to end, for row r of the tile.
 vec4 recurrent_part(uint r, uint first, uint end)
 {
     uint place = place_of_sums(r, 0);
@@ -174,7 +175,7 @@ vec4 recurrent_part(uint r, uint first, uint end)
     return recurrent;
 }
 
-// The input's part of the gates, as gpu/projection.comp left it: [step][direction][row][unit], a vec4 with a component a gate
+// The input's part of the gates, from gpu/projection.comp: [step][direction][row][unit], a vec4 with a component for each gate.
 layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
 
 vec4 input_part(uint step, uint row)

@@ -1,5 +1,5 @@
-// The input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases, as
-// [step][direction][row][unit], a vec4 with a component a gate.
+// Computes the input's part of every gate for the steps of a chunk, before the time loop: gates = X W^T + biases, as
+// [step][direction][row][unit], a vec4 with a component for each gate.
 // Workgroups: x tiles of units, y tiles of samples, z directions.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -12,10 +12,10 @@
 #include "product_tile.glsl"
 layout(binding = 11) writeonly buffer Gates { uvec4 gates[]; };
 
-shared uint places[ROWS];  // in gates, for unit 0
+shared uint places[ROWS];  // each sample's place in `gates`, for unit 0
 shared uint has_samples;
 
-// Where the tile's samples lie in X, and their gates. One that does not exist has some other's X, and no gates.
+// Finds where the tile's samples lie in X, and where their gates go: NOWHERE for a sample that does not exist.
 void find_samples(uint direction)
 {
     if (gl_LocalInvocationID.x == 0) has_samples = 0;
@@ -25,7 +25,7 @@ void find_samples(uint direction)
         find_sample(gl_WorkGroupID.y * ROWS + s, step, row);
         bool is_valid = find_x(direction, step, row, x_starts[s]) && is_sample(step, row);
         places[s] = is_valid ? ((step * DIRECTIONS + direction) * dispatch.batch + row) * UNITS : NOWHERE;
-        if (is_valid) atomicOr(has_samples, 1);  // plain stores of several invocations would be a race, of equal values too
+        if (is_valid) atomicOr(has_samples, 1);  // plain stores by several invocations would be a race, even of equal values
     }
     barrier();
 }

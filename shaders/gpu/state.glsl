@@ -1,4 +1,4 @@
-// A tile's state in shared memory: SLOTS vectors a row, row after row. Between dispatches it is in a buffer.
+// Keeps a tile's state in shared memory, slot after slot, each row after row. Between dispatches it is in a buffer.
 layout(binding = 8) buffer State { float state[]; };
 shared vec4 partial_sums[GATES > 1 ? SUM_VECS : 1];
 const uint SLOT_WORDS = ROWS * HIDDEN_VECS * 4;
@@ -34,7 +34,7 @@ void keep_state(uint slot, uint r, uint of_unit)
 
 void store_output(uint i, float value) { STORE_ELEMENT(output_sequence, i, value); }
 
-// A tile's rows in the batch's order, and their lengths.
+// The tile's rows are in the order of the batch.
 shared uint lengths_of_tile[ROWS];
 
 uint row_of(uint r) { return first_row + r; }

@@ -1,5 +1,5 @@
-// Sums in shared memory: of several gates as a vec4, SUM_VEC(place); of one gate as words of their own. After the arrays of vec4s,
-// which drivers read at once only where they are aligned.
+// Loads and stores sums in shared memory: those of several gates as a vec4, SUM_VEC(place), those of a single gate as words.
+// These words are declared after the arrays of vec4s, which drivers load at once only if they are aligned.
 shared float lone_sums[GATES > 1 ? 1 : SUM_VECS];
 
 vec4 load_sums(uint place)

@@ -2,7 +2,7 @@
 
 Ways in: DirectML's descriptors (`Device`, `DML_GRU_OPERATOR_DESC`, ...), numpy arrays (the functions `gru`, `lstm` and `rnn`,
 and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models and nodes (`vkdml.onnx`), PyTorch modules
-(`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`), DxDispatch's JSON models (`vkdml.dxdispatch`) and the command `vkdml`.
+(`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`) and the command `vkdml`.
 """
 
 from importlib.metadata import version as _version

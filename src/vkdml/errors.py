@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable
+from importlib.metadata import requires
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -80,6 +81,12 @@ class OnnxRuntimeError(VkdmlError, RuntimeError):
 
 class MissingPackageError(VkdmlError, ImportError):
     """A face that needs a package that is not installed."""
+
+
+def install_line(extra: str) -> str:
+    """The pip command for the packages of an extra of vkdml. It works however vkdml was installed."""
+    given = [line.split(";") for line in requires("vkdml") or []]
+    return " ".join(["pip install", *(f"'{package}'" for package, *when in given if when == [f' extra == "{extra}"'])])
 
 
 class NothingOnDeviceWarning(RuntimeWarning):

@@ -1,7 +1,7 @@
-"""The inside of the package, as far as tools/ and bench/ use it: what is not public they import from here alone.
+"""The inside of the package, as far as vkdml_lab uses it: it imports public names, and all others from here.
 
-So whoever rearranges the package has one list to keep true. It is no interface for users, and changes with any commit. Nothing
-in the package imports it.
+So there is one list to keep true when the package is rearranged. It is no interface for users, and changes with any commit.
+Nothing in the package imports it.
 """
 
 from __future__ import annotations
@@ -11,47 +11,51 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-# A command's help, processes that may crash, and reports
-from .cli.argument_types import DEVICE
-from .cli.conformance import on_device as conformance_on
-from .cli.conformance.suite import FOLDER as CONFORMANCE
-from .cli.processes import Worker, WorkerError, supervise
-from .cli.reports import append, as_json, bullets, cell, document, parsed, table, write
+# Arguments and output of commands
+from .cli.argument_types import DEVICE, add_common, count, existing_file, print_json
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled
 from .engine.commands import Commands
+from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import PLAIN_PROBLEMS, kind_of, plans_of, problem_of, types_of
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
-from .engine.vulkan import driver
+from .engine.vulkan import driver, files, queries, structures
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
-from .engine.vulkan.facts import device_facts, memory_types, queue_families
 from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
 from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
+from .engine.weights import Contents, Snapshot
 
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
 from .faces import sessions
+from .faces.directml.binding import Compiled, Dispatchable
 
 # What is computed: the tables of cells, activations and types, and problems
 from .operators.activations import BY_DESC as ACTIVATIONS
 from .operators.cells import BY_DESC as CELLS
 from .operators.cells import GRU, LSTM, RNN, Cell
+from .operators.checks import MAX_TENSOR_BYTES, OPERATOR_TYPES, CheckedOperator, Tensor
+from .operators.correctness import differences, with_sequence
 from .operators.element_types import ALL as ELEMENT_TYPES
-from .operators.element_types import FLOAT32, FLOAT64, ElementType
-from .operators.plain_problem import PlainProblem
+from .operators.element_types import FLOAT32, FLOAT64, ITEMSIZES, ElementType
+from .operators.graph_checks import check_graph, nodes_of
+from .operators.header import descs, device_descs, plain_descs
+from .operators.plain_problem import ElementwiseProblem, PlainProblem
 from .operators.problem import Problem, from_desc
+from .operators.table import from_desc as from_any_desc
 from .operators.whole_numbers import ceil_div, round_up
+from .planning import families
 from .planning.candidates import Planner, best_of_each_way
 from .planning.costs import described
 from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import FLOW, SCHEDULES
+from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, plan, plan_of
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile

@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support import Case, gru_desc, random_arrays
 from vkdml.engine.trust import tuner
 from vkdml.engine.trust.trial import Verdict
 from vkdml.planning import candidates, profiles
 from vkdml.planning.costs import Costs
 from vkdml.planning.gpus import GPUS
+from vkdml_lab.suite.support import Case, gru_desc, random_arrays
 
 COMPUTE_UNITS = 2
 SCHEDULES = ("persistent", "sequence", "stepped")  # what the model is to like best first

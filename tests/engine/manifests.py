@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tools.gpu.drivers import manifest
+from vkdml_lab.gpu.drivers import manifest
 
 
 def installed(name, *folder):

@@ -1,7 +1,7 @@
 """An operator that is ready to run, for tests of what comes after."""
 
 import vkdml
-from tests.support import initialize, make_outputs
+from vkdml_lab.suite.support import initialize, make_outputs
 
 
 class Ready:

@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.support import DTYPES, Case, check, gru_desc, make_desc, owned, random_arrays, random_case, read_output, tensor
 from vkdml.engine.weights import OWNED
 from vkdml.operators import cells
 from vkdml.planning.needs import laid_out
+from vkdml_lab.suite.support import (
+    DTYPES,
+    Case,
+    check,
+    gru_desc,
+    make_desc,
+    owned,
+    random_arrays,
+    random_case,
+    read_output,
+    tensor,
+)
 
 SIZES = (5, 3, 6, 9)  # those of tests/engine/conftest.py, so that pipelines are compiled once
 

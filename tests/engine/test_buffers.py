@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
 from vkdml.engine import commands as recording
 from vkdml.engine.commands import Commands
 from vkdml.engine.vulkan.buffers import Buffer, Range
 from vkdml.engine.vulkan.gpu import Submission
+from vkdml_lab.suite.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import CELLS, Case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
 from vkdml.engine import compiled as recording
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.operators import cells, element_types
 from vkdml.operators.header import descs
+from vkdml_lab.suite.support import CELLS, Case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
 
 pytestmark = pytest.mark.device
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.planning.devices import GPU
 from vkdml.engine.trust import choices
 from vkdml.engine.trust.choices import Choices
+from vkdml_lab.suite.devices import GPU
 
 KEY, VALUE = {"cell": "GRU", "hidden": 5, "lengths": True}, {"tiling": {"rows": 1}, "seconds": 0.25}
 

@@ -11,9 +11,9 @@ from tests.engine.test_binding import Heap, bound_table, compiled_of, recorded
 from tests.faces.onnx.support import inputs_of, model
 from tests.faces.onnx.support import weights as onnx_weights
 from tests.faces.test_layers import B, I, make, weights
-from tests.support import check
 from vkdml import InvalidArgumentError
 from vkdml.onnx import InferenceSession
+from vkdml_lab.suite.support import check
 
 pytestmark = pytest.mark.device
 

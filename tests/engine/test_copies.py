@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import tensor
 from vkdml.engine.vulkan.buffers import Buffer, Parts
+from vkdml_lab.suite.support import tensor
 
 
 class Heap:

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.devices import GPU
-from tests.support import Case, gru_desc, random_arrays, run_on_device
 from tools.compile_shaders import compile_source
 from vkdml.engine.vulkan import structures
 from vkdml.engine.vulkan.buffers import Buffer
@@ -15,6 +13,8 @@ from vkdml.engine.vulkan.enabled import Enabled
 from vkdml.engine.vulkan.gpu import Gpu
 from vkdml.engine.vulkan.spirv import of_spirv
 from vkdml.planning.dispatches import Dispatch
+from vkdml_lab.suite.devices import GPU
+from vkdml_lab.suite.support import Case, gru_desc, random_arrays, run_on_device
 
 HALVES = """
 #version 450

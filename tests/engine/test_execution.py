@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import tensor
 from vkdml.engine import weights
 from vkdml.engine.execution import Execution, Node
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.vulkan.store import Recent
 from vkdml.engine.weights import Contents
 from vkdml.operators import reference
+from vkdml_lab.suite.support import tensor
 
 T, B, I, H = 4, 2, 3, 5
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import tensor
 from vkdml.engine.trust.trial import Attempts, Fallback
+from vkdml_lab.suite.support import tensor
 
 WORD = 2  # of the state, that says that the attempt gave up
 

@@ -1,14 +1,14 @@
 """What comes of each failure of the driver: an error that says what was being done, and right results afterwards.
 
-A layer (tools/faults/layer.c) makes calls fail in a worker's process, where each scenario is run from its beginning on.
+A layer (lab/vkdml_lab/faults/layer.c) makes calls fail in a worker's process, where each scenario is run from its beginning on.
 """
 
 import pytest
 
-from tools.faults.layer import Fault
-from tools.faults.scenarios import SCENARIOS, SCHEDULES_OF_CELLS
-from tools.faults.tries import Tries
-from tools.faults.worker import NOT_REACHED, RIGHT
+from vkdml_lab.faults.layer import Fault
+from vkdml_lab.faults.scenarios import SCENARIOS, SCHEDULES_OF_CELLS
+from vkdml_lab.faults.tries import Tries
+from vkdml_lab.faults.worker import NOT_REACHED, RIGHT
 
 pytestmark = pytest.mark.device
 

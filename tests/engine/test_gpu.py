@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.devices import GPU
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.vulkan import queries
 from vkdml.engine.vulkan.gpu import open_device
+from vkdml_lab.suite.devices import GPU
 
 
 def run(code, **environment):
@@ -100,26 +100,30 @@ def test_no_driver(call):
     assert "install one, on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers" in nothing.stdout
 
 
+WITHOUT_KP = """
+import sys, importlib.abc
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, *rest):
+        if name == "vkdml.engine.vulkan._kp": raise ImportError({reason!r})
+sys.meta_path.insert(0, Refuse())
+"""
+
+
 def test_no_loader():
-    nothing = run("import ctypes\n"
-                  "def refuse(*a, **k): raise OSError('libvulkan.so.1: cannot open')\n"
-                  "import vkdml\nctypes.CDLL = refuse\n"
-                  "try: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)")
-    assert nothing.stdout.startswith("no Vulkan loader (libvulkan.so.1); install one"), nothing.stderr
+    """The package can be imported, and a command ends with one line."""
+    nothing = run(WITHOUT_KP.format(reason="libvulkan.so.1: cannot open shared object file") +
+                  "import ctypes\nimport vkdml, vkdml.cli\n"
+                  "def refuse(*a, **k): raise OSError('libvulkan.so.1: cannot open')\nctypes.CDLL = refuse\n"
+                  "try: vkdml.Device()\nexcept vkdml.DriverError as error: print(error)\n"
+                  "print(vkdml.cli.main(['devices']))")
+    said, code = nothing.stdout.splitlines()
+    assert said.startswith("no Vulkan loader (libvulkan.so.1); install one")
+    assert (code, nothing.stderr) == ("1", f"vkdml: {said}\n")
 
 
-@pytest.mark.parametrize(("reason", "message"), [
-    ("libvulkan.so.1: cannot open shared object file", "no Vulkan loader (libvulkan.so.1); install one"),
-    ("undefined symbol", "Kompute's Python package kp, a part of vkdml, cannot be imported (undefined symbol): install vkdml again"),
-])
-def test_kp_cannot_be_imported(reason, message):
-    nothing = run("import sys, importlib.abc\n"
-                  "class Refuse(importlib.abc.MetaPathFinder):\n"
-                  "    def find_spec(self, name, *rest):\n"
-                  f"        if name == 'vkdml.engine.vulkan._kp': raise ImportError({reason!r})\n"
-                  "sys.meta_path.insert(0, Refuse())\n"
-                  "try: import vkdml\nexcept RuntimeError as error: print(error)")
-    assert nothing.stdout.startswith(message), nothing.stderr
+def test_kp_cannot_be_imported():
+    nothing = run(WITHOUT_KP.format(reason="undefined symbol") + "try: import vkdml\nexcept RuntimeError as error: print(error)")
+    assert nothing.stdout.startswith("Kompute's Python package kp, a part of vkdml, cannot be imported (undefined symbol): install vkdml again")
     assert nothing.stdout.count("\n") == 1
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.support import ATOL, RTOL, gru_desc, owned, random_arrays, tensor
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
+from vkdml_lab.suite.support import ATOL, RTOL, gru_desc, owned, random_arrays, tensor
 
 T, B, H = 5, 3, 9  # a layer of as many inputs as units
 NO_OUTPUT = {"OutputSingleTensor": None, "SequenceLengthsTensor": None, "HiddenInitTensor": None}

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 import vkdml
-from tests.planning.devices import GPU, GPUS
-from tests.support import CELLS
 from vkdml.engine.trust import trial
 from vkdml.engine.trust.self_test import pipelines
 from vkdml.engine.trust.trial import (
@@ -27,6 +25,8 @@ from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import Measured, described
 from vkdml.planning.options import Options
 from vkdml.planning.size_classes import Sizes
+from vkdml_lab.suite.devices import GPU, GPUS
+from vkdml_lab.suite.support import CELLS
 
 RUNS = 7
 

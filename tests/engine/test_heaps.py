@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.engine import heaps
-from tests.support import random_numbers
 from vkdml.engine import commands
 from vkdml.engine.vulkan import buffers
 from vkdml.engine.weights import Weights
+from vkdml_lab.suite import heaps
+from vkdml_lab.suite.support import random_numbers
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 9))])

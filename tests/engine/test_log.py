@@ -12,13 +12,13 @@ import pytest
 
 import vkdml
 from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
-from tests.planning.devices import make_problem
 from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
 from vkdml.engine.trust.tuner import Tuner
 from vkdml.engine.vulkan import gpu
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.store import Store
 from vkdml.operators import element_types
+from vkdml_lab.suite.devices import make_problem
 
 RUN = """
 import numpy as np, vkdml

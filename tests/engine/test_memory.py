@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.devices import GPU
-from tests.support import gru_desc, initialize, make_outputs, random_arrays, tensor
 from vkdml.engine import compiled as compiled_operators
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.engine.vulkan.gpu import Buffer
@@ -18,6 +16,8 @@ from vkdml.engine.vulkan.store import Lease, Memory, Store
 from vkdml.engine.vulkan.system import Lock
 from vkdml.operators.problem import from_desc
 from vkdml.planning.tiling import GATES
+from vkdml_lab.suite.devices import GPU
+from vkdml_lab.suite.support import gru_desc, initialize, make_outputs, random_arrays, tensor
 
 MIB = 2**20
 

@@ -3,7 +3,7 @@
 import pytest
 
 import vkdml
-from tests.support import gru_desc, tensor
+from vkdml_lab.suite.support import gru_desc, tensor
 
 
 @pytest.fixture

@@ -7,7 +7,11 @@ import pytest
 
 import vkdml
 from tests.engine.ready import Ready
-from tests.support import (
+from vkdml.engine.commands import Commands
+from vkdml.engine.vulkan import gpu as low_level
+from vkdml.operators import reference
+from vkdml.operators.problem import from_desc
+from vkdml_lab.suite.support import (
     ATOL,
     RTOL,
     Case,
@@ -21,10 +25,6 @@ from tests.support import (
     run_on_device,
     tensor,
 )
-from vkdml.engine.commands import Commands
-from vkdml.engine.vulkan import gpu as low_level
-from vkdml.operators import reference
-from vkdml.operators.problem import from_desc
 
 pytestmark = pytest.mark.usefixtures("memory")
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import GPU
 from vkdml.engine.vulkan import pipeline_file
 from vkdml.engine.vulkan.pipeline_file import PipelineFile
+from vkdml_lab.suite.devices import GPU
 
 INFO = replace(GPU, vendor=0x1002, device_id=7, pipeline_cache_uuid=bytes(range(16)).hex())
 HEADER = pipeline_file._HEADER.pack(32, 1, 0x1002, 7, bytes(range(16)))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
 from vkdml.operators import cells, reference
 from vkdml.operators.problem import from_desc
+from vkdml_lab.suite.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
 
 SIZES = (5, 3, 6, 9)  # those of tests/engine/conftest.py, so that pipelines are compiled once
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 import vkdml
-from tests.support import make_desc, tensor
 from vkdml import cli
 from vkdml.engine.trust import choices, self_test
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import MEETINGS
 from vkdml.planning.plan import plan_of
+from vkdml_lab.suite.support import make_desc, tensor
 
 pytestmark = pytest.mark.device
 

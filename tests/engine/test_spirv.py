@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.devices import CPU
-from tests.support import CELLS, SCHEDULES, make_desc, options_on
 from tools import compile_shaders
 from vkdml.engine.vulkan import spirv
 from vkdml.operators.problem import from_desc
 from vkdml.planning.plan import plan as make_plan
+from vkdml_lab.suite.devices import CPU
+from vkdml_lab.suite.support import CELLS, SCHEDULES, make_desc, options_on
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = Path(vkdml.__file__).parent / "spirv"

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.planning.devices import make_problem
-from tests.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
 from vkdml.engine.trust import choices, tuner
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.engine.trust.tuner import Tuner, likely
@@ -18,6 +16,8 @@ from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import of_representative
+from vkdml_lab.suite.devices import make_problem
+from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
 
 PROBLEM, NOTHING = make_problem(12, 1, 16, 64), vkdml.Options()
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import CELLS, DTYPES, SCHEDULES, Case, make_desc, options, random_arrays, random_case, wild_case
 from vkdml.engine import compiled
 from vkdml.engine.execution import Execution, Node
 from vkdml.engine.trust.verification import Share
 from vkdml.operators import cells, element_types
+from vkdml_lab.suite.support import CELLS, DTYPES, SCHEDULES, Case, make_desc, options, random_arrays, random_case, wild_case
 
 pytestmark = pytest.mark.device
 

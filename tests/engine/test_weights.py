@@ -5,9 +5,9 @@ import pytest
 
 import vkdml
 from tests.engine.ready import Ready
-from tests.support import ATOL, RTOL, Case, check, gru_desc, make_outputs, random_arrays, read_output, tensor
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.operators import reference
+from vkdml_lab.suite.support import ATOL, RTOL, Case, check, gru_desc, make_outputs, random_arrays, read_output, tensor
 
 pytestmark = pytest.mark.usefixtures("memory")
 

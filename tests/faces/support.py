@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.support import DTYPES, TOLERANCES
+from vkdml_lab.suite.support import DTYPES, TOLERANCES
 
 T, B, I, H = 5, 3, 7, 9
 

@@ -11,10 +11,10 @@ import vkdml.onnx
 import vkdml.pydirectml as dml
 import vkdml.torch
 from tests.faces.onnx.support import model
-from tests.support import ATOL, RTOL, tensor
-from vkdml.faces.dxdispatch.dispatchables import OperatorDispatchable, ReadyOperator
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
+from vkdml_lab.dxdispatch.dispatchables import OperatorDispatchable, ReadyOperator
+from vkdml_lab.suite.support import ATOL, RTOL, tensor
 
 pytestmark = pytest.mark.device
 

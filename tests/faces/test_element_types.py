@@ -6,9 +6,9 @@ from onnx import helper
 
 import vkdml
 from tests.faces.support import B, H, I, T, arrays, check
-from tests.support import DTYPES, gru_desc, tensor
 from vkdml.onnx import run_node
 from vkdml.operators import arguments, cells, element_types, problem, reference
+from vkdml_lab.suite.support import DTYPES, gru_desc, tensor
 
 pytestmark = pytest.mark.device
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import ATOL, RTOL
 from vkdml.faces import functional, sessions
 from vkdml.operators import cells, reference
+from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
 

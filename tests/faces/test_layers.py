@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import ATOL, DTYPES, RTOL
 from vkdml.engine import weights as weight_contents
 from vkdml.engine.commands import Commands
 from vkdml.operators import reference
+from vkdml_lab.suite.support import ATOL, DTYPES, RTOL
 
 pytestmark = pytest.mark.device
 

@@ -14,10 +14,10 @@ import pytest
 from onnx import parser
 
 import vkdml
-from tests.support import gru_desc, random_arrays, run_on_device
 from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, types_of
 from vkdml.onnx import InferenceSession
 from vkdml.planning.options import Options
+from vkdml_lab.suite.support import gru_desc, random_arrays, run_on_device
 
 pytestmark = pytest.mark.device
 

@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 from tests.faces.test_layers import GATES, B, H, I, make, states, weights
-from tests.support import DTYPES, TOLERANCES, options
 from vkdml.engine.vulkan.gpu import Buffer
+from vkdml_lab.suite.support import DTYPES, TOLERANCES, options
 
 pytestmark = pytest.mark.device
 

@@ -6,10 +6,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
 
 import vkdml
-import vkdml.dxdispatch
 import vkdml.pydirectml as dml
 import vkdml.torch
-from tests.faces.dxdispatch.support import SAMPLE
+import vkdml_lab.dxdispatch
+from lab.tests.dxdispatch.support import SAMPLE
 from tests.faces.onnx.support import model, weights
 from vkdml.faces import sessions
 from vkdml.onnx import InferenceSession
@@ -77,7 +77,7 @@ def pydirectml():
 
 def dxdispatch():
     """Microsoft's sample."""
-    loaded = vkdml.dxdispatch.load(SAMPLE)
+    loaded = vkdml_lab.dxdispatch.load(SAMPLE)
     return lambda: loaded.run(vkdml.Device())
 
 

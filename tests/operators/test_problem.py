@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.support import FLOAT32, SIGMOID, TANH, UINT32, gru_desc, tensor
 from vkdml.operators.header import descs
 from vkdml.operators.problem import from_desc
+from vkdml_lab.suite.support import FLOAT32, SIGMOID, TANH, UINT32, gru_desc, tensor
 
 T = vkdml.DML_OPERATOR_TYPE
 DATA = vkdml.DML_TENSOR_DATA_TYPE

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.planning.devices import DEVICES, GPUS, make_problem
-from tests.support import CELLS
 from vkdml.engine.vulkan import spirv as kernels
 from vkdml.errors import InvalidArgumentError
 from vkdml.operators import element_types
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
+from vkdml_lab.suite.devices import DEVICES, GPUS, make_problem
+from vkdml_lab.suite.support import CELLS
 
 FILE = Path(__file__).with_suffix(".json")
 _DEBUG = {3, 4, 5, 6, 7, 8, 317, 330}  # OpSource, OpName, OpMemberName, OpLine and the like

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, GPU, GPUS, make_problem
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
+from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
 
 
 def test_a_gpu_gets_no_shuffles_and_shared_state():

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, DEVICES, GPU, GPUS, make_problem
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import Costs
 from vkdml.planning.options import Options
+from vkdml_lab.suite.devices import CPU, DEVICES, GPU, GPUS, make_problem
 
 
 def best(problem, info, **forced):

@@ -5,8 +5,6 @@ from itertools import product
 
 import pytest
 
-from tests.planning.devices import CPU, GPU, GPUS, make_problem
-from tests.support import CELLS, SCHEDULES, options_on, tensor
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
@@ -15,6 +13,8 @@ from vkdml.planning.loop_dispatches import pack, time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
 from vkdml.planning.size_classes import of_representative
+from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
+from vkdml_lab.suite.support import CELLS, SCHEDULES, options_on, tensor
 
 GPU_COSTS = Costs(GPU)
 MOST_SECONDS = 0.05  # of a submission on a GPU

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 import vkdml
-from tests.planning.devices import CPU
-from tests.support import tensor
 from vkdml.operators import element_types, plain_problem
 from vkdml.planning.plain import plan
+from vkdml_lab.suite.devices import CPU
+from vkdml_lab.suite.support import tensor
 
 
 def dimensions(*inner, outermost):

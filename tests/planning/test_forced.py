@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vkdml
-from tests.planning.devices import DEVICES, devices, make_problem
 from vkdml.operators import cells, element_types
 from vkdml.planning.options import MEETINGS, SCHEDULES, Options
 from vkdml.planning.plan import plan
+from vkdml_lab.suite.devices import DEVICES, devices, make_problem
 
 VALUES = {"schedule": SCHEDULES, "parts": [1, 3], "rows": [1, 3, 8, 16], "units_at_once": [1, 2], "workgroup": [8, 32],
           "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6], "meeting": MEETINGS, "register_loads": [0, 2], "shared_loads": [0, 1],

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 import vkdml
-from tests.planning.devices import CPU, GPU
-from tests.support import tensor
 from vkdml.operators import table
 from vkdml.planning import plain
 from vkdml.planning.plain import plan
 from vkdml.planning.profiles import profile
+from vkdml_lab.suite.devices import CPU, GPU
+from vkdml_lab.suite.support import tensor
 
 
 def problem(m, k, n, **fields):

@@ -5,8 +5,6 @@ from itertools import product
 
 import pytest
 
-from tests.planning.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
-from tests.support import CELLS
 from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
 from vkdml.operators.whole_numbers import round_up
@@ -16,6 +14,8 @@ from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
 from vkdml.planning.profiles import gpu_rates
 from vkdml.planning.tiling import MEETING, Machine, Target
+from vkdml_lab.suite.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
+from vkdml_lab.suite.support import CELLS
 
 ALL_DEVICES = {"smallest": SMALLEST, "gpu": GPU, **GPUS}
 SIZES = (1, 7, 64, 100, 260, 512, 1024, 3000)

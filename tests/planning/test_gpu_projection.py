@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import DEVICES, GPU, SMALLEST, make_problem
-from tests.support import CELLS
 from vkdml.operators import cells, element_types
 from vkdml.planning import profiles
 from vkdml.planning.candidates import Planner
 from vkdml.planning.families.gpu_projection import projections
 from vkdml.planning.options import Options
 from vkdml.planning.tiling import Machine
+from vkdml_lab.suite.devices import DEVICES, GPU, SMALLEST, make_problem
+from vkdml_lab.suite.support import CELLS
 
 PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
 INTEL, NVIDIA = 0x8086, 0x10DE

@@ -1,14 +1,14 @@
-"""The table of GPUs, and that whoever needs a figure reads it there: house.gpu_figures holds that nobody writes one down."""
+"""The table of GPUs, and that others read their figures there; tests/house.py holds that no figure is written elsewhere."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import GPU
-from tools.gpu.gpus import GPUS as CHECKED
 from vkdml.planning import gpus
 from vkdml.planning.gpus import named_units
 from vkdml.planning.profiles import PROFILES, gpu_rates
+from vkdml_lab.gpu.gpus import GPUS as CHECKED
+from vkdml_lab.suite.devices import GPU
 
 VENDORS = {"radeon": 0x1002, "nouveau": 0x10DE, "intel": 0x8086}
 

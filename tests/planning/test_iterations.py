@@ -1,6 +1,6 @@
 """No dispatch has more loop iterations than its driver gives it, and none far fewer where there is more to do.
 
-That the bound is not too small is shown on a device: tests/conformance/test_reference.py::test_long_and_wide.
+That the bound is not too small is shown on a device: lab/vkdml_lab/suite/test_reference.py::test_long_and_wide.
 """
 
 from dataclasses import replace
@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vkdml
-from tests.planning.devices import CPU, DEVICES, GPU, make_problem, problems
-from tests.support import CELLS, SCHEDULES, options_on
 from vkdml.operators import element_types
 from vkdml.planning.candidates import Planner
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import Options
+from vkdml_lab.suite.devices import CPU, DEVICES, GPU, make_problem, problems
+from vkdml_lab.suite.support import CELLS, SCHEDULES, options_on
 
 LIMIT = 65_535  # of llvmpipe
 LLVMPIPES = [info for info in DEVICES.values() if info.driver == "llvmpipe"]

@@ -6,14 +6,14 @@ from itertools import product
 
 import pytest
 
-from tests.planning.devices import DEVICES, GPUS, make_problem
-from tests.planning.devices import GPU as SMALL
 from vkdml.operators import cells, element_types
 from vkdml.planning.candidates import Planner
 from vkdml.planning.costs import Measured, described
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import of_representative, representative
+from vkdml_lab.suite.devices import DEVICES, GPUS, make_problem
+from vkdml_lab.suite.devices import GPU as SMALL
 
 GPU = replace(SMALL, vendor=0x10DE, compute_units=82, max_shared_memory=49152)
 SIZES = (250, 1, 64, 512)  # T, B, I and H: a representative

@@ -7,11 +7,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vkdml
-from tests.planning.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
-from tests.support import SCHEDULES, options_on
 from vkdml.planning import tiling as cuts
 from vkdml.planning.options import WORKSPACES, Options
 from vkdml.planning.plan import plan
+from vkdml_lab.suite.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
+from vkdml_lab.suite.support import SCHEDULES, options_on
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.devices import CPU, DEVICES, GPU, GPUS, make_problem
 from vkdml.planning import profiles
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
 from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates, profile
+from vkdml_lab.suite.devices import CPU, DEVICES, GPU, GPUS, make_problem
 
 
 @pytest.mark.parametrize(("info", "name"), [

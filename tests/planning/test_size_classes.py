@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 
-from tests.planning.devices import DEVICES, make_problem
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells
 from vkdml.planning.plan import plan
 from vkdml.planning.size_classes import representative
+from vkdml_lab.suite.devices import DEVICES, make_problem
 
 STEPS, BATCHES = range(1, 200), range(1, 40)
 WIDTHS = {"I": (32, 128), "H": 64, "D": 2}  # of two layers, both bidirectional

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 
-from tests.planning.devices import CPU, GPUS, devices, make_problem, problems
 from vkdml.operators import element_types
 from vkdml.planning import tiling as sizes
 from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
+from vkdml_lab.suite.devices import CPU, GPUS, devices, make_problem, problems
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

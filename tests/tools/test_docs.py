@@ -44,7 +44,7 @@ def test_the_first_page_is_the_readme(site):
     pages, _ = site
     assert "<h1" in pages["index.html"]
     assert "Where a GPU pays" in pages["index.html"]
-    for module in ("vkdml", "vkdml/onnx", "vkdml/torch", "vkdml/pydirectml", "vkdml/dxdispatch", "vkdml/errors"):
+    for module in ("vkdml", "vkdml/onnx", "vkdml/torch", "vkdml/pydirectml", "vkdml/errors"):
         assert f'href="{module}.html"' in pages["index.html"]
     assert 'href="../vkdml/torch.html"' in pages["vkdml/onnx.html"]
     assert 'href="../docs/faces/numpy.html"' in pages["vkdml/onnx.html"]
@@ -56,7 +56,7 @@ def test_pictures_are_no_wider_than_the_page(site):
 
 
 @pytest.mark.parametrize(("module", "name"), [
-    ("vkdml", "DML_GRU_OPERATOR_DESC"), ("vkdml/onnx", "InferenceSession"), ("vkdml/pydirectml", "lstm"), ("vkdml/dxdispatch", "load"),
+    ("vkdml", "DML_GRU_OPERATOR_DESC"), ("vkdml/onnx", "InferenceSession"), ("vkdml/pydirectml", "lstm"),
     ("vkdml", "GRU.stream"), ("vkdml", "CompiledOperator.input_fields"), ("vkdml", "CompiledGraph.set_name"),  # inherited
     ("vkdml", "DML_GRU_OPERATOR_DESC.Direction"), ("vkdml", "DML_GRU_OPERATOR_DESC.InputTensor"),
     ("vkdml", "DML_ACTIVATION_TANH_OPERATOR_DESC.InputTensor"), ("vkdml/torch", "LSTM.warm_up")])

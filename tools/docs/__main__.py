@@ -20,7 +20,7 @@ import pdoc
 from markupsafe import Markup
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.dxdispatch", "vkdml.errors", "vkdml.reference"]
+MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.errors", "vkdml.reference"]
 FIRST = "README.md"
 PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.md", "docs/gru.md", "docs/caches.md",
          "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "tools/kp/README.md", "docs/bench/*.md", "CONTRIBUTING.md",

@@ -10,6 +10,7 @@ from tabulate import tabulate
 from ..engine.trust import choices, tuner
 from ..engine.vulkan.gpu import KP_VERSION, select_device
 from ..engine.vulkan.queries import enumerate_devices
+from ..errors import DriverError
 from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
 from .argument_types import add_common, print_json
@@ -25,21 +26,28 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     infos = enumerate_devices()
-    default = select_device(None)
+    try:
+        default, wrong = select_device(None), ""
+    except DriverError as error:  # the list says which there are
+        default, wrong = None, f"VKDML_DEVICE: {error}"
     rows = [{**asdict(info), "is_default": info == default} for info in infos]
     if chosen.json:
         print_json(rows)
         return 0
     columns = {"index": "", "name": "name", "type": "type", "driver": "driver", "driver_version": "version",
                "api_version": "Vulkan", "units": "units", "subgroup": "subgroup", "max_workgroup_invocations": "workgroup",
-               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "copies": "copies"}
-    shown = [{**asdict(info), "units": _units(info), "subgroup": _subgroup(info),
-              "copies": "no" if info.unified_memory else "yes"} for info in infos]
+               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "memory": "memory",
+               "copies": "copies"}
+    sizes = ("max_shared_memory", "max_storage_buffer_range", "memory")
+    shown = [{**asdict(info), **{name: _size(getattr(info, name)) for name in sizes}, "units": _units(info),
+              "subgroup": _subgroup(info), "copies": "no" if info.unified_memory else "yes"} for info in infos]
     table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
     print(tabulate(table, ["", *columns.values()]))
+    if wrong:
+        print(wrong)
     if all(info.is_cpu for info in infos):
         print("No GPU was found: these are drivers for the CPU.")
-    print("* is the default; VKDML_DEVICE chooses another. Memory is in bytes. copies: whether tensors are copied to it.\n"
+    print("* is the default; VKDML_DEVICE chooses another. copies: whether tensors are copied to it.\n"
           "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
     if any(profile(info).tuned for info in infos):
         mode = tuner.mode_of_environment()
@@ -47,6 +55,12 @@ def run(chosen: argparse.Namespace) -> int:
               f"What was measured is in {choices.folder()}: {choices.count()} files, which may be deleted.")
     print(f"kp {KP_VERSION}")
     return 0
+
+
+def _size(count: int) -> str:
+    """A number of bytes in the largest unit of which there is one."""
+    unit, size = next(((unit, size) for unit, size in (("GiB", 2**30), ("MiB", 2**20)) if count >= size), ("KiB", 2**10))
+    return f"{count / size:.3g} {unit}"
 
 
 def _units(info: DeviceInfo) -> str:

@@ -26,7 +26,7 @@ Function = Callable[[np.ndarray, float, float], np.ndarray]
 class Activation:
     """A row of the table.
 
-    shader_id: its number in the shaders; tools/generate_numbers.py writes these into shaders/common/numbers.glsl.
+    shader_id: its number in the shaders, from which shaders/common/numbers.glsl is generated.
     function: the activation of a float64 array x, given its parameters a and b.
     fields: the descriptor's float parameters, in the order of a and b.
     onnx_name: its name in ONNX's attribute `activations`, if it has one.

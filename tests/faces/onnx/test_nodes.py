@@ -6,9 +6,9 @@ import pytest
 from onnx import helper
 
 import vkdml
-from tests.support import ATOL, RTOL
 from vkdml.onnx import run_node
 from vkdml.operators import reference
+from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
 

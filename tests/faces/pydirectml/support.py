@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 import vkdml.pydirectml as dml
-from tests.support import TOLERANCES
 from vkdml.operators import reference
+from vkdml_lab.suite.support import TOLERANCES
 
 T, B, I, H = 4, 3, 2, 5
 FLOAT32, FLOAT16, UINT32 = dml.TensorDataType.FLOAT32, dml.TensorDataType.FLOAT16, dml.TensorDataType.UINT32

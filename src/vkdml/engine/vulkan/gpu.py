@@ -25,17 +25,18 @@ from .queries import default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.5"  # Kompute's, and which patches of tools/kp/; tools/build_kp.py puts it in
+KP_VERSION = "0.9.0+vkdml.5"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
     from . import _kp as kp
 except ImportError as error:
-    if "libvulkan" in str(error):
-        raise DriverError(system.no_loader()) from None
-    raise DriverError(f"Kompute's Python package kp, a part of vkdml, cannot be imported ({error}): {_INSTALL_KP}") from None
-if kp.__version__ != KP_VERSION:
-    raise DriverError(f"kp {kp.__version__} was built into vkdml, but it needs kp {KP_VERSION}: {_INSTALL_KP}")
+    if "libvulkan" not in str(error):  # without the loader, listing the devices raises before kp is needed
+        raise DriverError("Kompute's Python package kp, a part of vkdml, cannot be imported "
+                          f"({error}): {_INSTALL_KP}") from None
+else:
+    if kp.__version__ != KP_VERSION:
+        raise DriverError(f"kp {kp.__version__} was built into vkdml, but it needs kp {KP_VERSION}: {_INSTALL_KP}")
 
 
 T = TypeVar("T")

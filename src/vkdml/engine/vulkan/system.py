@@ -44,19 +44,15 @@ def this_system() -> System:
     return _OTHERS.get(sys.platform, LINUX)
 
 
-def no_loader() -> str:
-    system = this_system()
-    return f"no Vulkan loader ({' or '.join(system.loaders)}); install one and a driver, {system.remedy}"
-
-
 def load_vulkan() -> ctypes.CDLL:
     """The Vulkan loader. Raises DriverError where there is none."""
-    for name in this_system().loaders:
+    system = this_system()
+    for name in system.loaders:
         try:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise DriverError(no_loader())
+    raise DriverError(f"no Vulkan loader ({' or '.join(system.loaders)}); install one and a driver, {system.remedy}")
 
 
 def cores() -> int:

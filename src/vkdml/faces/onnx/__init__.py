@@ -1,4 +1,4 @@
-"""ONNX on a Vulkan device: nodes, whole models, and a backend. Needs the extra `onnx`: pip install 'vkdml[onnx]'.
+"""ONNX on a Vulkan device: nodes, whole models, and a backend. Needs the extra `onnx`: pip install '.[onnx]'.
 
 `import vkdml.onnx as onnxruntime` runs a script that is written for onnxruntime: all names that are not here are onnxruntime's.
 
@@ -13,13 +13,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ...errors import MissingPackageError
+from ...errors import MissingPackageError, install_line
 
 try:
     import onnx as _onnx  # noqa: F401
     import onnxruntime as _onnxruntime
 except ImportError as _error:
-    raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: pip install 'vkdml[onnx]'") from None
+    raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: {install_line('onnx')}") from None
 
 from .assignment import AssignedNode, Assignment
 from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device

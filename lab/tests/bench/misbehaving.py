@@ -1,0 +1,28 @@
+"""A worker's library that crashes, hangs, is wrong or refuses."""
+
+import os
+import time
+
+import numpy as np
+
+from vkdml_lab.bench.runner import Runner, UnavailableError, zero_arrays
+
+
+class Library:
+    """What a worker of these tests imports: it misbehaves as it is told to, at three time steps only."""
+
+    def __init__(self, behaviour):
+        self.description = {"version": "1", "device": "none"}
+        if behaviour == "unavailable":
+            raise UnavailableError("no such device")
+        self.result = np.nan if behaviour == "wrong" else 0
+        self.behave = {"crash": os.abort, "hang": lambda: time.sleep(60), "wrong": lambda: None, "refuse": self.refuse}[behaviour]
+
+    def refuse(self):
+        raise ValueError("three steps\nare too many")
+
+    def prepare(self, case):
+        if case.steps == 3:
+            self.behave()
+        outputs = [np.full(shape, self.result, np.float32) for shape in case.output_shapes]
+        return {"host": Runner(case, lambda *states: outputs, lambda: zero_arrays(case), list)}

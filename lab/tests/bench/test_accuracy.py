@@ -1,0 +1,42 @@
+"""lab/vkdml_lab/bench/accuracy.py: errors in ULP, and the report in its quick form."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vkdml.operators import cells
+from vkdml_lab.bench import accuracy
+
+
+def test_errors_are_in_ulp_of_at_least_the_floor():
+    expected = np.array([1.0, 1.5, 0.25, 1e-6, 0.0])
+    result = expected + np.array([2.0**-23, 2.0**-22, -2.0**-25, 2.0**-27, 2.0**-26])
+    np.testing.assert_array_equal(accuracy.errors(result, expected, "float32"), [1, 2, 1, 1, 2])
+    assert accuracy.errors(np.array([1 + 2.0**-10]), np.array([1.0]), "float16") == [1]
+
+
+@pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
+def test_others_get_the_same_problem(cell):
+    """Gates in their order and all biases: else they would be off by more than rounding."""
+    arrays = accuracy.problem(cell, "float32", accuracy.Size(5, 7), 0)
+    expected = getattr(accuracy.reference, cell.kernel)(**arrays, **accuracy.attributes(cell, None))[0]
+    for run in (accuracy.by_onnxruntime, accuracy.by_torch):
+        np.testing.assert_allclose(run(cell, arrays, None), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.device
+@pytest.mark.thorough
+def test_the_report(tmp_path, capsys):
+    assert accuracy.main(["--quick", "--output", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / accuracy.DATA).read_text())
+    assert {row["element"] for row in found["rows"]} == {"float32", "float16", "bfloat16", "float64"}
+    assert {row["operator"] for row in found["rows"]} == {"GRU", "LSTM", "RNN", "sum"}
+    for row in found["rows"]:
+        for name, error in row["largest"].items():
+            assert (error is None) == (name == accuracy.ONNXRUNTIME and row["element"] in ("bfloat16", "float64"))
+        assert 0 < row["usual"]["vkdml"] <= row["largest"]["vkdml"] < (0.51 if "16" in row["element"] else 5000)
+    assert len(found["activations"]) == len(accuracy.ACTIVATIONS)
+    text = (tmp_path / accuracy.MARKDOWN).read_text()
+    assert f"({accuracy.PICTURE})" in text
+    assert (tmp_path / accuracy.PICTURE).read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,16 @@
+"""What bounds a case: a submission, reads or arithmetic."""
+
+import pytest
+
+from lab.tests.bench.support import TINY
+from vkdml_lab.bench import bounds
+from vkdml_lab.bench.cases import Case
+
+
+def test_bounds():
+    measured = {"gflops": 100.0, "read_gb_s": {"1000": 10.0, "2000000": 5.0}, "submission_us": 50.0}
+    assert bounds.read_rate(measured, 1000) == 10
+    assert bounds.read_rate(measured, 1001) == bounds.read_rate(measured, 3000000) == 5
+    assert bounds.bound(TINY, measured) == ("submission", 50e-6)
+    assert bounds.bound(Case("gru", 10, 1, 1, 100), measured) == ("reads", pytest.approx(10 * 3 * 100 * 100 * 4 / 5e9))
+    assert bounds.bound(Case("gru", 10, 100, 1, 100), measured)[0] == "arithmetic"

@@ -1,0 +1,26 @@
+"""All that the planner could choose."""
+
+import pytest
+
+import vkdml
+from vkdml.operators.problem import from_desc
+from vkdml.planning.candidates import Planner
+from vkdml_lab.bench import candidates
+from vkdml_lab.bench.adapters.ours import make_desc
+from vkdml_lab.bench.cases import Case
+
+pytestmark = pytest.mark.device
+
+
+def test_candidates_are_timed_beside_the_choice():
+    """The model's choice comes first, and one of those that have a time is the best."""
+    device = vkdml.Device()
+    case = Case("gru", 3, 1, 8, 256)
+    planner = Planner(from_desc(make_desc(case, "float32")), device.info)
+    tried = candidates.worth_trying(planner)
+    assert len({tiling.loop.schedule for tiling in tried}) > 1
+    assert tried[0] == planner.best()
+    rows = candidates.of_case(case, device, samples=1)
+    assert [row["way"].split(",")[0] for row in rows] == [tiling.loop.schedule for tiling in tried]
+    assert [row["kernel"] for row in rows] == [tiling.loop.kernel for tiling in tried]
+    assert min(row["over the best"] for row in rows if row["ms"] is not None) == 0

@@ -1,0 +1,43 @@
+"""Samples of workers that are slow, hang or are wrong."""
+
+import pytest
+
+from lab.tests.bench.support import TINY, misbehaving, table
+from vkdml_lab.bench import measure
+from vkdml_lab.bench.cases import Case
+from vkdml_lab.bench.peers import OURS
+from vkdml_lab.bench.processes import Process
+
+
+def test_a_worker_that_hangs_is_ended():
+    process = Process(misbehaving("hang"))
+    process.open()
+    process.patience = 0.2
+    [result] = measure.measure(TINY, [process], 2)
+    process.close()
+    assert "hung: no answer to prepare" in result.error
+
+
+def test_a_wrong_result_has_no_time():
+    process = Process(misbehaving("wrong"))
+    [result] = measure.measure(TINY, [process], 2)
+    process.close()
+    assert result.error.startswith("wrong: nan")
+    assert result.seconds == []
+
+
+def test_slow_workers_take_fewer_samples():
+    assert measure.plan(TINY, 0.001, 9) == (20, 9)
+    assert measure.plan(TINY, 2.5, 9) == (1, 4)
+    assert measure.plan(TINY, 60.0, 9) == (1, 1)
+    assert measure.plan(Case("gru", 1, 1, 8, 8, streaming=True), 0.0001, 9) == (1000, 9)
+
+
+@pytest.mark.device
+def test_a_very_slow_first_call_is_the_only_one(monkeypatch):
+    monkeypatch.setattr(measure, "TOO_SLOW_SECONDS", 0.0)
+    process = Process(table()[OURS])
+    [result] = measure.measure(TINY, [process], 2)
+    process.close()
+    assert result.seconds == [result.first_call]
+    assert result.way == "host"

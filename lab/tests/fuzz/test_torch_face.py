@@ -1,0 +1,48 @@
+"""What the fuzzer's ways to call PyTorch's twins find: mistakes put in on purpose."""
+
+from collections import Counter
+
+import pytest
+
+from lab.tests.fuzz.test_fuzz import SIMPLE, only
+from vkdml_lab.fuzz.search import search
+
+torch = pytest.importorskip("torch")
+
+from vkdml.faces.torch import modules, torch_operators
+from vkdml_lab.fuzz import torch_face
+
+
+def copies_share_parameters(monkeypatch):
+    monkeypatch.setattr(torch.nn.Parameter, "__deepcopy__", lambda parameter, memo: parameter)
+
+
+def forward_mode_gives_zeros(monkeypatch):
+    monkeypatch.setattr(torch_operators, "_check_derivatives", lambda *arguments: None)
+
+
+def graphs_have_one_size(monkeypatch):
+    """States are left out where PyTorch compiles."""
+    right = modules.Twin._run
+    monkeypatch.setattr(modules.Twin, "_run", lambda twin, input, states, *sizes: right(
+        twin, input, () if torch.compiler.is_compiling() else states, *sizes))
+
+
+@pytest.fixture
+def compiled_anew():
+    """What PyTorch keeps knows nothing of mistakes, and nothing is kept that has one."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(("way", "mistake", "message"), [
+    ("copied module", copies_share_parameters, "numbers wrong"),
+    ("transformed module", forward_mode_gives_zeros, "was not refused"),
+    pytest.param("compiled module", graphs_have_one_size, "numbers wrong", marks=pytest.mark.thorough),
+])
+def test_a_mistake_is_found(device, compiled_anew, monkeypatch, way, mistake, message):
+    only(monkeypatch, {way: torch_face.FACES[way]})
+    mistake(monkeypatch)
+    found = search([SIMPLE], 20, 0, Counter(), is_broken=False)
+    assert message in str(found)

@@ -1,0 +1,361 @@
+"""`vkdml conformance`: errors as they are measured, and what becomes of failures, crashes and hangs. Records are made up."""
+
+import json
+import os
+import sys
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+import vkdml
+from vkdml import cli
+from vkdml.operators import cells, reference
+from vkdml.operators.header import descs
+from vkdml_lab import processes
+from vkdml_lab.conformance import failures, report, results, suite
+from vkdml_lab.conformance.suite import Chosen, Run
+from vkdml_lab.suite import recording
+from vkdml_lab.suite.describing import features
+from vkdml_lab.suite.devices import GPU
+from vkdml_lab.suite.support import DTYPES, OTHER_SCHEDULES, TOLERANCES, Case, check, gru_desc, make_desc, random_arrays, tensor
+
+DEVICE = asdict(replace(GPU, index=3, name="Some GPU", driver="somedrv", driver_version="1.2", api_version="1.3.0", vendor=0x1234,
+                        device_id=7, driver_id=13, uuid="00112233-4455-6677-8899-aabbccddeeff", pci_address="0000:0b:00.0"))
+SOFTWARE = {"vkdml": "0.1.0", "kp": "0.9.0", "loader": "1.3.239", "layers": {"VK_LAYER_some": "1.3.0 (1)"},
+            "Python": "3.11.2", "numpy": "2.0.0", "onnx": "1.23.0", "onnxruntime": "1.20.0", "system": "Linux"}
+ALL = Chosen()
+ABOUT = {"device": DEVICE, "software": SOFTWARE, "chosen": Chosen(seed=5).described()}
+
+
+def errors(result, expected, element="float32", tolerance=(1e-4, 1e-5)):
+    return recording.largest_errors(np.asarray(result, np.float64), np.asarray(expected, np.float64), element, tolerance)
+
+
+@pytest.mark.parametrize(("element", "bits", "smallest_normal"), [
+    ("bfloat16", 8, 2.0**-126), ("float16", 11, 2.0**-14), ("float32", 24, 2.0**-126), ("float64", 53, 2.0**-1022)])
+def test_ulp(element, bits, smallest_normal):
+    last = 2.0 ** (1 - bits)  # of 1
+    ulps = {1.0: last, -1.5: last, 2 - last: last, 2 - last / 4: 2 * last, 2.0: 2 * last, 3.0: 2 * last, 1024.0: 1024 * last,
+            smallest_normal: smallest_normal * last, smallest_normal * last: smallest_normal * last, 0.0: smallest_normal * last}
+    np.testing.assert_array_equal(recording.ulp(np.array(list(ulps)), element), list(ulps.values()))
+
+
+@pytest.mark.parametrize("element", DTYPES)
+def test_neighbours_are_one_ulp_apart(element):
+    values = np.array([1, 1.75, 3, 100, 2, -7]).astype(element)
+    bits = values.view(f"u{values.itemsize}")
+    neighbours = (bits + np.ones_like(bits)).view(values.dtype)
+    absolute, ulp, _ = errors(neighbours, values, element)
+    assert (absolute, ulp) == (np.abs(neighbours.astype(float) - values.astype(float)).max(), 1.0)
+
+
+def test_half_an_ulp_of_what_is_expected():
+    assert errors([1.0], [1 + 2.0**-24])[:2] == (2.0**-24, 0.5)
+
+
+def test_small_numbers_have_the_ulp_of_where_the_tolerance_stops_to_shrink():
+    """At 0.1, as both parts of float32's are 1e-5 there."""
+    _, ulp, fraction = errors([1e-8], [0.0])
+    assert ulp == pytest.approx(1e-8 / 2.0**-27)
+    assert fraction == pytest.approx(1e-3)
+
+
+def test_of_the_tolerance():
+    """Of an element's own: here the smaller error is the larger share."""
+    assert errors([1.0001, 0.00002], [1.0, 0.0])[2] == pytest.approx(2)
+    assert errors([100.01, 0.0], [100.0, 0.0])[2] == pytest.approx(0.01 / 0.01001)
+
+
+def test_too_large_for_the_type():
+    """As of the type's largest number."""
+    assert errors([65504.0], [65504.0 + 64], "float16")[:2] == (64.0, 2.0)
+
+
+def test_nan_and_infinity():
+    special = [np.nan, np.inf, -np.inf, 1.0]
+    assert errors(special, special) == (0.0, 0.0, 0.0)
+    for result, expected in [(np.nan, 1.0), (1.0, np.nan), (np.inf, -np.inf), (np.inf, 1.0), (1.0, np.inf)]:
+        assert errors([0.0, result], [0.0, expected]) == (None, None, None)
+
+
+def test_shapes_that_disagree():
+    assert errors([1.0, 2.0], [1.0]) == (None, None, None)
+
+
+def test_a_case_is_recorded_passed_or_failed():
+    desc = gru_desc(3, 2, 4, 5, 2, LinearBeforeReset=True, BiasTensor=None)
+    case = Case(desc, 0.5, random_arrays(desc, np.random.default_rng(0)))
+    results = {field: array.astype(np.float32) for field, array in reference.run(case.problem, case.arrays).items()}
+    check(case, results)
+    results["OutputSequenceTensor"][0] += 1
+    with pytest.raises(AssertionError):
+        check(case, results)
+    good, bad = recording.RECORDS
+    assert (good["operator"], good["element"]) == ("GRU", "float32")
+    assert good["features"] == ["LinearBeforeReset", "bidirectional", "clip", "initial state", "sequence lengths"]
+    assert good["absolute"] < 1e-7
+    assert good["ulp"] <= 0.5
+    assert good["fraction"] < 0.01
+    assert bad["absolute"] == pytest.approx(1)
+    assert bad["fraction"] > 1
+
+
+def test_features():
+    plain = make_desc(cells.LSTM, **dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "BiasTensor",
+                                                   "PeepholeTensor"]))
+    assert features(Case(plain, None, {}).problem) == {"forward"}
+    activation = descs.DML_ACTIVATION_RELU_OPERATOR_DESC()
+    full = make_desc(cells.LSTM, 3, 2, 4, 5, Direction=1, CoupleInputForget=True, ActivationDescs=[activation] * 3, HiddenInitTensor=None,
+                     InputTensor=tensor(1, 3, 2, 4, Strides=(48, 16, 8, 2)))
+    assert features(Case(full, 1.0, {}).problem) == {"backward", "bias", "clip", "CoupleInputForget", "custom activations", "initial state",
+                                             "peepholes", "sequence lengths", "strides"}
+
+
+def record(operator="GRU", element="float32", features=("forward",), absolute=1e-7, ulp=2.0, fraction=0.25):
+    return {"operator": operator, "element": element, "features": list(features), "absolute": absolute, "ulp": ulp, "fraction": fraction}
+
+
+def made_up(name, outcome="passed", records=(), failure=""):
+    return {"test": f"tests/test_made_up.py::{name}", "outcome": outcome, "seconds": 3.0, "failure": failure, "records": list(records)}
+
+
+GOOD = [
+    made_up("test_a", records=[record(), record(element="float16", ulp=0.5)]),
+    made_up("test_b", records=[record(features=("forward", "clip"), absolute=3e-7, ulp=1.0, fraction=0.5)]),
+    made_up("test_skipped", "skipped", failure="the driver ends no loops"),
+]
+TESTS = [
+    *GOOD,
+    made_up("test_c", "failed", [record("LSTM", absolute=None, ulp=None, fraction=None)], "AssertionError: \nNot equal to tolerance\nx and y nan"),
+    made_up("test_d", "failed", failure="vkdml.errors.DriverError: out of \x1bmemory"),
+]
+TOLD = {"selected": 5, "left_out": 7, "tolerances": TOLERANCES}
+
+
+def test_merging():
+    run = Run(ABOUT, TESTS)
+    assert report.summarize(run, report.by_operator) == {
+        ("GRU", "float16"): [1, 1, 0, 1e-7, 0.5, 0.25], ("GRU", "float32"): [2, 2, 0, 3e-7, 2.0, 0.5],
+        ("LSTM", "float32"): [1, 0, 1, None, None, None]}
+    assert report.summarize(run, report.by_feature) == {
+        ("clip",): [1, 1, 0, 3e-7, 1.0, 0.5], ("forward",): [4, 3, 1, None, None, None]}
+    assert run.outcome == "5 tests in 15 s: 1 skipped, 2 passed, 2 failed"
+
+
+def lines_of(runs, folder):
+    folder.mkdir(exist_ok=True)
+    report.write(runs, folder)
+    return [" ".join(line.split()) for line in (folder / "conformance.md").read_text().splitlines()]
+
+
+def test_both_files(tmp_path):
+    crashed = Run(ABOUT | {"device": DEVICE | {"name": "Other GPU"}}, [], {}, "crashed: SIGSEGV", "Fatal Python error")
+    runs = [Run(ABOUT, TESTS, TOLD), crashed]
+    lines = lines_of(runs, tmp_path / "new")
+    for line in [
+            "## 3: Some GPU",
+            "| device | Some GPU, discrete, vendor 0x1234, device 0x7 |",
+            "| driver | somedrv 1.2, id 13 |",
+            "| Vulkan | 1.3.0; loader 1.3.239 |",
+            "| layers there | VK_LAYER_some 1.3.0 (1) |",
+            "| software | vkdml 0.1.0, Python 3.11.2, numpy 2.0.0, onnx 1.23.0, onnxruntime 1.20.0, kp 0.9.0 |",
+            "| chosen | --seed 5 |",
+            "| GRU | float32 | 2 | 2 | 0 | 3.0e-07 | 2 | 50.0% |",
+            "| LSTM | float32 | 1 | 0 | 1 | not finite | not finite | not finite |",
+            "| clip | 1 | 1 | 0 | 3.0e-07 | 1 | 50.0% |",
+            "| float32 | 0.0001 | 1e-05 |",
+            "The largest share of a tolerance is not finite: LSTM, float32, in `tests/test_made_up.py::test_c`.",
+            "`tests/test_made_up.py::test_c`",
+            "- Not equal to tolerance",
+            "- repeat: `vkdml reproduce tests/test_made_up.py::test_d --device 3 --seed 5`",
+            "- 1: the driver ends no loops",
+            "7 tests of the suite were not chosen.",
+            "0 tests in 0 s: 0 passed, 0 failed, crashed: SIGSEGV",
+            "Fatal Python error"]:
+        assert line in lines
+    written = json.loads((tmp_path / "new" / "conformance.json").read_text(), parse_constant=pytest.fail)
+    assert [run["about"]["device"]["name"] for run in written["runs"]] == ["Some GPU", "Other GPU"]
+    assert written["runs"][0]["tests"] == TESTS
+
+
+def test_the_case_nearest_to_its_tolerance(tmp_path):
+    assert "The largest share of a tolerance is 50.0%: GRU, float32, in `tests/test_made_up.py::test_b`." in lines_of(
+        [Run(ABOUT, GOOD, TOLD)], tmp_path)
+
+
+SUITE = """
+import os, signal
+import numpy as np
+import pytest
+from vkdml_lab.suite import recording
+
+@pytest.mark.parametrize("number", range(3))
+def test_good(number):
+    recording.compare("RNN", "float32", ["forward"], dict(y=np.ones(1)), dict(y=np.ones(1)), (1e-4, 1e-5))
+
+def test_bad():
+    recording.compare("RNN", "float32", ["forward"], dict(y=np.array([1.5])), dict(y=np.array([0.5])), (1e-4, 1e-5))
+
+def test_skipped():
+    pytest.skip("no reason")
+
+def test_ending():
+    {ending}
+
+def test_very_long():
+    pass
+"""
+
+
+def run_suite(tmp_path, ending="pass", chosen=ALL, resume=False, plugins=()):
+    """A suite of its own in pytest, with the options of this one."""
+    (tmp_path / "test_suite.py").write_text(SUITE.format(ending=ending))
+    return suite.run_suite(tmp_path / "results", {**ABOUT, "chosen": chosen.described()}, chosen, resume,
+                           tests=["-p", "vkdml_lab.suite.plugin", *plugins, str(tmp_path)])
+
+
+def names(run):
+    return [test["test"].partition("::")[2] for test in run.tests]
+
+
+def test_a_run(tmp_path):
+    run = run_suite(tmp_path)
+    assert [test["outcome"] for test in run.tests] == ["passed"] * 3 + ["failed", "skipped", "passed"]
+    assert run.ended == run.output == ""
+    (bad,) = run.failed
+    assert bad["test"].endswith("test_suite.py::test_bad")
+    assert failures.first_line(bad) == "RNN, float32: y: 1 of 1 wrong, the first at [0]: found 1.5, expected 0.5, off by 1, 16,700 times the tolerance"
+    assert failures.first_line(run.skipped[0]) == "no reason"
+    assert report.summarize(run, report.by_operator)[("RNN", "float32")][:5] == [4, 3, 1, 1.0, 2.0**24]
+    assert (run.told["selected"], run.told["left_out"]) == (6, 0)
+    assert run.told["tolerances"]["float16"] == list(TOLERANCES["float16"])
+
+
+def test_a_crash(tmp_path, monkeypatch):
+    """The test that was running is named, and those after it run in another process."""
+    monkeypatch.setattr(suite, "_MORE_RUNS", 1)
+    run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)", Chosen(only=("good[2]", "test_ending", "very_long"), long=True))
+    assert (names(run), run.ended) == (["test_good[2]", "test_ending", "test_very_long"], "")
+    (crashed,) = run.failed
+    assert failures.first_line(crashed) == "the process crashed: SIGSEGV while running it"
+    assert crashed["running"]["again"] == {"runs": {"crashed: SIGSEGV": 1}, "ways": dict.fromkeys(OTHER_SCHEDULES, "crashed: SIGSEGV")}
+    assert "Segmentation fault" in crashed["failure"]
+    lines = lines_of([run], tmp_path / "report")
+    assert "- Fatal Python error: Segmentation fault" in lines
+    assert len(lines) < 60
+
+
+def test_resuming(tmp_path):
+    """Tests that were interrupted are run again, those that had ended or crashed are not."""
+    run = run_suite(tmp_path)
+    path = tmp_path / "results"
+    told, tests = results.read(path)
+    crashed = {**tests[0], "outcome": "crashed"}
+    unfinished = {"test": tests[4]["test"], "outcome": "unfinished"}
+    lines = [json.dumps(line) for line in (told, crashed, *tests[1:3], unfinished)]
+    path.write_text("\n".join([*lines, '{"test": "cut sho']))
+    resumed = run_suite(tmp_path, resume=True)
+    assert sorted(names(resumed)) == sorted(names(run))
+    assert [test["outcome"] for test in resumed.tests] == ["crashed", "passed", "passed", "failed", "skipped", "passed"]
+    assert path.read_text().count("test_good[1]") == 1  # its end
+
+
+def test_only_a_run_like_it_is_resumed(tmp_path):
+    path = tmp_path / "results"
+    results.begin(path, ABOUT, resume=True)
+    before = path.read_text()
+    results.begin(path, ABOUT, resume=True)
+    with pytest.raises(vkdml.InvalidArgumentError, match="--resume: found .* of another device, version or choice of tests"):
+        results.begin(path, {**ABOUT, "chosen": Chosen(seed=3).described()}, resume=True)
+    assert path.read_text() == before
+
+
+def test_a_hang(tmp_path):
+    path = tmp_path / "report"
+    path.touch()
+    seen = []
+    ended = processes.supervise([sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)"], {}, tmp_path,
+                                grows=path, silence=1, seen=lambda: seen.append(path))
+    assert (ended.code, ended.how, ended.output) == (None, "hung: no progress in 1 s", "here")
+    assert seen[0] == path
+
+
+def test_a_suite_that_cannot_run(tmp_path):
+    run = run_suite(tmp_path, ")")
+    assert run.ended == "crashed: exit code 2"
+    assert "SyntaxError" in run.output
+
+
+def test_what_is_chosen(tmp_path):
+    """Tests named *_long are there only if asked for; --only goes by names, and --quick takes turns."""
+    only = run_suite(tmp_path, chosen=Chosen(only=("good[1]", "VERY"), long=True))
+    assert (names(only), only.told["selected"], only.told["left_out"]) == (["test_good[1]", "test_very_long"], 2, 5)
+    assert names(run_suite(tmp_path, chosen=Chosen(quick=True))) == [
+        "test_good[0]", "test_bad", "test_skipped", "test_ending", "test_good[1]", "test_good[2]"]
+    assert run_suite(tmp_path, chosen=Chosen(only=("none",))).ended == "no test has none in its name"
+
+
+def test_quick_ends(tmp_path, monkeypatch):
+    """Tests that would begin too late are skipped, and say why."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "late.py").write_text("from vkdml_lab.suite import plugin\nplugin.QUICK_SECONDS = -1\n")
+    run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["-p", "late"])
+    assert {(test["outcome"], failures.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
+
+
+def test_devices_by_index_or_name():
+    assert suite.select([DEVICE, DEVICE | {"index": 4, "name": "Other 3"}], ["3"]) == [DEVICE]
+    for word in ("some", "0b:00.0", "00112233-4455-6677-8899-aabbccddeeff"):
+        assert suite.select([DEVICE], [word]) == [DEVICE]
+    assert suite.select([DEVICE], None) == [DEVICE]
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"--device: found x 7; expected a Vulkan device: .3. Some GPU"):
+        suite.select([DEVICE], ["x", "7"])
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    """Each device's results have a file of their own, and the exit code is 1 where a test failed."""
+    other = DEVICE | {"index": 0, "name": "Other GPU"}
+    found = {3: TESTS, 0: GOOD}
+    asked = []
+
+    def run(path, about, chosen, resume, seen):
+        asked.append((path.name, about["device"]["name"], chosen, resume))
+        return Run(about, found[about["device"]["index"]], TOLD)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suite, "machine", lambda: suite.Machine([other, DEVICE], SOFTWARE))
+    monkeypatch.setattr(suite, "run_suite", run)
+    assert cli.main(["conformance", "--seed", "4", "--resume", "--only", "a", "b", "--output", "new/report"]) == 1
+    chosen = Chosen(("a", "b"), seed=4)
+    assert asked == [("results-0.jsonl", "Other GPU", chosen, True), ("results-3.jsonl", "Some GPU", chosen, True)]
+    printed = capsys.readouterr()
+    assert printed.out == "report: new/report/conformance.md\n"
+    assert "2/2 Some GPU (somedrv)" in printed.err
+    assert cli.main(["conformance", "--device", "Other", "--json"]) == 0
+    assert [run["about"]["device"] for run in json.loads(capsys.readouterr().out)["runs"]] == [other]
+
+
+@pytest.mark.parametrize("arguments", [["--quick", "--long"], ["--seed", "-1"], ["--seed", str(2**32)]])
+def test_wrong_usage(arguments):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["conformance", *arguments])
+
+
+def test_progress_without_a_terminal(tmp_path, monkeypatch, capsys):
+    """A line now and then."""
+    monkeypatch.setattr(results, "_LINE_SECONDS", 0.0)
+    (tmp_path / "results").write_text("\n".join(map(json.dumps, [ABOUT | TOLD, *TESTS[1:], {"test": "last", "outcome": "unfinished"}])))
+    shown = results.Progress()
+    shown(tmp_path / "results")
+    shown.close()
+    assert capsys.readouterr().err == "4 of 5 tests, 2 failed, 0 s\n"
+
+
+@pytest.mark.device
+def test_the_machine():
+    """In a process of its own, which imports vkdml by text."""
+    found = suite.machine()
+    assert vkdml.Device().info.name in [device["name"] for device in found.devices]
+    assert set(found.software) == set(SOFTWARE)
+    assert found.software["loader"].count(".") == 2

@@ -1,0 +1,138 @@
+"""lab/vkdml_lab/gpu/model.py and steps.py: cycles that were counted by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from lab.tests.test_gpu_assembly import AMD
+from vkdml.planning.dispatches import Dispatch
+from vkdml.planning.gpus import GPUS
+from vkdml_lab.gpu.assembly import BESIDE, CONSTANT, LOAD, OTHER, SHARED, Instruction
+from vkdml_lab.gpu.compiler import Pipeline
+from vkdml_lab.gpu.gpus import DESKTOP, Gpu
+from vkdml_lab.gpu.loops import Loop
+from vkdml_lab.gpu.model import LATENCY, estimate, iteration
+from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step, step_of
+
+RATES = replace(GPUS["unknown"], units=4, clock=1e9, simds=2, simd_lanes=32, subgroups=16, unit_shared_bytes=65536, shared_rate=128,
+                unit_cache_rate=64, cache_rate=1e12)
+GPU = Gpu("made up", DESKTOP, "", "", {}, RATES)
+
+
+def load(tag=LOAD, kind=LOAD, size=16):
+    return Instruction(kind, size=size, tag=tag)
+
+
+def use(tag=LOAD, most=0):
+    return Instruction(OTHER, multiply_adds=4, waits={tag: most})
+
+
+def cycles(*body, trips=(), width=32):
+    return iteration(Loop(list(body)), trips, GPU, width).cycles
+
+
+def test_an_instruction_a_cycle():
+    assert cycles(*[use()] * 5) == 5
+
+
+def test_more_lanes_than_a_vector_unit_has_take_turns():
+    assert cycles(*[use()] * 5, width=64) == 10
+    assert cycles(*[Instruction(BESIDE, lanes=1)] * 5, width=64) == 5
+
+
+@pytest.mark.parametrize("kind", [LOAD, SHARED, CONSTANT])
+def test_a_load_is_waited_for(kind):
+    assert cycles(load(kind=kind), use()) == 1 + LATENCY[kind] + 1
+
+
+def test_loads_under_way_together():
+    two = iteration(Loop([load(), load(), use(most=1), use()]), (), GPU, 32)
+    assert two.cycles == 1 + LATENCY[LOAD] + 1 + 1, "the second is there when the first has been used"
+    assert (two.most, two.drains) == (2, 0)
+
+
+def test_loads_one_after_the_other():
+    two = iteration(Loop([load(), use(), load(), use()]), (), GPU, 32)
+    assert (two.most, two.drains) == (1, 2)
+
+
+def test_what_is_loaded_ahead_is_there_in_the_next_iteration():
+    """Of the loads, the older one is waited for, so that one is always under way."""
+    ahead = iteration(Loop([load(), *[use(most=1)] * 600]), (), GPU, 32)
+    assert ahead.cycles == 601
+    assert ahead.drains == 0
+
+
+def test_loops_within_are_run_as_often_as_the_host_says():
+    inner = Loop([use()] * 10)
+    assert cycles(inner, trips=(7,)) == 70
+    assert cycles(Loop([inner, use()]), trips=(2, 100)) == 2 * 1001
+    assert cycles(Loop([Instruction(OTHER)] * 10), trips=(7,)) == 10, "without products, once"
+
+
+def test_waiting_for_a_counter_is_in_what_a_barrier_takes():
+    poll = Loop([Instruction(LOAD, size=4, coherent=True, tag=LOAD), Instruction(OTHER, waits={LOAD: 0})])
+    assert cycles(poll, use()) == 1
+
+
+def test_totals_of_all_iterations():
+    step = iteration(Loop([Loop([load(), use()])]), (50,), GPU, 32)
+    assert step.totals["weight loads"] == 50
+    assert step.totals["multiply-adds"] == 50 * 4 * 32
+    assert step.totals["load bytes"] == 50 * 16 * 32
+
+
+def made(step, workgroups=1, workgroup=32, **figures):
+    return estimate(GPU, Pipeline("kernel", 1.0, "", 32, {"subgroups": 16, "shared": 0, **figures}, True, AMD), step, workgroups,
+                    workgroup)
+
+
+def test_an_estimate():
+    found = made(Step(True, (10,)))
+    # A step: a poll, ten blocks, and what is between them
+    assert found.step.totals["state loads"] == 1
+    assert found.step.totals["weight loads"] == 10
+    assert found.seconds == found.limits["latency"] / RATES.clock
+    assert found.limits["latency"] > 11 * LATENCY[LOAD]
+    assert found.hot.drains == 1
+
+
+def test_waiting_is_added():
+    without = made(Step(True, (10,)))
+    assert made(Step(True, (10,), waits=1.0)).seconds == pytest.approx(without.seconds + 1)
+    assert made(Step(True, (10,), wait_cycles=1000)).seconds == pytest.approx(without.seconds + 1e-6)
+
+
+def test_subgroups_share_a_vector_unit():
+    assert made(Step(True, (10,)), workgroup=512).limits["instructions"] == 8 * made(Step(True, (10,))).limits["instructions"]
+
+
+def test_workgroups_that_do_not_fit_run_later():
+    assert made(Step(True, (10,)), workgroups=8, shared=40000).rounds == 2
+    assert made(Step(True, (10,)), workgroups=8, shared=10000).rounds == 1
+    assert made(Step(True, (10,)), workgroups=4 * 3, workgroup=512, subgroups=8).rounds == 3
+
+
+def dispatch(kernel, **constants):
+    sizes = {"PHASES": 2, "HIDDEN": 512, "HIDDEN_LOADS": 128, "COLUMN_GROUPS": 16, "REGISTER_LOADS": 2, "SHARED_LOADS": 0,
+             "STREAM_LOADS": 2, "ROWS": 2, "WORKGROUP": 128, "GATES": 3}
+    return Dispatch(kernel, sizes | constants, {}, (), (1, 1, 1), {"batch": 64, "tiles": 4})
+
+
+@pytest.mark.parametrize(("kernel", "step"), [
+    ("gpu/gru", Step(True, (64, 2), passes=128, own_loads=1, in_loop=True)),
+    ("gpu/gru_stepped", Step(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True)),
+    ("gpu/gru_barrier", Step(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True)),
+    ("gpu/lstm_flow", Step(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True))])
+def test_steps(kernel, step):
+    assert step_of(dispatch(kernel)) == step
+
+
+def test_loops_that_run_once_are_none():
+    assert step_of(dispatch("gpu/gru_flow", REGISTER_LOADS=4)).trips == (8,)
+    assert step_of(dispatch("gpu/gru", WORKGROUP=8192, REGISTER_LOADS=8)) == Step(True, (), passes=2, own_loads=1, streams=False)
+
+
+@pytest.mark.parametrize("kernel", ["pack", "gpu/begin", "gpu/end", "float64/gru", "float64/projection"])
+def test_kernels_without_steps(kernel):
+    assert step_of(dispatch(kernel)) is None

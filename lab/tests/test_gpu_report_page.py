@@ -1,0 +1,142 @@
+"""The report's first page: each sentence follows from rows, and what was not checked is not told as passed."""
+
+import pytest
+
+from vkdml_lab.gpu_report import beside, first_page, model
+from vkdml_lab.gpu_report.devices import PLANNED
+from vkdml_lab.gpu_report.found import Found
+from vkdml_lab.gpu_report.parts import CANDIDATES, CEILINGS, CONFORMANCE, DEVICES, PARTS, PEERS, SCHEDULES
+from vkdml_lab.suite.devices import GPUS
+
+
+def found(part, rows=(), done=1, steps=1, stopped=None):
+    return Found(part, list(rows), done, steps, stopped or {}, [])
+
+
+def peer(library, t, b, h, seconds, way="host", **changes):
+    return {"problem": f"gru-{t}x{b}x{h}x{h}", "T": t, "B": b, "I": h, "H": h, "cell": "gru", "type": "float32", "library": library,
+            "way": way, "seconds": seconds, "right": True, **changes}
+
+
+def schedule(way, step, estimate, problem="gru-100x1x256x256", **changes):
+    return {"problem": problem, "T": 100, "B": 1, "I": 256, "H": 256, "cell": "gru", "type": "float32", "schedule": way, "runs": 50, "gave up": 0, "right": True, "seconds": step * 1e-4,
+            "step us": step, "step estimate us": estimate, "phases": 1, **changes}
+
+
+PLAN = {"figures of": "RTX 3090", "meeting": 2.5e-6, "seen": 0.5e-6, "dispatch": 5e-6}
+RIGHT = {"right": True, "tests": "all passed"}
+MANY = {"right": True, "count": 468}
+
+
+# Is it right here?
+
+@pytest.mark.parametrize(("parts", "says"), [
+    ([], "Not checked."),
+    ([found(CONFORMANCE, [MANY]), found(SCHEDULES, [RIGHT, RIGHT])], "Yes**, all results (468 of conformance, 2 of schedules)."),
+    ([found(CONFORMANCE, [RIGHT], 1, 9)], "Yes**, all results (1 of conformance), so far: conformance is not done."),
+    ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [{"not checked": "all runs gave up"}])], "so far: schedules is not done."),
+    ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [RIGHT, {"right": False, "failed": "wrong"}])],
+     "No**: 1 results have not passed (schedules)."),
+    ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, stopped={"failed": "crashed"})], "Not known**: schedules failed."),
+    ([found(PEERS, [peer("torch-gpu", 1, 1, 8, None, right=False)])], "Not checked."),  # others' mistakes are not ours
+])
+def test_is_it_right(parts, says):
+    said = first_page.right(parts)
+    assert said.startswith("**Is it right here?")
+    assert said.strip("*").endswith(says) or says in said
+
+
+def test_a_part_without_time_is_not_passed():
+    parts = [found(part, done=0, steps=0) for part in PARTS]
+    assert {one.status for one in parts} == {"not checked"}
+    assert {sentence for one in parts for sentence in first_page.not_checked(one)} == {f"{part.name}: not begun" for part in PARTS}
+
+
+def test_what_was_not_checked_is_told_by_its_reason():
+    rows = [{"not checked": "refused", "problem": f"gru-{number}", "schedule": "stepped", "library": "vkdml"} for number in range(5)]
+    (said,) = first_page.not_checked(found(SCHEDULES, rows))
+    assert said == "schedules: gru-0 stepped, gru-1 stepped, gru-2 stepped and 2 more: refused"
+
+
+# Beside others
+
+def both(*sizes):
+    """Rows of vkdml and of a library that takes so many times as long, by sizes."""
+    return [row for t, b, h, times in sizes for row in (peer("vkdml", t, b, h, 1e-3), peer("onnxruntime-cpu", t, b, h, times * 1e-3))]
+
+
+@pytest.mark.parametrize(("sizes", "says"), [
+    ([(1, 1, 64, 0.2), (100, 1, 256, 2.0), (100, 64, 512, 8.0)],
+     "vkdml is faster from (T, B, H) = (100, 1, 256) on, 2 to 8 times as fast; below that 0.2 times as fast (gru-1x1x64x64)"),
+    ([(100, 1, 512, 2.0), (100, 16, 256, 3.0), (100, 1, 256, 0.5)],
+     "vkdml is faster from (T, B, H) = (100, 1, 512) or (100, 16, 256) on, 2 to 3 times as fast; below that 0.5 times as fast "
+     "(gru-100x1x256x256)"),
+    ([(100, 1, 256, 2.0), (100, 1, 512, 0.5)],
+     "there is no size from which on vkdml is faster; it is 0.5 to 2 times as fast (gru-100x1x256x256, gru-100x1x512x512)"),
+])
+def test_from_which_size_on(sizes, says):
+    (said, *others) = beside.sentences(both(*sizes))
+    assert said == f"**Beside onnxruntime on this machine's CPU**, from numpy to numpy: {says}."
+    assert others == ["**Beside onnxruntime's WebGPU provider**: not checked (not begun).",
+                      "**Beside PyTorch on this GPU**: not checked (not begun).", "**Reading results back**: not checked."]
+
+
+def test_wrong_results_win_nothing():
+    rows = both((100, 1, 256, 2.0))
+    rows[0]["right"] = False
+    assert beside.sentences(rows)[0] == "**Beside onnxruntime on this machine's CPU**: not checked (not begun)."
+
+
+def test_streaming_is_told_apart():
+    rows = both((100, 1, 256, 2.0), (1, 1, 256, 0.5))
+    for row in rows[2:]:
+        row["problem"] += "-streaming"
+    assert beside.sentences(rows)[0].endswith("on, 2 times as fast; times as fast otherwise: gru-1x1x256x256-streaming 0.5.")
+
+
+def test_what_is_missing_and_how_results_come_back():
+    rows = [{"library": "torch-gpu", "not checked": "missing (no GPU); to get it: install it"},
+            peer("vkdml", 50, 64, 512, 0.1, way="readback"), peer("vkdml", 50, 64, 512, 1e-3, way="device")]
+    *_, torch, read = beside.sentences(rows)
+    assert torch == "**Beside PyTorch on this GPU**: not checked (missing)."
+    assert read == ("**Reading results back**: 0.066 GB/s, as if its memory were not cached; those of gru-50x64x512x512 take 100 ms, "
+                    "beside 1 ms for computing them.")
+
+
+# Meetings and the model
+
+def test_meetings_and_the_model():
+    rows = [{"schedule": "persistent, barrier", "meet": True}, {"schedule": "persistent, flow", "meet": False},
+            schedule("stepped", 10.0, 10.0), schedule("sequence", 40.0, 20.0), schedule("persistent, barrier", 8.0, 4.0),
+            schedule("persistent, flow", 2.0, 2.2, **{"gave up": 3})]
+    assert model.sentences(GPUS["RTX 3090"], rows)[:3] == [
+        "**Do workgroups meet?** *barrier* passes the test, and none of 50 runs gave up; *flow* fails the test, and 3 of 50 runs gave up.",
+        "**Flow or barrier?** *flow* in 1 of 1 problems, 4 times as fast at the median. The fastest schedule is *flow* in 1 of 1 problems.",
+        "**How far is the model off?** A step takes 1.5 times as long as it says at the median: *stepped* 1 (1 to 1), *sequence* 2 (2 to 2), "
+        "*barrier* 2 (2 to 2), *flow* 0.91 (0.91 to 0.91)."]
+    assert model.sentences(GPUS["RTX 3090"], []) == [
+        "**Do workgroups meet?** *barrier* not checked; *flow* not checked.",
+        "**Flow or barrier?** not checked: no problem ran both ways without giving up.",
+        "**How far is the model off?** Not checked.",
+        "**What should the table of GPUs say?** Not checked: nothing could be fitted to 0 runs."]
+
+
+def test_what_always_gave_up_is_no_win():
+    rows = [schedule("persistent, barrier", 8.0, 4.0),
+            {"problem": "gru-100x1x256x256", "schedule": "persistent, flow", "runs": 50, "gave up": 50, "not checked": "all runs gave up"}]
+    assert "not checked: no problem ran both ways" in model.faster(rows)
+
+
+# The page
+
+def test_answers_stand_before_any_table(device):
+    facts = [{"table": PLANNED, "fact": name, "value": value} for name, value in PLAN.items()]
+    page = first_page.report(device.info, [
+        found(DEVICES, facts), found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [schedule("stepped", 1.0, 1.0)]),
+        found(PEERS, both((100, 1, 256, 2.0))), found(CEILINGS, done=0, steps=0),
+        found(CANDIDATES, [{"choice": "model and tuner", "over the best": 0.1}])], False)
+    before = page[:page.index("\n|")]
+    for question in ("Is it right here? Yes", "Beside onnxruntime on this machine's CPU", "Do workgroups meet?", "Flow or barrier?",
+                     "How far is the model off?", "Does it choose well?", "ceilings: not begun"):
+        assert question in before
+    assert "nothing here is about a GPU" in before

@@ -1,0 +1,136 @@
+"""lab/vkdml_lab/soak: a short one from end to end, leaks put in on purpose, and processes that crash, hang or fail."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from vkdml_lab.fuzz import running
+from vkdml_lab.fuzz.calls import Call
+from vkdml_lab.soak import __main__ as soak
+from vkdml_lab.soak import report, worker
+from vkdml_lab.soak.growth import ALLOWED, growth
+from vkdml_lab.soak.worker import Life
+
+
+def samples(**series):
+    """Of 60 rounds of 50 calls. series: of what is not constant, its values."""
+    made = {what: np.full(60, 100.0) for what in ALLOWED} | {key.replace("_", " "): values for key, values in series.items()}
+    return [{"calls": 50 * (1 + i), "seconds": i, "ms": {"function": 1.0}, **{what: values[i] for what, values in made.items()}}
+            for i in range(60)]
+
+
+NOISE = np.random.default_rng(0).normal(0, 3, 60)
+ROUNDS = np.arange(60)
+
+
+@pytest.mark.parametrize(("values", "grows"), [
+    (300 + NOISE, False),
+    (300 + NOISE + 100 * np.minimum(ROUNDS / 20, 1), False),  # what is kept is there after a third
+    (300 + NOISE + np.where(ROUNDS == 50, 500, 0), False),
+    (300 + NOISE + 0.4 * ROUNDS, True),  # 8 KiB a call
+    (300 + NOISE - 0.4 * ROUNDS, False),
+    (300 + NOISE + 100 * (ROUNDS > 35), True),
+])
+def test_growth_of_memory(values, grows):
+    found = growth(samples(resident_memory=values), "resident memory")
+    assert found.grows == grows, found
+    assert found.calls == 39 * 50
+    assert found.least_seen == pytest.approx(8 / 1950)
+
+
+def test_growth_of_file_handles():
+    """One of them in a thousand calls is told, one more once is not."""
+    assert growth(samples(file_handles=10 + ROUNDS // 20), "file handles").grows
+    assert not growth(samples(file_handles=10 + (ROUNDS > 50)), "file handles").grows
+
+
+def test_too_few_samples_say_nothing():
+    assert growth(samples()[:4], "threads") is None
+
+
+@pytest.mark.device
+@pytest.mark.thorough
+@pytest.mark.parametrize("leak", ["memory", "files", "objects", None])
+def test_a_leak_is_seen(leak, tmp_path, monkeypatch):
+    """A process's own life, of one operator, which loses something at each call: it is told, and of nothing else that it grows."""
+    lost = []
+    losses = {"memory": lambda call: lost.append(np.ones(2**15)), "files": lambda call: lost.append(os.open("/dev/null", os.O_RDONLY)),
+              "objects": lambda call: lost.extend([[] for _ in range(200)]), None: lambda call: None}
+    for name, count in (("OPERATORS", 1), ("CALLS", 25), ("RECORDINGS", 3), ("BEATS", 1)):
+        monkeypatch.setattr(worker, name, count)
+    try:
+        Life(tmp_path / "1.jsonl", 1, 30, before=losses[leak]).run()
+    finally:
+        for handle in lost if leak == "files" else ():
+            os.close(handle)
+    told = report.read(tmp_path / "1.jsonl", 1, False, "")
+    assert not told.failures
+    assert {found.what for found in told.growths()} == set(ALLOWED), f"{len(told.samples)} samples are too few"
+    growing = {found.what for found in told.growths() if found.grows}
+    expected = {"memory": {"resident memory"}, "files": {"file handles"}, "objects": {"Python's objects"}, None: set()}[leak]
+    assert growing == expected, [*told.growths()]
+    assert len(report.failed([told])) == len(expected)
+
+
+@pytest.mark.device
+@pytest.mark.thorough
+def test_a_short_soak(tmp_path, capsys):
+    """Both kinds of lives, from end to end."""
+    code = soak.main(["--minutes", "0.01", "--seed", "3", "--output", str(tmp_path)])
+    text = (tmp_path / report.MARKDOWN).read_text()
+    assert code == 0, text
+    assert "Nothing failed, and nothing grew." in text
+    assert "| function " in text
+    assert "| recording " in text
+    assert (tmp_path / report.PICTURE).read_bytes().startswith(b"\x89PNG")
+    lives = json.loads((tmp_path / report.DATA).read_text())
+    assert [(life["seed"], life["has_faults"]) for life in lives] == [(3, False), (4, True)]
+    assert sum(lives[1]["struck"].values()) == worker.STRIKES + worker.RECORDING_STRIKES
+    assert not lives[0]["struck"]
+    assert all(life["samples"][-1]["calls"] >= worker.CALLS for life in lives)
+    assert str(report.MARKDOWN) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "ended"), [
+    ("import os; os.kill(os.getpid(), 11)", "crashed: SIGSEGV"), ("import time; time.sleep(60)", "hung: no progress in 2 s"),
+    ("raise SystemExit(3)", "crashed: exit code 3"), ("raise ValueError", "ended by an error")])
+def test_a_process_that_ends_is_told_with_its_call(code, ended, tmp_path, monkeypatch):
+    call = Call.from_json(json.dumps(json.loads(REGRESSION)))
+    (tmp_path / "7.call").write_text(call.to_json())
+    monkeypatch.setattr(soak, "SILENCE", 2)
+    monkeypatch.setattr(soak, "COMMAND", ["-c", code])
+    told = soak.live_once(tmp_path, 7, 1, {})
+    assert (told.ended, told.running) == (ended, call.to_json())
+    (sentence,) = report.failed([told])
+    assert ended in sentence
+    assert call.to_json() in sentence
+    report.write([told], tmp_path)
+    assert "## Failed" in (tmp_path / report.MARKDOWN).read_text()
+
+
+def test_calls_that_fail_are_told(tmp_path, monkeypatch):
+    """As small as they fail, in the form in which they are kept."""
+    def run(call):
+        assert call.batch < 3, "three rows"
+        return True
+
+    monkeypatch.setattr(running, "run", run)
+    monkeypatch.setattr(worker, "beats", lambda operators: {})
+    monkeypatch.setattr(worker, "warm_up", lambda operators, **drawn: None)
+    monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
+    monkeypatch.setattr(worker, "drawn", lambda seed: {"steps": [1, 2, 3], "rows": [1, 2, 3, 4]})
+    monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
+    Life(tmp_path / "1.jsonl", 1, 0).run()
+    told = report.read(tmp_path / "1.jsonl", 1, False, "")
+    (failure,) = told.failures
+    assert failure["error"].startswith("AssertionError: three rows")
+    found = Call.from_json(failure["call"])
+    assert (found.steps, found.batch) == (1, 3)
+    assert failure["call"] in report.failed([told])[0]
+
+
+REGRESSION = """{"face": "function", "operator": {"cell": "RNN", "inputs": 3, "hidden": 5, "direction": "forward", "activations": [["TANH"]],
+    "element": "float32", "flag": false, "clip": null, "given": []}, "steps": 3, "batch": 1, "layout": 0, "growth": 1.0, "special": null,
+    "strided": false, "seed": 0, "breaks": []}"""

@@ -1,0 +1,19 @@
+"""What runs under GPU-assisted validation has every kernel for GPUs."""
+
+from dataclasses import replace
+
+from tools.compile_shaders import kernels
+from vkdml.planning.plan import plan
+from vkdml_lab.suite.devices import GPU
+from vkdml_lab.suite.test_gpu_kernels import CASES, WAYS
+from vkdml_lab.validate import GPU_CASES, GPU_WAYS
+
+
+def test_all_kernels_for_gpus_are_run():
+    run = set()
+    for case in (CASES[name] for name in GPU_CASES):
+        info = replace(GPU, storage_16bit=True, max_shared_memory=65536)
+        for way in GPU_WAYS:
+            run |= {dispatch.kernel for dispatch in plan(case.problem, info, WAYS[way].options(case.problem, info)).execute}
+    coherent = {name for name in kernels() if name.endswith("_flow_coherent")}  # a test of their own runs them
+    assert {name for name in kernels() if "gpu/" in name} - coherent == {name for name in run if "gpu/" in name}

@@ -1,0 +1,89 @@
+"""The wheels: vkdml's has only vkdml in it, and the laboratory runs from its own outside of the checkout."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from vkdml_lab.bench import ceilings
+
+ROOT = Path(__file__).resolve().parents[2]
+FROM_THE_CHECKOUT = {"broken.py", "controls.py", "house.py"}
+
+
+def wheel_of(project, folder):
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, project], check=True)
+    (wheel,) = folder.glob(f"{'vkdml_lab' if project.name == 'lab' else 'vkdml'}-*.whl")
+    return wheel
+
+
+def contents(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        return {name for name in file.namelist() if ".dist-info/" not in name}
+
+
+def test_ceilings_are_compiled_with_what_they_try(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "lab"))
+    build_ceilings = pytest.importorskip("build_ceilings", reason="needs setuptools")
+    assert ceilings.ALL.chains == build_ceilings.CHAINS
+    assert set(ceilings.QUICK.chains) <= set(build_ceilings.CHAINS)
+    assert {name for name, _ in build_ceilings.VARIANTS.values()} == {path.stem for path in ceilings.SHADERS.glob("*.comp")}
+
+
+@pytest.mark.thorough
+def test_the_wheel_of_vkdml_has_nothing_else(tmp_path):
+    """As modules have come and gone since this tree was first built, a copy is built."""
+    tree = shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "lab"))
+    names = contents(wheel_of(tree, tmp_path))
+    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == modules
+    assert {re.sub(r"^vkdml/engine/vulkan/_kp\.[\w-]+\.so$", "kp", re.sub(r"^vkdml/spirv/[\w/]+\.spv$", "kernel", name))
+            for name in names - modules} == {"kp", "kernel", "vkdml/spirv/checksums.txt", "vkdml/py.typed"}
+
+
+def test_only_tests_import_from_the_checkout():
+    """What the wheel's modules import as they are loaded is in it, but for suite/test_*.py, which pytest then skips."""
+    for path in (ROOT / "lab/vkdml_lab").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and path.name not in FROM_THE_CHECKOUT:
+                assert (node.module or "").split(".")[0] not in ("tests", "tools", "bench", "lab"), path
+
+
+@pytest.mark.device
+@pytest.mark.thorough
+def test_a_wheel_runs_the_suite(tmp_path):
+    """In an environment of its own, which has everything but this package from the tests' one."""
+    wheels = [wheel_of(ROOT, tmp_path), wheel_of(ROOT / "lab", tmp_path)]
+    venv.create(tmp_path / "venv", with_pip=False)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, *wheels], check=True)
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = [tmp_path / "venv" / "bin" / "python", "-m", "vkdml", "conformance", "--quick", "--only", "test_shape", "--json"]
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=outside, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (run, *_) = json.loads(done.stdout)["runs"]
+    assert run["about"]["chosen"] == {"only": ["test_shape"], "quick": True, "long": False, "seed": 0}
+    assert {test["outcome"] for test in run["tests"]} <= {"passed", "skipped"}
+    assert run["tests"][0]["records"][0]["fraction"] < 1
+    assert {path.name for path in (tmp_path / "conformance-report").iterdir()} >= {"conformance.md", "conformance.json", "results-0.jsonl"}
+    again = [*command[:3], "reproduce", run["tests"][0]["test"], "--dump", tmp_path / "dump"]
+    assert subprocess.run(again, cwd=tmp_path, env=outside).returncode == 0
+    assert (tmp_path / "dump" / "replay.py").exists()
+
+    (tmp_path / "none").mkdir()  # no compiler is found, nor any other program
+    command = [tmp_path / "venv" / "bin" / "python", "-m", "vkdml", "gpu-report", "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, env=outside | {"PATH": str(tmp_path / "none")}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "gpu-report" / "report.md").read_text()
+    assert "Is it right here? Yes" in page
+    assert json.loads((tmp_path / "gpu-report" / "ceilings" / "results.jsonl").read_text().splitlines()[-1])["gflops"] > 0

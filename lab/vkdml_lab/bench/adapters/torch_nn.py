@@ -1,0 +1,197 @@
+"""PyTorch's torch.nn.GRU and LSTM, on the CPU or a GPU: through cuDNN, MIOpen or oneDNN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from vkdml_lab.bench.adapters.library import Computes
+from vkdml_lab.bench.cases import Case
+from vkdml_lab.bench.models import node_of
+from vkdml_lab.bench.nodes import ACTIVATIONS as ONLY
+from vkdml_lab.bench.nodes import Node, literal
+from vkdml_lab.bench.runner import Runner, UnavailableError, UnsupportedError, most_alike
+
+# For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
+GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1), "rnn": (0,)}
+INITIAL = {"GRU": ("initial_h",), "RNN": ("initial_h",), "LSTM": ("initial_h", "initial_c")}
+USUAL = {"bias": True, "batch_first": False, "bidirectional": False, "nonlinearity": "tanh"}  # of a module's settings
+GPU = "gpu"
+KINDS = ("cuda", "xpu", "mps")  # of GPUs; ROCm's name is cuda too
+
+
+class Library(Computes):
+    """PyTorch on a device. device: cpu, one of KINDS, or gpu, whichever is here. name: of the GPU, about."""
+
+    def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool = False, name: str = "") -> None:
+        self._device = _gpu(KINDS if device == GPU else (device,), name) if device != "cpu" else torch.device("cpu")
+        if tf32 and self._device.type != "cuda":
+            raise UnavailableError("TF32 is CUDA's alone")
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        self._dtype = getattr(torch, dtype)
+        self._wait = _nothing if device == "cpu" else getattr(torch, self._device.type).synchronize
+        self.description = {"version": torch.__version__, "device": _described(self._device)}
+
+    def compute(self, node: Node) -> dict[str, np.ndarray]:
+        module, is_reverse, is_batch_first = make_module(node), node.get("direction") == "reverse", bool(node.get("layout"))
+        call = _caller(module.to(self._device), node.inputs.get("sequence_lens"), is_batch_first)
+        has_states = bool(set(INITIAL[node.op]) & set(node.inputs))
+        states = [self._state(node, name, is_reverse) for name in INITIAL[node.op] if has_states]
+        y, *last = (output.double().cpu().numpy() for output in call(tensor(node.inputs["X"]).to(self._device), states))
+        y = y.reshape(*y.shape[:2], 2 if is_reverse else node.directions, node.hidden)
+        if is_reverse:
+            y, last = y[:, :, 1:], [state[1:] for state in last]
+        if not is_batch_first:
+            y = y.transpose(0, 2, 1, 3)
+        return dict(zip(node.outputs, [y, *(state.swapaxes(0, 1) if is_batch_first else state for state in last)]))
+
+    def _state(self, node: Node, name: str, is_reverse: bool) -> torch.Tensor:
+        """An initial state of [directions, batch, hidden], also where the node has only the other one, or only a direction."""
+        array = node.inputs.get(name)
+        if array is None:
+            array = np.zeros((node.directions, node.batch, node.hidden), node.inputs["X"].dtype)
+        elif node.get("layout"):
+            array = array.swapaxes(0, 1)
+        return tensor(np.concatenate([np.zeros_like(array), array]) if is_reverse else array).to(self._device)
+
+    def code(self, node: Node) -> str:
+        module = make_module(node)
+        settings = [str(node.inputs["X"].shape[2]), str(node.hidden), *(
+            f"{name}={getattr(module, name)!r}" for name, usual in USUAL.items() if getattr(module, name, usual) != usual)]
+        cast = "" if node.element == "float32" else f", dtype=torch.{node.element}"
+        weights = [f"module.{name}.data = torch.tensor({literal(part.detach().double().numpy())}{cast})"
+                   for name, part in module.named_parameters()]
+        is_reverse, lengths = node.get("direction") == "reverse", node.inputs.get("sequence_lens")
+        states = [f"torch.tensor({literal(self._state(node, name, is_reverse).double().cpu().numpy())}{cast})"
+                  for name in INITIAL[node.op] if set(INITIAL[node.op]) & set(node.inputs)]
+        initial = f", ({', '.join(states)})" if len(states) > 1 else f", {states[0]}" if states else ""
+        x = [f"x = torch.tensor({literal(node.inputs['X'])}{cast})"]
+        if lengths is not None:
+            first = f", batch_first={bool(node.get('layout'))}, enforce_sorted=False"
+            x += [f"x = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor({lengths.tolist()}){first})"]
+        where = f'.to("{self._device.type}")' if self._device.type != "cpu" else ""
+        return "\n".join(["import torch", f"module = torch.nn.{node.op}({', '.join(settings)}{cast})", *weights, *x,
+                          f"print(module{where}(x{where}{initial}))", ""])
+
+    def prepare(self, case: Case) -> dict[str, Runner]:
+        """The CPU has one way: nothing is brought there."""
+        ways = self.ways(case)
+        return {"host": ways["host"]} if self._device.type == "cpu" else ways
+
+    def ways(self, case: Case) -> dict[str, Runner]:
+        module = make_module(node_of(case)).to(self._device, self._dtype)
+        call_module = _caller(module, case.lengths if case.ragged else None)
+        x = torch.from_numpy(case.arrays()["X"]).to(self._dtype)
+        x_there = x.to(self._device)
+
+        def resident(*states: torch.Tensor) -> Sequence[Any]:
+            outputs = call_module(x_there, states)
+            self._wait()
+            return outputs
+
+        def host(*states: torch.Tensor) -> Sequence[Any]:
+            y, *last = call_module(x.to(self._device), [state.to(self._device) for state in states])
+            return [output.cpu() for output in (y, *last)]
+
+        def zeros(device: torch.device) -> Callable[[], list[torch.Tensor]]:
+            return lambda: [torch.zeros(case.state_shape, dtype=self._dtype, device=device) for _ in range(case.states)]
+
+        def to_numpy(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
+            y, *last = (output.float().cpu().numpy() for output in outputs)
+            directions = y.reshape(case.steps, case.batch, case.directions, case.hidden)
+            return [directions.transpose(0, 2, 1, 3), *last]
+
+        done: list[torch.Tensor] = []
+
+        def read() -> Sequence[Any]:
+            """Bring Y to the host, again and again, as the one call left it."""
+            done[:] = done or resident()
+            return [done[0].cpu(), *done[1:]]
+
+        ways = {"host": Runner(case, host, zeros(torch.device("cpu")), to_numpy),
+                "device": Runner(case, resident, zeros(self._device), to_numpy)}
+        return ways if case.streaming else {**ways, "readback": Runner(case, read, list, to_numpy)}
+
+
+def _gpu(kinds: Sequence[str], name: str) -> torch.device:
+    """The GPU of these kinds that is named most alike."""
+    for kind in kinds:
+        module = getattr(torch, kind)
+        if module.is_available():
+            names = {index: getattr(module, "get_device_name", str)(index) for index in range(module.device_count())}
+            return torch.device(kind, most_alike(names, name))
+    raise UnavailableError(f"this torch, {torch.__version__}, sees no GPU ({', '.join(kinds)})")
+
+
+def _described(device: torch.device) -> str:
+    """A device's name, and what runs recurrent layers on it."""
+    if device.type != "cuda":
+        return device.type.upper() if device.type != "xpu" else torch.xpu.get_device_name(device)
+    runs = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    return f"{torch.cuda.get_device_name(device)}, {runs}, cuDNN {torch.backends.cudnn.version()}"
+
+
+def _nothing() -> None:
+    """A CPU is done when a call returns."""
+
+
+def make_module(node: Node) -> torch.nn.Module:
+    """A module with the node's weights, in its type. PyTorch's GRU is ONNX's with linear_before_reset = 1. An operator that
+    only runs backward is the second direction of a module with two.
+    """
+    unsupported = [*(["clip"] if node.get("clip") is not None else []), *(["input_forget"] if node.get("input_forget") else []),
+                   *(["peepholes"] if "P" in node.inputs else []),
+                   *(["linear_before_reset = 0"] if node.op == "GRU" and not node.get("linear_before_reset") else [])]
+    kinds = [ONLY[node.op], ("Relu",)] if node.op == "RNN" else [ONLY[node.op]]
+    if unsupported or node.activations not in [kind * node.directions for kind in kinds]:
+        raise UnsupportedError(f"torch.nn.{node.op} has no {unsupported[0] if unsupported else 'such activations'}")
+    settings = {"nonlinearity": node.activations[0].lower()} if node.op == "RNN" else {}
+    reverse, w = node.get("direction") == "reverse", node.inputs["W"]
+    module: torch.nn.Module = getattr(torch.nn, node.op)(
+        w.shape[2], node.hidden, bias="B" in node.inputs, bidirectional=reverse or node.directions == 2,
+        batch_first=bool(node.get("layout")), dtype=getattr(torch, node.element), **settings)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+        for direction, suffix in enumerate(["_reverse"] if reverse else ["", "_reverse"][:node.directions]):
+            parts = {"weight_ih": w[direction], "weight_hh": node.inputs["R"][direction]}
+            if "B" in node.inputs:
+                parts |= dict(zip(("bias_ih", "bias_hh"), np.split(node.inputs["B"][direction], 2)))
+            for name, array in parts.items():
+                getattr(module, f"{name}_l0{suffix}").copy_(tensor(reorder(node.op.lower(), array)))
+    return module.eval()
+
+
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """A tensor of the array's type; torch takes no array of bfloat16."""
+    if array.dtype.name != "bfloat16":
+        return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+
+
+def reorder(cell: str, array: np.ndarray) -> np.ndarray:
+    """An array whose rows are gates in ONNX's order, in PyTorch's order."""
+    gates = array.reshape(len(GATE_ORDER[cell]), -1, *array.shape[1:])
+    return gates[list(GATE_ORDER[cell])].reshape(array.shape)
+
+
+def _caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bool = False
+            ) -> Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]:
+    """A function that calls the module and returns y and the last states. Input with different lengths is packed."""
+
+    @torch.inference_mode()
+    def call(x: torch.Tensor, states: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        given: Any = x
+        if lengths is not None:
+            given = pack_padded_sequence(x, torch.from_numpy(lengths), batch_first=batch_first, enforce_sorted=False)
+        y, last = module(given, tuple(states) if len(states) > 1 else next(iter(states), None))
+        if lengths is not None:
+            y, _ = pad_packed_sequence(y, batch_first=batch_first, total_length=x.shape[int(batch_first)])
+        return [y, *(last if isinstance(last, tuple) else (last,))]
+
+    return call

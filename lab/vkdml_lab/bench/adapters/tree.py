@@ -1,0 +1,53 @@
+"""This project from a given source tree, for `bench.against`. It uses public names only, so that it runs with other commits."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import vkdml
+from vkdml_lab.bench.adapters import ours
+from vkdml_lab.bench.cases import Case
+from vkdml_lab.bench.runner import Runner, UnavailableError, settle
+
+LATER_CALLS = 3
+
+
+class Library:
+    """Does not open the device before a case is measured: that is a part of a first result.
+
+    tree: the folder of the source tree from which vkdml must come. device: an index.
+    """
+
+    def __init__(self, tree: Path, device: int) -> None:
+        found = Path(vkdml.__file__).resolve()
+        if not found.is_relative_to(tree):
+            raise UnavailableError(f"imported {found}, which is not in {tree}")
+        self._device = device
+        self._library: ours.Library | None = None
+        self.description: dict[str, str] = {}
+
+    def prepare(self, case: Case) -> dict[str, Runner]:
+        self._library = self._library or ours.Library(self._device)
+        return self._library.prepare(case)
+
+    def measure(self, case: Case) -> dict[str, Any]:
+        """Seconds of a first result from numpy to numpy. first: opening the device, and the first call. compile: the first call
+        less a later call.
+        """
+        arrays = case.arrays()
+        started = time.perf_counter()
+        runner = ours.Library(self._device).host(case, arrays)
+        opened = time.perf_counter()
+        runner.run()
+        done = time.perf_counter()
+        settle(runner.run)
+        return {"first": done - started, "compile": done - opened - median(_seconds(runner) for _ in range(LATER_CALLS))}
+
+
+def _seconds(runner: Runner) -> float:
+    started = time.perf_counter()
+    runner.run()
+    return time.perf_counter() - started

@@ -1,0 +1,218 @@
+"""This source tree against another commit of it, in pairs, on one machine.
+
+    python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--json FILE]
+
+The other commit is checked out into a temporary git worktree, and built there; the shaders of both trees are compiled. Workers
+of both run the same cases in turns, so that what else the machine does slows both down:
+
+- steady: a call, once all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
+  "host" is from numpy to numpy, "device" is the execution only.
+- first: from after the imports to the first result of a call from numpy to numpy, in a new process each time, with the driver's
+  cache of compiled shaders off.
+- compile: the first call's time in these processes less a later call's.
+
+The ratio this/other is the median of the ratios of the pairs; below 1, this tree is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tqdm import tqdm
+
+from vkdml import DeviceInfo, DriverError
+from vkdml.laboratory import DEVICE, select_device
+from vkdml_lab.bench.cases import CASES, Case
+from vkdml_lab.bench.measure import Progress
+from vkdml_lab.bench.measure import measure as measure_steady
+from vkdml_lab.bench.peers import Peer
+from vkdml_lab.bench.processes import ROOT, Process
+from vkdml_lab.processes import WorkerError
+from vkdml_lab.reports import as_json, table
+
+ADAPTER = "tree"
+NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}  # Mesa's drivers; NVIDIA's
+
+
+@dataclass(frozen=True)
+class Tree:
+    name: str
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = [str(self.folder / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"PYTHONPATH": os.pathsep.join(path)}
+
+    def process(self, device: int, variables: Mapping[str, str] = {}) -> Process:
+        return Process(Peer(self.name, ADAPTER, {"tree": self.folder, "device": device}, {**self.environment, **variables}))
+
+    def compile_shaders(self) -> None:
+        """Runs the tree's own tools/compile_shaders.py. Raises SystemExit with its message if it fails."""
+        self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
+
+    def build_kp(self) -> None:
+        """Builds what the tree's own pyproject.toml says: kp, where the tree has it inside. Raises SystemExit."""
+        self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
+                  {"PYTHONPATH": str(self.folder / "tools")})
+
+    def _run(self, what: str, command: Sequence[str], variables: Mapping[str, str] = {}) -> None:
+        result = subprocess.run([sys.executable, *command], cwd=self.folder, capture_output=True, text=True,
+                                env={**os.environ, **self.environment, **variables})
+        if result.returncode != 0:
+            raise SystemExit(f"against: {what} of {self.name} cannot be built: {(result.stdout + result.stderr).strip()}")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of both trees for the same thing: this[n] and other[n] are a pair. error: why there are none."""
+
+    case: str
+    what: str
+    this: list[float] = field(default_factory=list)
+    other: list[float] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def ratios(self) -> list[float]:
+        return [this / other for this, other in zip(self.this, self.other) if other > 0]
+
+    def row(self) -> dict[str, Any]:
+        """A row of the table and of the JSON file."""
+        row: dict[str, Any] = {"case": self.case, "what": self.what}
+        if not self.ratios:
+            return row | {"error": self.error or "no time"}
+        return row | {"this ms": median(self.this) * 1e3, "other ms": median(self.other) * 1e3,
+                      "this/other": median(self.ratios), "least": min(self.ratios), "most": max(self.ratios),
+                      "pairs": len(self.ratios)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = parse(arguments)
+    try:
+        device = select_device(chosen.device)
+    except DriverError as error:
+        raise SystemExit(f"against: {error}") from None
+    this = Tree("this", ROOT)
+    this.compile_shaders()
+    with checked_out(ROOT, chosen.revision) as other, tqdm(disable=None, bar_format="{desc}", leave=False) as bar:
+        compared = list(compare(chosen.only, this, other, device.index, chosen.pairs, bar.set_description_str))
+    print(f"this: {ROOT}\nother: {chosen.revision}\n"
+          f"on {device.name}, {device.driver} {device.driver_version}\n")
+    print(table([comparison.row() for comparison in compared], dict.fromkeys(("this/other", "least", "most"), ".3f")))
+    if chosen.json:
+        chosen.json.write_text(as_json(content(compared, chosen, device)))
+    return int(any("error" in comparison.row() for comparison in compared))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.against", description=(__doc__ or "").splitlines()[0],
+                                     epilog="cases: " + ", ".join(case.name for case in CASES))
+    parser.add_argument("revision", metavar="REVISION", help="the other commit: a name, tag or hash that git knows")
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"], help="cases to run, such as 'gru-100x1x*' (all)")
+    parser.add_argument("--pairs", type=int, default=9, metavar="N", help="of each time, fewer where a call is slow (9)")
+    parser.add_argument("--device", help=f"{DEVICE}; see `vkdml devices`")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times to a JSON file too")
+    chosen = parser.parse_args(arguments)
+    if chosen.pairs < 1:
+        parser.error("--pairs: at least 1")
+    for pattern in chosen.only:
+        if not matching([pattern]):
+            parser.error(f"--only: no case matches {pattern!r}")
+    chosen.only = matching(chosen.only)
+    return chosen
+
+
+def matching(patterns: Sequence[str]) -> list[Case]:
+    return [case for case in CASES if any(fnmatchcase(case.name, pattern) for pattern in patterns)]
+
+
+@contextmanager
+def checked_out(repository: Path, revision: str) -> Iterator[Tree]:
+    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree("other", Path(folder).resolve() / "tree")
+        _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")
+        try:
+            tree.compile_shaders()
+            tree.build_kp()
+            yield tree
+        finally:
+            _git(repository, "worktree", "remove", "--force", str(tree.folder))
+
+
+def _git(repository: Path, *arguments: str) -> None:
+    try:
+        subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SystemExit("against: git is missing") from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"against: git {arguments[0]}: {error.stderr.strip()}") from None
+
+
+def compare(cases: Sequence[Case], this: Tree, other: Tree, device: int, pairs: int, progress: Progress = lambda _: None
+            ) -> Iterator[Comparison]:
+    """Yields the comparisons of each case."""
+    processes = [tree.process(device) for tree in (this, other)]
+    try:
+        for case in cases:
+            yield from steady(case, processes, pairs, lambda what: progress(f"{case.name}: {what}"))  # noqa: B023
+            progress(f"{case.name}: first results")
+            yield from first_results(case, (this, other), device, pairs)
+    finally:
+        for process in processes:
+            process.close()
+
+
+def steady(case: Case, processes: Sequence[Process], pairs: int, progress: Progress) -> Iterator[Comparison]:
+    results = measure_steady(case, processes, pairs, progress)
+    failed = [f"{result.worker}: {result.error}" for result in results if result.error]
+    if failed:
+        yield Comparison(case.name, "steady", error="; ".join(failed))
+        return
+    this, other = ({result.way: result.seconds for result in results if result.worker == process.peer.name}
+                   for process in processes)
+    for way in this:
+        yield Comparison(case.name, f"steady, {way}", this[way], other[way])
+
+
+def first_results(case: Case, trees: Sequence[Tree], device: int, pairs: int) -> list[Comparison]:
+    """First results, each in a new process. Every second pair is in reverse order, in case the order matters."""
+    measured: dict[str, list[dict[str, float]]] = {tree.name: [] for tree in trees}
+    try:
+        for number in range(pairs):
+            for tree in trees if number % 2 == 0 else reversed(trees):
+                measured[tree.name].append(first_result(case, tree, device))
+    except WorkerError as error:
+        return [Comparison(case.name, "first, compile", error=str(error))]
+    this, other = measured.values()
+    return [Comparison(case.name, what, [times[what] for times in this], [times[what] for times in other])
+            for what in ("first", "compile")]
+
+
+def first_result(case: Case, tree: Tree, device: int) -> dict[str, float]:
+    try:
+        return tree.process(device, NO_SHADER_CACHE).measure(case)
+    except WorkerError as error:
+        raise WorkerError(f"{tree.name}: {error}") from None
+
+
+def content(compared: Sequence[Comparison], chosen: argparse.Namespace, device: DeviceInfo) -> dict[str, Any]:
+    """The JSON file's."""
+    rows = [{**comparison.row(), "this s": comparison.this, "other s": comparison.other} for comparison in compared]
+    return {"revision": chosen.revision, "device": vars(device), "rows": rows}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

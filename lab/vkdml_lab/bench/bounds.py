@@ -1,0 +1,29 @@
+"""The least time that a device's measured limits (its ceilings) allow for a case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vkdml_lab.bench.cases import Case
+
+
+def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
+    """The ceiling that limits a case, and the least seconds of a call.
+
+    The recurrent weights count as read once a step, although kernels that keep them in private memory read them less often.
+    W does not count, because one product over all steps can read it once.
+    """
+    recurrent_bytes = case.recurrent_weights * weight_bytes
+    seconds = {
+        "arithmetic": case.flops / (ceilings["gflops"] * 1e9),
+        "reads": case.steps * recurrent_bytes / (read_rate(ceilings, recurrent_bytes) * 1e9),
+        "submission": ceilings["submission_us"] / 1e6,
+    }
+    name = max(seconds, key=lambda name: seconds[name])
+    return name, seconds[name]
+
+
+def read_rate(ceilings: dict[str, Any], size: int) -> float:
+    """The read rate in GB/s for `size` bytes: that of the smallest measured buffer that is as large, or the largest."""
+    rates = sorted((int(measured), rate) for measured, rate in ceilings["read_gb_s"].items())
+    return next((float(rate) for measured, rate in rates if measured >= size), float(rates[-1][1]))

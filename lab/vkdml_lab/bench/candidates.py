@@ -1,0 +1,88 @@
+"""Every way that the schedule may run a case, beside the one that its cost model chooses.
+
+    python -m bench.candidates [--cases NAME ...] [--samples N] [--output FILE]
+
+Regret is how much longer the chosen one takes than the fastest. All take turns, on the device alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import vkdml
+from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, from_desc, open_device, plan_of
+from vkdml_lab.bench.adapters.ours import make_desc
+from vkdml_lab.bench.cases import CASES, Case
+from vkdml_lab.bench.trials import arrays, seconds
+from vkdml_lab.reports import as_json, table
+
+WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
+SHOWN = 4
+LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop; not all families have all
+FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
+
+Row = dict[str, Any]
+
+
+def worth_trying(planner: Planner) -> list[Tiling]:
+    """Candidates to measure, the model's choice first."""
+    tilings = planner.tilings()
+    return [tiling for tiling in tilings if planner.costs.seconds(tiling) <= WORTH_TRYING * planner.costs.seconds(tilings[0])]
+
+
+def measure(gpu: Gpu, problem: Problem, planner: Planner, tilings: Sequence[Tiling], samples: int) -> list[Row]:
+    """A row for each candidate."""
+    found = seconds(Trial(gpu, problem, arrays(problem)), [plan_of(planner, tiling) for tiling in tilings], samples)
+    best = min((taken for taken in found if isinstance(taken, float)), default=None)
+    return [{**described(tiling), "model ms": planner.costs.run_seconds(tiling) * 1e3, **measured(taken, best)}
+            for tiling, taken in zip(tilings, found)]
+
+
+def described(tiling: Tiling) -> Row:
+    """How the time loop runs."""
+    way = ", ".join(filter(None, [tiling.loop.schedule, tiling.loop.meeting]))
+    return {"way": way, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
+
+
+def measured(taken: float | str, best: float | None) -> Row:
+    if isinstance(taken, str) or best is None:
+        return {"ms": None, "over the best": None, "no time because": taken}
+    return {"ms": taken * 1e3, "over the best": taken / best - 1, "no time because": ""}
+
+
+def of_case(case: Case, device: vkdml.Device, samples: int) -> list[Row]:
+    """The rows of those that are worth trying."""
+    problem = from_desc(make_desc(case, "float32"))
+    planner = Planner(problem, device.info)
+    return measure(open_device(device.info), problem, planner, worth_trying(planner), samples)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.candidates", description=(__doc__ or "").splitlines()[0])
+    known = {case.name: case for case in CASES}
+    parser.add_argument("--cases", nargs="+", metavar="NAME", choices=known, default=list(known), help="cases to run (all)")
+    parser.add_argument("--samples", type=int, default=9, help="of each candidate (9)")
+    parser.add_argument("--output", type=Path, help="write all rows to a JSON file too")
+    arguments = parser.parse_args()
+    device = vkdml.Device()
+    rows: list[Row] = []
+    print(f"{device.info.name}, {device.info.driver} {device.info.driver_version}\n")
+    for name in tqdm(arguments.cases, disable=None):
+        chosen, *others = [{"case": name, **row} for row in of_case(known[name], device, arguments.samples)]
+        quickest = sorted((row for row in others if row["ms"] is not None), key=lambda row: row["ms"])
+        print(table([chosen, *quickest[:SHOWN]], FORMATS), flush=True)
+        regret = "unknown" if chosen["ms"] is None else f"{chosen['over the best']:.0%}"
+        print(f"regret {regret} of {1 + len(others)} candidates\n", flush=True)
+        rows += [chosen, *others]
+    if arguments.output:
+        arguments.output.write_text(as_json({"device": vars(device.info), "rows": rows}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

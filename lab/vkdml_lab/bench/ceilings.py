@@ -1,0 +1,198 @@
+"""Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls and of waiting.
+
+It uses shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from vkdml import Buffer, Device
+from vkdml.laboratory import KP_VERSION, Commands, Dispatch, Kernel, compute_units, of_spirv, open_device, profile
+from vkdml_lab.bench.runner import UnavailableError
+
+SHADERS = Path(__file__).parent / "shaders"
+COMPILER = "glslangValidator"
+FMA_ROUNDS, READ_LOADS = 8, 8  # the same as in the shaders
+MIB = 2**20
+MOST_ITERATIONS = 16_000  # one driver silently ends loops after 65,535
+LONG_ENOUGH = 0.02  # seconds
+SAMPLES = 5
+DISPATCHES = 200
+CALLS = 100
+VEC4 = 16  # bytes
+LINE, GAVE_UP, UNSEEN, STORED = 16, 16, 32, 48  # words, as in the shader of the barrier
+MOST_LOOKS = 1_000_000  # looks of a waiting workgroup in all: at a microsecond each, a second
+MEETING_GROUPS = (2, 8, 32)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is tried. chains: independent vectors of an invocation: enough to hide latency, few enough for the registers."""
+
+    chains: tuple[int, ...] = (2, 3, 4, 8)
+    groups: tuple[int, ...] = (1, 64, 4096)
+    read_groups: tuple[int, ...] = (16, 64, 256, 1024)
+    buffers: tuple[int, ...] = (MIB // 4, MIB, 4 * MIB, 16 * MIB)
+    gpu_buffers: tuple[int, ...] = (128 * MIB,)  # beyond the caches of most
+
+
+ALL = Sizes()
+QUICK = Sizes((4,), (64,), (16,), (MIB // 4,), ())
+
+
+class Library:
+    """The ceilings of one device."""
+
+    def __init__(self, device: int, sizes: Sizes = ALL) -> None:
+        info = next(info for info in Device.enumerate() if info.index == device)
+        self._gpu = open_device(info)
+        self._sizes = sizes
+        self._buffers = sizes.buffers if info.is_cpu else sizes.buffers + sizes.gpu_buffers
+        self._workgroups = sorted({info.subgroup_size, min(128, info.max_workgroup_invocations)})
+        self.description = {"version": f"kp {KP_VERSION}", "device": info.name}
+
+    def measure(self) -> dict[str, Any]:
+        return {
+            "gflops": self._fma_rate(),
+            "read_gb_s": {str(size): self._read_rate(size, self._sizes.read_groups) for size in self._buffers},
+            "read_one_workgroup_gb_s": {str(size): self._read_rate(size, [1]) for size in self._buffers[:2]},
+            "barrier_us": {str(groups): self._barrier_microseconds(groups) for groups in self._meeting_groups()},
+            **self._call_costs(),
+        }
+
+    def _fma_rate(self) -> float:
+        """GFLOP/s, a multiply-add counted as two: the best of all sizes tried."""
+        return max(self._fma(*sizes) for sizes in product(self._sizes.chains, self._workgroups, self._sizes.groups)) / 1e9
+
+    def _fma(self, chains: int, workgroup: int, groups: int) -> float:
+        results = Buffer(self._gpu, VEC4 * workgroup * groups)
+        kernel = self._kernel(compile_shader("fma", CHAINS=chains), workgroup, groups, {"Results": results})
+        factor = int(np.float32(1).view(np.uint32))
+        iterations, seconds = lengthen(lambda count: self._seconds(kernel, {"iterations": count, "factor": factor}))
+        steps = iterations * FMA_ROUNDS * np.arange(1, 5)
+        expected = chains * steps + sum(range(chains))
+        if not (results.download((workgroup * groups, 4)) == expected).all():
+            raise RuntimeError(f"the driver did not run all of {iterations} iterations of multiply-adds")
+        return 2 * 4 * chains * FMA_ROUNDS * iterations * workgroup * groups / seconds
+
+    def _read_rate(self, size: int, groups: Iterable[int]) -> float:
+        """GB/s: the best of all sizes and numbers of workgroups tried."""
+        words = np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32)
+        data = Buffer(self._gpu, size)
+        data.upload(words)
+        sums = words.reshape(-1, 4).sum(axis=0, dtype=np.uint32)
+        sizes = [(workgroup, count) for workgroup, count in product(self._workgroups, groups)
+                 if size // VEC4 // count >= workgroup * READ_LOADS]
+        return max(self._read(data, sums, size // VEC4, *pair) for pair in sizes) / 1e9
+
+    def _read(self, data: Buffer, sums: np.ndarray, loads: int, workgroup: int, groups: int) -> float:
+        results = Buffer(self._gpu, VEC4 * workgroup * groups)
+        part = loads // groups
+        kernel = self._kernel(compile_shader("read"), workgroup, groups, {"Data": data, "Results": results})
+        most = MOST_ITERATIONS * workgroup * READ_LOADS // part
+        repetitions, seconds = lengthen(lambda count: self._seconds(kernel, {"repetitions": count, "part": part}), most)
+        found = results.download((workgroup * groups, 4), np.uint32).sum(axis=0, dtype=np.uint32)
+        if not (found == sums * np.uint32(repetitions)).all():
+            raise RuntimeError(f"the driver did not run all of {repetitions} repetitions of reads")
+        return loads * VEC4 * repetitions / seconds
+
+    def _meeting_groups(self) -> list[int]:
+        """Numbers of workgroups that surely run at the same time: at most one on each of a GPU's units."""
+        info = self._gpu.info
+        most = info.cores if info.is_cpu else compute_units(info)
+        return sorted({min(groups, most) for groups in (*MEETING_GROUPS, most)})
+
+    def _barrier_microseconds(self, groups: int, most_looks: int = MOST_LOOKS) -> float | None:
+        """Microseconds of a barrier between workgroups; None: they did not meet. A processor's workgroups have a subgroup each,
+        as their own barrier takes long there.
+        """
+        info = self._gpu.info
+        words = Buffer(self._gpu, 4 * (STORED + LINE * groups))
+        workgroup = self._workgroups[0 if info.is_cpu else -1]
+        kernel = self._kernel(compile_shader("barrier"), workgroup, groups, {"Words": words}, ("Words",))
+        push = {"most_spins": min(most_looks, profile(info).most_iterations // 2)}
+        of_one: list[float] = []  # each has its share of a submission, so the best is one of many
+
+        def seconds(meetings: int) -> float:
+            commands = self._record(kernel, push | {"meetings": meetings})
+            taken = min(self._meet(commands, words) for _ in range(SAMPLES))
+            of_one.append(taken / meetings)
+            return taken
+
+        lengthen(seconds)
+        return None if min(of_one) == math.inf else min(of_one) * 1e6
+
+    def _meet(self, commands: Commands, words: Buffer) -> float:
+        """Seconds; infinitely many if workgroups waited in vain, which something else on the machine may cause."""
+        words.upload(np.zeros(words.size_in_bytes // 4, np.uint32))
+        seconds = timed(commands.execute)
+        found = words.download((STORED,), np.uint32)
+        if found[GAVE_UP]:
+            return math.inf
+        if found[UNSEEN]:
+            raise RuntimeError(f"{found[UNSEEN]} words that workgroups stored before a barrier were not seen after it")
+        return seconds
+
+    def _call_costs(self) -> dict[str, float]:
+        """Microseconds of a submission, and of one more dispatch in it."""
+        kernel = self._kernel(compile_shader("empty"), 1, 1, {"Results": Buffer(self._gpu, VEC4)}, writes=())
+        one, many = (self._record(kernel, {}, count) for count in (1, 1 + DISPATCHES))
+        submission, all_of_them = (median(timed(commands.execute) for _ in range(CALLS)) for commands in (one, many))
+        return {"submission_us": submission * 1e6, "dispatch_us": (all_of_them - submission) / DISPATCHES * 1e6}
+
+    def _kernel(self, spirv: bytes, workgroup: int, groups: int, buffers: dict[str, Buffer],
+                writes: tuple[str, ...] = ("Results",)) -> Kernel:
+        dispatch = Dispatch("ceiling", {"WORKGROUP": workgroup}, {name: name for name in buffers}, writes, (groups, 1, 1))
+        return self._gpu.create_kernel(dispatch, buffers, of_spirv("ceiling", spirv))
+
+    def _seconds(self, kernel: Kernel, push: dict[str, int]) -> float:
+        """The shortest of some samples, because a ceiling is what is possible."""
+        commands = self._record(kernel, push)
+        return min(timed(commands.execute) for _ in range(SAMPLES))
+
+    def _record(self, kernel: Kernel, push: dict[str, int], times: int = 1) -> Commands:
+        commands = Commands(self._gpu)
+        for _ in range(times):
+            commands.dispatch(kernel, push)
+        return commands
+
+
+def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
+    """The first count of 16, 64, 256, ... iterations that takes long enough, or else the most, and its seconds."""
+    count = min(16, most)
+    while (taken := seconds(count)) < LONG_ENOUGH and count < most:
+        count = min(4 * count, most)
+    return count, taken
+
+
+def timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def compile_shader(name: str, **macros: int) -> bytes:
+    """SPIR-V of a shader; a wheel has it. Raises UnavailableError where there is no compiler."""
+    shipped = SHADERS / f"{'-'.join([name, *map(str, macros.values())])}.spv"
+    if shipped.exists():
+        return shipped.read_bytes()
+    if shutil.which(COMPILER) is None:
+        raise UnavailableError(f"no {COMPILER}, which compiles the shaders that measure (Debian's package glslang-tools)")
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder) / "shader.spv"
+        subprocess.run([COMPILER, "-V", "--quiet", "--target-env", "vulkan1.1", str(SHADERS / f"{name}.comp"),
+                        *(f"-D{macro}={value}" for macro, value in macros.items()), "-o", str(binary)], check=True)
+        return binary.read_bytes()

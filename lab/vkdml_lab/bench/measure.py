@@ -1,0 +1,135 @@
+"""Measures a case: all workers warm up, then take turns with one sample each, so that disturbances affect all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+
+from vkdml import reference
+from vkdml_lab.bench.cases import Case
+from vkdml_lab.bench.processes import Process
+from vkdml_lab.bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
+from vkdml_lab.processes import WorkerError
+
+BUDGET_SECONDS = 10.0  # limit for all samples of a worker; slow ones take fewer
+WAYS = ("host", "device")  # numpy to numpy, and execution alone; the third is readback
+WRONG = "wrong: "  # how the error of a result begins that is not the reference's
+CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Result:
+    """A worker's times for a case, for one way to call it.
+
+    flops: those of one call. calls: number in each sample. planned: the number of samples. difference: the largest from
+    the reference. error: why there are no times; "" if there are some. seconds: a call's mean in each sample.
+    """
+
+    case: str
+    worker: str
+    way: str = ""
+    flops: int = 0
+    calls: int = 0
+    planned: int = 0
+    first_call: float = float("nan")
+    difference: float = float("nan")
+    error: str = ""
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        return (max(self.seconds) - min(self.seconds)) / self.median
+
+    @property
+    def gflops(self) -> float:
+        return self.flops / self.median / 1e9
+
+    def times(self, baseline: Result) -> float:
+        """The median over all rounds of this worker's time divided by the baseline's."""
+        return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
+
+
+def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None,
+            ways: Collection[str] = WAYS) -> list[Result]:
+    """Measure a case on all workers that have its cell."""
+    pairs = []
+    for process in processes:
+        if case.cell in process.peer.cells:
+            progress(f"{process.peer.name} warms up")
+            pairs += [(process, result) for result in _warm_up(process, case, samples, ways)]
+    for number in range(samples):
+        progress(f"round {number + 1}")
+        for process, result in pairs:
+            if not result.error and number < result.planned:
+                _sample(process, result)
+    for _, result in pairs:
+        if result.error:
+            result.seconds = []
+    return [result for _, result in pairs]
+
+
+def _warm_up(process: Process, case: Case, samples: int, ways: Collection[str]) -> list[Result]:
+    """Compiles and checks. Returns a result without samples for each way to call the worker, or one with an error."""
+    name = process.peer.name
+    changed = process.peer.case(case)
+    results = []
+    try:
+        process.open()
+        for way in [way for way in process.ask("prepare", changed) if way in ways]:
+            warm = process.ask("warm_up", way)
+            result = Result(case.name, name, way, case.flops, *plan(case, warm["call"], samples), first_call=warm["first"])
+            result.difference = difference(changed, warm["outputs"])
+            if not result.difference <= process.peer.tolerance:  # so that NaN is wrong, too
+                result.error = f"{WRONG}{result.difference:.1e} from the reference"
+            results.append(result)
+            if warm["first"] > TOO_SLOW_SECONDS:  # the other ways would not be faster
+                result.seconds, result.planned = [warm["first"]], 0
+                break
+    except WorkerError as error:
+        return [Result(case.name, name, error=str(error))]
+    return results
+
+
+def plan(case: Case, call_seconds: float, samples: int) -> tuple[int, int]:
+    """The number of calls in a sample, and the number of samples."""
+    wanted = max(case.calls, math.ceil(SAMPLE_SECONDS / call_seconds))
+    calls = max(1, min(wanted, int(BUDGET_SECONDS / samples / call_seconds)))
+    return calls, max(1, min(samples, int(BUDGET_SECONDS / (calls * call_seconds))))
+
+
+def _sample(process: Process, result: Result) -> None:
+    try:
+        result.seconds.append(process.ask("sample", result.way, result.calls))
+    except WorkerError as error:
+        result.error = str(error)
+
+
+def difference(case: Case, outputs: list[np.ndarray]) -> float:
+    """The largest absolute difference from the float64 reference, in some rows of the batch."""
+    rows = checked_rows(case)
+    return max(float(np.abs(output[..., rows, :] - expected).max()) for output, expected in zip(outputs, expect(case)))
+
+
+def checked_rows(case: Case) -> np.ndarray:
+    return np.unique(np.linspace(0, case.batch - 1, CHECKED_ROWS).astype(int))
+
+
+@lru_cache(maxsize=2)  # a case, and its variant for the workers that change it
+def expect(case: Case) -> list[np.ndarray]:
+    """The outputs that the last of the checked calls must have, in the checked rows."""
+    arrays, rows = case.arrays(), checked_rows(case)
+    lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
+    x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)
+    y, *last = getattr(reference, case.cell)(x, arrays["W"], arrays["R"], arrays["B"], **case.attributes, **lengths)
+    return [y[-case.steps:], *last]

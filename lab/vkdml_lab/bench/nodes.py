@@ -1,0 +1,99 @@
+"""A recurrent layer as a node of ONNX: what every library is asked, by the benchmark and by `vkdml conformance --target`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vkdml_lab.bench.one_node import one_node
+
+WEIGHTS = ("W", "R", "B", "P")  # initializers of a model, as in exported models; the others are its inputs
+INPUTS = {"GRU": ("X", "W", "R", "B", "sequence_lens", "initial_h"), "RNN": ("X", "W", "R", "B", "sequence_lens", "initial_h"),
+          "LSTM": ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")}
+OUTPUTS = {"GRU": ("Y", "Y_h"), "RNN": ("Y", "Y_h"), "LSTM": ("Y", "Y_h", "Y_c")}
+GATES = {"GRU": 3, "RNN": 1, "LSTM": 4}
+ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+ABSENT: dict[str, Any] = {"direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None,
+                          "clip": None, "linear_before_reset": 0, "input_forget": 0, "layout": 0}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with its inputs. attributes: those given, but hidden_size. inputs: those given, by ONNX's names."""
+
+    op: str
+    attributes: Mapping[str, Any]
+    inputs: Mapping[str, np.ndarray]
+
+    def get(self, name: str) -> Any:
+        """An attribute, or what ONNX takes where it is left out."""
+        return self.attributes.get(name, ABSENT[name])
+
+    @property
+    def steps(self) -> int:
+        return int(self.inputs["X"].shape[1 if self.get("layout") else 0])
+
+    @property
+    def batch(self) -> int:
+        return int(self.inputs["X"].shape[0 if self.get("layout") else 1])
+
+    @property
+    def hidden(self) -> int:
+        return int(self.inputs["R"].shape[2])
+
+    @property
+    def directions(self) -> int:
+        return int(self.inputs["R"].shape[0])
+
+    @property
+    def element(self) -> str:
+        return self.inputs["X"].dtype.name
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those of a last state and of Y."""
+        t, d, b, h = self.steps, self.directions, self.batch, self.hidden
+        return ((b, d, h), (b, t, d, h)) if self.get("layout") else ((d, b, h), (t, d, b, h))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return OUTPUTS[self.op]
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        return tuple(self.get("activations") or ACTIVATIONS[self.op] * self.directions)
+
+    @property
+    def feeds(self) -> dict[str, np.ndarray]:
+        """The inputs of its model, in their order."""
+        return {name: self.inputs[name] for name in INPUTS[self.op] if name in self.inputs and name not in WEIGHTS}
+
+    def model(self) -> bytes:
+        """A serialized model of this node alone."""
+        return bytes(one_node(self.op, dict(self.inputs), self.element, **self.attributes)[0])
+
+
+def literal(array: np.ndarray) -> str:
+    """An array as Python text, each number in the fewest digits that give it back."""
+    if not array.size:
+        return f"zeros({array.shape})"
+    wide = array.astype(np.float32 if array.dtype.name == "bfloat16" else array.dtype)
+    text = np.array2string(wide, separator=", ", threshold=10**6, max_line_width=10**6, floatmode="unique")
+    return re.sub(r"-(0\.)(?!\d)", r"\1", re.sub(r"\s+", " ", text)).replace("[ ", "[")
+
+
+def literals(node: Node) -> str:
+    """A node's inputs as Python text."""
+    return "{" + ", ".join(f'"{name}": {literal(array)}' for name, array in node.inputs.items()) + "}"
+
+
+def numbers(node: Node) -> str:
+    """Lines of numpy that make a node's inputs, as `arrays`."""
+    element = "float32" if node.element == "bfloat16" else node.element
+    return (f"from numpy import array, inf, int32, nan, zeros, {element}\n"
+            f"arrays = {literals(node)}\n"
+            f'arrays = {{n: array(values, int32 if n == "sequence_lens" else {element}) for n, values in arrays.items()}}\n')

@@ -1,0 +1,98 @@
+"""The workers that are measured: a table with a row for each library and driver."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vkdml import Device, DeviceInfo
+from vkdml.laboratory import select_device
+from vkdml_lab import ROOT
+from vkdml_lab.bench.cases import Case
+
+SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
+OURS = "vkdml"
+VULKAN, CPU, GPU = "Vulkan", "the CPU", "the GPU"  # GPU: without Vulkan
+
+ALL_PEERS = "make bench-peers"
+HALF = 2e-2  # the tolerance of results that are computed in float16 or TF32
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A worker.
+
+    adapter: a module with a class Library, of vkdml_lab.bench.adapters where the name has no dot. settings: that class's
+    arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
+    difference from the reference that counts as correct. baseline: the vkdml worker that it is compared with. changes: to the
+    attributes of each case. cells: those it can run. platform: what it runs on, if the pictures show it: all that do compute
+    the same in float32. grows: whether the growth pictures show it.
+    """
+
+    name: str
+    adapter: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    install: str = ALL_PEERS
+    tolerance: float = 1e-3
+    baseline: str = OURS
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    cells: tuple[str, ...] = ("gru", "lstm")
+    platform: str = ""
+    grows: bool = False
+
+    def case(self, case: Case) -> Case:
+        return replace(case, **self.changes)
+
+
+def devices(wanted: str | None = None) -> tuple[DeviceInfo, list[DeviceInfo]]:
+    """The default Vulkan device or the wanted one, and all others, with SwiftShader if it has been fetched. The indices of the
+    others are valid in a process with the variables of `others_environment`.
+    """
+    default = select_device(wanted)
+    os.environ.update(others_environment())
+    try:
+        return default, [info for info in Device.enumerate() if replace(info, index=default.index) != default]
+    finally:
+        for name in others_environment():
+            del os.environ[name]
+
+
+def others_environment() -> dict[str, str]:
+    return {"VK_ADD_DRIVER_FILES": str(SWIFTSHADER)} if SWIFTSHADER.exists() else {}
+
+
+def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
+    ours, torch, openvino = "ours", "torch_nn", "openvino_any"
+    add_openvino = "pip install openvino, and Intel's driver for OpenCL for its GPU"
+    add_gpu = "install torch for this GPU (CUDA, ROCm or XPU), as pytorch.org says"
+    on_gpu = {"device": "gpu", "name": default.name}
+    webgpu = {"provider": "WebGpuExecutionProvider", "vendor": default.vendor}
+    swiftshader = next((name(info) for info in others if "SwiftShader" in info.name), OURS)
+    # ONNX Runtime's WebGPU plugin uses Dawn, which refuses lavapipe. It finds a GPU without help.
+    dawn = (swiftshader, {"VK_ICD_FILENAMES": str(SWIFTSHADER)}) if default.is_cpu and SWIFTSHADER.exists() else (OURS, {})
+    device = {"device": default.index}
+    return [
+        Peer(OURS, ours, device, platform=VULKAN, grows=True),
+        Peer(f"{OURS}-lbr0", ours, device, changes={"linear_before_reset": False}, cells=("gru",)),
+        Peer(f"{OURS}-float16", ours, device | {"dtype": "float16"}, tolerance=HALF),
+        *(Peer(name(info), ours, {"device": info.index}, others_environment(), platform=VULKAN, grows=True) for info in others),
+        Peer("onnxruntime-cpu", "ort", install="pip install onnxruntime", platform=CPU, grows=True),
+        Peer("onnxruntime-webgpu", "ort", webgpu, dawn[1], "pip install onnxruntime-ep-webgpu", baseline=dawn[0],
+             platform=VULKAN, grows=True),
+        Peer("iree-vulkan", "iree_vulkan", {"device": default.name}, platform=VULKAN, grows=True),
+        Peer("openvino-cpu", openvino, install=add_openvino, platform=CPU, grows=True),
+        Peer("openvino-gpu", openvino, {"device": "GPU", "name": default.name}, install=add_openvino, platform=GPU, grows=True),
+        Peer("torch-cpu", torch, install="pip install torch", platform=CPU, grows=True),
+        Peer("torch-gpu", torch, on_gpu, install=add_gpu, platform=GPU, grows=True),
+        Peer("torch-gpu-tf32", torch, on_gpu | {"tf32": True}, install=add_gpu, tolerance=HALF),
+        Peer("torch-gpu-float16", torch, on_gpu | {"dtype": "float16"}, install=add_gpu, tolerance=HALF),
+    ]
+
+
+def name(info: DeviceInfo) -> str:
+    """The name of a device's worker: the first word of the device's name and its index, because names can be the same."""
+    return f"{OURS}-{re.split(r'[^a-z]', info.name.lower())[0]}{info.index}"

@@ -1,0 +1,65 @@
+"""A peer's worker, in a process that is stopped except while it has a command to answer."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vkdml_lab import ROOT
+from vkdml_lab.bench.peers import Peer
+from vkdml_lab.processes import Worker, WorkerError
+
+PATIENCE = 180.0  # seconds without an answer after which a worker hangs
+
+
+def machine() -> dict[str, str]:
+    """What a report says of this computer."""
+    return {"system": platform.platform(), "Python": platform.python_version(), "cores": str(len(os.sched_getaffinity(0)))}
+
+
+def environment(changes: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment with changes. Vulkan layers are looked for in this folder, which has none: kp would turn on a
+    validation layer that is installed.
+    """
+    return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
+
+
+class Process(Worker):
+    """A peer's worker. description: the version and device of its library, once it is open."""
+
+    def __init__(self, peer: Peer, patience: float = PATIENCE) -> None:
+        super().__init__("vkdml_lab.bench.worker", [], environment(peer.environment), ROOT, patience, rests=True)
+        self.peer = peer
+        self.description: dict[str, str] = {}
+
+    def open(self) -> None:
+        """Start the process unless it runs. Raises WorkerError if the library is missing or fails."""
+        if self.pid is None:
+            self.start()
+            self.description = self.ask("open", self.peer.adapter, self.peer.settings)
+
+    def measure(self, *arguments: Any) -> dict[str, Any]:
+        """What the library measures itself, in a process for this alone. Raises WorkerError."""
+        try:
+            self.open()
+            measured: dict[str, Any] = self.ask("measure", *arguments)
+            return measured
+        finally:
+            self.close()
+
+
+def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
+    """The workers that can run, and for each of the others why it cannot and how to install it."""
+    processes, missing = [], []
+    for peer in wanted:
+        process = Process(peer)
+        try:
+            process.open()
+            processes.append(process)
+        except WorkerError as error:
+            process.close()
+            missing.append({"name": peer.name, "reason": str(error), "install": peer.install})
+    return processes, missing

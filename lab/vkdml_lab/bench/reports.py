@@ -1,0 +1,115 @@
+"""Several reports of `vkdml gpu-report` in one table by GPU, and what the planner's figures should be, by their times.
+
+    python -m bench.reports FOLDER...
+
+FOLDER is a report's folder, or the archive of it. A time is that of vkdml on the device alone; below it, how many times as
+long as vkdml other libraries take from host to host. Figures are fitted to the times of all reports of a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from vkdml import DeviceInfo
+from vkdml_lab.bench.peers import OURS
+from vkdml_lab.gpu_report.beside import readback
+from vkdml_lab.gpu_report.fit import Fit, fit
+from vkdml_lab.reports import document, parsed, table
+
+RESULTS = "results.jsonl"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report's rows, of all its parts, and the device that it is about."""
+
+    place: Path
+    info: DeviceInfo
+    rows: Sequence[Row]
+
+    @staticmethod
+    def read(place: Path) -> Report:
+        """Raises SystemExit where that is no report."""
+        try:
+            rows = [row for text in texts(place) for row in parsed(text)]
+        except (OSError, zipfile.BadZipFile) as error:
+            raise SystemExit(f"reports: {place} cannot be read: {error}") from None
+        known = {field.name for field in fields(DeviceInfo)}
+        facts = {row["fact"]: row["value"] for row in rows if row.get("table") == "Device" and row.get("fact") in known}
+        if "name" not in facts:
+            raise SystemExit(f"reports: {place} has no facts about a device: name what `vkdml gpu-report` has written")
+        return Report(place, DeviceInfo(**facts), rows)
+
+    def line(self) -> Row:
+        """What the table says of it."""
+        checked = [row["right"] for row in self.rows
+                   if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
+        return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
+                "right": f"{sum(checked)} of {len(checked)}", **self._times(),
+                **({"readback GB/s": found.rate} if (found := readback(self.rows)) else {})}
+
+    def _times(self) -> Row:
+        """vkdml's, and the others' over it, of the problems that any other library has run."""
+        taken = {(row["problem"], row["library"], row["way"]): row["seconds"] for row in self.rows
+                 if row.get("part") == "peers" and row.get("seconds")}
+        found: Row = {}
+        for problem in dict.fromkeys(problem for problem, library, _ in taken if library != OURS):
+            if seconds := taken.get((problem, OURS, "device")):
+                found[f"{problem} ms"] = seconds * 1e3
+            for (of, library, way), theirs in taken.items():
+                if (of, way) == (problem, "host") and library != OURS and (problem, OURS, way) in taken:
+                    found[f"{problem}, times of {library}"] = theirs / taken[problem, OURS, way]
+        return found
+
+
+def texts(place: Path) -> Iterator[str]:
+    """The results of all parts."""
+    if place.is_dir():
+        yield from (path.read_text() for path in sorted(place.glob(f"*/{RESULTS}")))
+        return
+    with zipfile.ZipFile(place) as archive:
+        yield from (archive.read(name).decode() for name in sorted(archive.namelist()) if name.endswith(f"/{RESULTS}"))
+
+
+def fits(reports: Sequence[Report]) -> list[Fit]:
+    """A fit for each GPU and driver."""
+    rows: dict[DeviceInfo, list[Row]] = {}
+    for report in reports:
+        same = next((info for info in rows if asdict(info) | {"index": 0} == asdict(report.info) | {"index": 0}), report.info)
+        rows.setdefault(same, []).extend(report.rows)
+    return [fit(found, info) for info, found in rows.items()]
+
+
+def told(found: Fit) -> str:
+    """A section about a GPU's figures."""
+    rows = [{"figure": change.figure, "of": change.what, "now": change.before,
+             "should be": change.reason if change.after is None else change.after} for change in found.changes]
+    off = f"By the planner's figures a run's time is typically off by a factor of {found.off_before:.3g}"
+    after = f"{off}; by these, of {found.off_after:.3g}, in {found.runs} runs." if found.lines else "Nothing could be fitted."
+    paste = "\n".join(["```python", *found.lines, "```"]) if found.lines else ""
+    return document(f"## {found.name}", after, table(rows), paste).rstrip()
+
+
+def transposed(rows: Sequence[Row]) -> list[Row]:
+    """A row for each key, a column for each report: there are few, with much to say of each."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return [{"": key, **{str(number): row.get(key) for number, row in enumerate(rows, 1)}} for key in keys]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.reports", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("reports", nargs="+", type=Path, metavar="FOLDER", help="a folder of a report, or its archive")
+    reports = sorted(map(Report.read, parser.parse_args(arguments).reports), key=lambda report: report.info.name)
+    print(document("# Reports", table(transposed([report.line() for report in reports])), *map(told, fits(reports))))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,50 @@
+"""Plans tried on a problem's tensors: inputs, and times, taken in turns, so that what disturbs one plan disturbs all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from vkdml import DriverError
+from vkdml.laboratory import Plan, Problem, Run, Trial
+from vkdml_lab.bench.ceilings import timed
+from vkdml_lab.bench.runner import settle
+from vkdml_lab.suite.support import DTYPES
+
+
+def arrays(problem: Problem) -> dict[str, np.ndarray]:
+    """Inputs, the same each time: of about unit size, with weights that keep sums so. Lengths are from 1 to T."""
+    rng = np.random.default_rng(0)
+    summed = {"WeightTensor": problem.input_size, "RecurrenceTensor": problem.hidden, "BiasTensor": 4}
+    found = {}
+    for field in filter(problem.has, problem.inputs):
+        sizes = problem.tensor(field).sizes
+        if field == "SequenceLengthsTensor":
+            found[field] = rng.integers(1, problem.steps + 1, sizes).astype(np.uint32)
+        else:
+            found[field] = (rng.standard_normal(sizes) * summed.get(field, 1) ** -0.5).astype(DTYPES[problem.element.name])
+    return found
+
+
+def seconds(trial: Trial, plans: Sequence[Plan], samples: int) -> list[float | str]:
+    """The median of each plan, or why there is none."""
+    runs = [_warm(trial, plan) for plan in plans]
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(samples):
+        for run, taken in zip(runs, times):
+            if isinstance(run, Run):
+                taken.append(timed(run.execute))
+    return [run if isinstance(run, str) else f"gave up {run.timeouts} times" if run.timed_out else median(taken)
+            for run, taken in zip(runs, times)]
+
+
+def _warm(trial: Trial, plan: Plan) -> Run | str:
+    try:
+        run = Run(trial, plan)
+        run.execute()
+        settle(run.execute)
+    except DriverError as error:
+        return str(error)
+    return run

@@ -1,0 +1,113 @@
+"""The child process that measures one library: python -m bench.worker DESCRIPTOR, started by bench.processes.
+
+It imports one adapter and answers each command that comes through a pipe: ("ok", value) or ("error", text).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from vkdml_lab.bench.cases import Case
+from vkdml_lab.bench.nodes import Node
+from vkdml_lab.bench.runner import Runner, UnavailableError, UnsupportedError, settle
+
+PR_SET_PDEATHSIG = 1
+SAMPLE_SECONDS = 0.02  # a sample has as many calls as take this long
+TOO_SLOW_SECONDS = 20.0  # after such a first call there is no other; its compiling is then a small part
+
+
+class Worker:
+    """The commands: each public method is one."""
+
+    def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Import the library. Returns its version and device."""
+        module = adapter if "." in adapter else f"vkdml_lab.bench.adapters.{adapter}"
+        self._library = importlib.import_module(module).Library(**settings)
+        description: dict[str, str] = self._library.description
+        return description
+
+    def prepare(self, case: Case) -> list[str]:
+        """Build the layer of a case. Returns the names of the ways to call it."""
+        self._case = case
+        self._runners: dict[str, Runner] = self._library.prepare(case)
+        return list(self._runners)
+
+    def compute(self, node: Node) -> dict[str, np.ndarray] | str:
+        """A node's outputs, or what of the node the library has no way to say."""
+        try:
+            outputs: dict[str, np.ndarray] = self._library.compute(node)
+        except UnsupportedError as error:
+            return str(error)
+        return outputs
+
+    def code(self, node: Node) -> tuple[str, str]:
+        """A program in the library's own terms that prints its outputs of a node: how all begin, and the rest."""
+        return self._library.setup, self._library.code(node)
+
+    def warm_up(self, way: str) -> dict[str, Any]:
+        """Seconds of the first call and of a later one, and the outputs of the last of the checked calls."""
+        runner = self._runners[way]
+        runner.reset()
+        first = self.sample(way, 1)
+        for _ in range(self._case.checked_calls - 1):
+            runner.run()
+        outputs = runner.outputs()
+        shapes = [output.shape for output in outputs]
+        if shapes != self._case.output_shapes:
+            raise ValueError(f"outputs of shapes {shapes}, not {self._case.output_shapes}")
+        return {"first": first, "call": first if first > TOO_SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
+
+    def _lengthen(self, way: str) -> float:
+        """Seconds of a call after the library has settled, as the mean of a sample."""
+        settle(self._runners[way].run)
+        calls = 1
+        while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
+            calls *= 2
+        return seconds
+
+    def measure(self, *arguments: Any) -> dict[str, Any]:
+        """What the library measures itself, such as the ceilings or a first result."""
+        measured: dict[str, Any] = self._library.measure(*arguments)
+        return measured
+
+    def sample(self, way: str, calls: int) -> float:
+        """The mean seconds of some calls."""
+        run = self._runners[way].run
+        started = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - started) / calls
+
+
+def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        return "ok", getattr(worker, command)(*arguments)
+    except (ImportError, UnavailableError) as error:
+        return "error", str(error)
+    except Exception as error:  # any error of a library is a result that the report shows
+        return "error", f"{type(error).__name__}: {error}"
+
+
+def serve(worker: object, descriptor: str) -> None:
+    """Answer with a worker's methods what comes through a pipe, until the other side is done."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not notice that its parent has ended
+    connection = Connection(int(descriptor))
+    while True:
+        try:
+            command, arguments = connection.recv()
+        except EOFError:
+            return
+        connection.send(answer(worker, command, arguments))
+
+
+if __name__ == "__main__":
+    serve(Worker(), sys.argv[1])

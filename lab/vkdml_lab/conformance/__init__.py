@@ -1,0 +1,1 @@
+"""The conformance suite on the Vulkan devices of a machine, and the report of it."""

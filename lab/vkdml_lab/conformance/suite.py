@@ -1,0 +1,189 @@
+"""Running the suite, vkdml_lab/suite, on a device."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vkdml import DeviceInfo, DriverError, InvalidArgumentError
+from vkdml_lab import ROOT, processes, reports
+from vkdml_lab.conformance import failures, results
+from vkdml_lab.conformance.results import About, Progress, Test
+
+PACKAGE = Path(__file__).resolve().parents[1]  # tests are named from here
+FOLDER = PACKAGE / "suite"
+SUITE = ("suite",)
+_EXTRAS = ROOT / ".vulkan"  # what `make vulkan-extras` fetches, in a source tree
+_TEST_SECONDS = 300
+_MOST_CRASHES = 5  # after so many the other tests are not tried
+_MOST_DIAGNOSED = 2  # of them, those after which the test is run again
+_MORE_RUNS = 3  # of it
+_FINE = (0, 1, 5)  # pytest's exit codes: all passed, some failed, there were none
+_SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
+
+_MACHINE = """
+import json, platform
+from dataclasses import asdict
+import numpy, onnx, onnxruntime, vkdml
+from vkdml.laboratory import KP_VERSION, devices, queries
+packages = {package.__name__: package.__version__ for package in (vkdml, numpy, onnx, onnxruntime)}
+print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices()], "software": {
+    **packages, "kp": KP_VERSION, **queries.loader(), "Python": platform.python_version(), "system": platform.platform()}}))
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
+
+    devices: list[dict[str, Any]]
+    software: dict[str, Any]
+
+    def device(self, info: DeviceInfo) -> dict[str, Any]:
+        """The device of this process. Drivers that the suite adds come before others, and change indices."""
+        return next(device for device in self.devices if {**device, "index": info.index} == asdict(info))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What of the suite is run, as in the command's options."""
+
+    only: tuple[str, ...] = ()
+    quick: bool = False
+    long: bool = False
+    seed: int = 0
+
+    def described(self) -> dict[str, Any]:
+        return {**asdict(self), "only": list(self.only)}
+
+    def options(self) -> list[str]:
+        """The same as pytest's options, which lab/vkdml_lab/suite/plugin.py adds."""
+        return [*(f"--only={name}" for name in self.only), *["--quick"] * self.quick, *["--long"] * self.long,
+                f"--seed={self.seed}"]
+
+
+@dataclass
+class Run:
+    """The results of the suite on one device.
+
+    about: the device, the software and what was chosen. told: how many tests there are to run, and their tolerances. ended: how
+    the last process crashed or hung, if it did; output: the last of its output then.
+    """
+
+    about: About
+    tests: list[Test]
+    told: dict[str, Any] = field(default_factory=dict)
+    ended: str = ""
+    output: str = ""
+
+    @property
+    def device(self) -> dict[str, Any]:
+        device: dict[str, Any] = self.about["device"]
+        return device
+
+    @property
+    def failed(self) -> list[Test]:
+        return [test for test in self.tests if test["outcome"] not in ("passed", "skipped")]
+
+    @property
+    def skipped(self) -> list[Test]:
+        return [test for test in self.tests if test["outcome"] == "skipped"]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that all tests took, those before a run was resumed included."""
+        return float(sum(test.get("seconds", 0.0) for test in self.tests))
+
+    @property
+    def outcome(self) -> str:
+        counts = Counter(test["outcome"] for test in self.tests)
+        parts = [f"{counts[outcome]} {outcome}" for outcome in sorted({"passed", "failed", *counts}, reverse=True)]
+        return f"{len(self.tests)} tests in {self.seconds:.0f} s: " + ", ".join([*parts, *filter(None, [self.ended])])
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, in which the Vulkan loader finds the drivers of `make vulkan-extras` too."""
+    drivers = [str(manifest) for manifest in sorted(_EXTRAS.glob("*_icd.json"))]
+    return {**os.environ, **({"VK_ADD_DRIVER_FILES": os.pathsep.join(drivers)} if drivers else {})}
+
+
+def machine() -> Machine:
+    """What this machine has, found in a process of its own, which a driver may crash."""
+    done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
+        raise DriverError(f"conformance: {last}")
+    return Machine(**json.loads(done.stdout))
+
+
+def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
+    """The devices that answer to one of the wanted words; all if there are none."""
+    chosen = [device for device in devices if not wanted or any(DeviceInfo(**device).answers_to(word) for word in wanted)]
+    if not chosen:
+        listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
+        raise InvalidArgumentError("conformance", "--device", " ".join(wanted or ()), f"a Vulkan device: {listed}")
+    return chosen
+
+
+def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, progress: Progress | None = None,
+              tests: Sequence[str] = SUITE) -> Run:
+    """Run tests; after a crash or hang the rest in a new process. path: the file of results. tests: pytest's arguments."""
+    results.begin(path, about, resume)
+    index = str(about["device"]["index"])
+    for crashes in range(_MOST_CRASHES):
+        child = _run_tests(path, index, [*tests, *chosen.options()], progress)
+        ended = "" if child.code in _FINE else child.how
+        if child.code == results.DEVICE_LOST:  # the test that it was lost in has failed, and the others need another process
+            ended = "the device was lost, or hung"
+        elif not ended or not results.add_crash(path, ended, child.output):
+            break
+        if crashes < _MOST_DIAGNOSED:
+            _run_again(path, index, tests, chosen)
+    head, found = results.read(path)
+    if not found and not ended:
+        ended = f"no test has {' or '.join(chosen.only)} in its name"
+    of_suite = {key: value for key, value in head.items() if key not in about}
+    return Run(about, found, of_suite, ended, child.output if ended else "")
+
+
+def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progress | None = None) -> processes.Ended:
+    """Run pytest in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(PACKAGE), "-p", "vkdml_lab.suite.plugin",
+               "-p", "no:cacheprovider", "-q",
+               "--capture=sys", f"--timeout={_TEST_SECONDS}", *arguments, "--report", str(path.resolve())]
+    variables: Mapping[str, str] = {**environment(), "VKDML_DEVICE": index}
+    seen = progress or (lambda _: None)
+    return processes.supervise(command, variables, PACKAGE, grows=path, silence=_SILENCE, seen=lambda: seen(path))
+
+
+def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> None:
+    """Note what comes of the test that ended its process when it runs alone, as it is and in other schedules."""
+    head, found = results.read(path)
+    test = found[-1]
+    # A hang takes as long again
+    runs = Counter(_alone(index, test, tests, chosen) for _ in range(1 if "hung" in test["failure"] else _MORE_RUNS))
+    ways = {way: _alone(index, test, [*tests, f"--way={way}"], chosen) for way in head["ways"]}
+    reports.append(path, {**test, "running": {**(test.get("running") or {}), "again": {"runs": runs, "ways": ways}}})
+
+
+def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:
+    """What comes of a test by itself, in few words."""
+    plain = [argument for argument in chosen.options() if not argument.startswith(("--only", "--quick"))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "results.jsonl")
+        path.touch()
+        child = _run_tests(path, index, [*arguments, *plain, f"--only={test['test']}"])
+        found = results.read(path)[1]
+    if child.code not in (*_FINE, results.DEVICE_LOST) or not found:
+        return child.how
+    if found[0]["outcome"] == "passed":
+        return "right"
+    return "refused" if "InvalidArgumentError" in found[0]["failure"] else failures.outcome(found[0])

@@ -1,0 +1,96 @@
+"""What a driver says of its device beside DeviceInfo, for reports: it decides nothing here."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_char_p, c_uint32, c_void_p
+from typing import Any
+
+from vkdml import DeviceInfo
+from vkdml.laboratory import queries, structures
+
+# VkMemoryPropertyFlagBits and VkQueueFlagBits, from the lowest bit on
+_MEMORY = ("DEVICE_LOCAL", "HOST_VISIBLE", "HOST_COHERENT", "HOST_CACHED", "LAZILY_ALLOCATED", "PROTECTED", "DEVICE_COHERENT",
+           "DEVICE_UNCACHED", "RDMA_CAPABLE")
+_QUEUES = ("GRAPHICS", "COMPUTE", "TRANSFER", "SPARSE_BINDING", "PROTECTED", "VIDEO_DECODE", "VIDEO_ENCODE", "", "OPTICAL_FLOW")
+
+# VkComponentTypeKHR and VkScopeKHR
+_COMPONENTS = {0: "float16", 1: "float32", 2: "float64", 3: "int8", 4: "int16", 5: "int32", 6: "int64", 7: "uint8", 8: "uint16",
+               9: "uint32", 10: "uint64", 1000141000: "bfloat16", 1000491002: "float8_e4m3", 1000491003: "float8_e5m2"}
+_SCOPES = {1: "device", 2: "workgroup", 3: "subgroup", 5: "queue family"}
+
+
+def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
+    """A device's types of memory: flags, the heap and its bytes. taken: for which buffers, "host" (what the host reads and
+    writes: host tensors, and the copies of device tensors), "device" (what only kernels use) or both.
+    """
+    with queries.physical_devices() as (vk, _, handles):
+        memory, flags = queries.memory_of(vk, handles[info.index])
+    taken = {"host": info.host_memory_type, "device": queries.device_memory_type(flags)}
+    return [{"type": index, "flags": _names(given, _MEMORY), "heap": memory.memoryTypes[index].heapIndex,
+             "heap bytes": int(memory.memoryHeaps[memory.memoryTypes[index].heapIndex].size),
+             "taken": [use for use, chosen in taken.items() if chosen == index]} for index, given in enumerate(flags)]
+
+
+def queue_families(info: DeviceInfo) -> list[dict[str, Any]]:
+    """A device's families of queues, and which is taken."""
+    with queries.physical_devices() as (vk, _, handles):
+        families = queries.queue_families_of(vk, handles[info.index])
+    return [{"family": index, "flags": _names(family.queueFlags, _QUEUES), "queues": family.queueCount,
+             "taken": index == info.queue_family} for index, family in enumerate(families)]
+
+
+def device_facts(info: DeviceInfo) -> dict[str, Any]:
+    """Plain facts about a device and its driver that later work depends on."""
+    with queries.physical_devices() as (vk, instance, handles):
+        handle, properties = handles[info.index], structures.Properties()
+        vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
+        extensions = queries.extensions_of(vk, handle)
+        asked = queries.ask(vk, handle, queries.version_of(properties.apiVersion), extensions)
+        matrices = asked[structures.CooperativeMatrixFeatures].cooperativeMatrix
+        shapes = _cooperative_matrices(vk, instance, handle) if matrices else []
+    ids, sizes = asked[structures.IDProperties], asked[structures.SubgroupSizeControlProperties]
+    floats, model = asked[structures.Float16Int8Features], asked[structures.VulkanMemoryModelFeatures]
+    control = asked[structures.SubgroupSizeControlFeatures]
+    return {
+        "device UUID": bytes(ids.deviceUUID).hex(),
+        "driver UUID": bytes(ids.driverUUID).hex(),
+        "pipeline cache UUID": info.pipeline_cache_uuid,
+        "vendor": f"{properties.vendorID:#06x}",
+        "device": f"{properties.deviceID:#06x}",
+        "driver version": properties.driverVersion,
+        "float16": bool(floats.shaderFloat16),
+        "int8": bool(floats.shaderInt8),
+        "16-bit storage": info.storage_16bit,
+        "integer dot product": bool(asked[structures.IntegerDotProductFeatures].shaderIntegerDotProduct),
+        "subgroup-size control": info.subgroup_size_control,
+        "full subgroups": bool(control.computeFullSubgroups),
+        "subgroup sizes": [sizes.minSubgroupSize, sizes.maxSubgroupSize],
+        "Vulkan memory model": bool(model.vulkanMemoryModel),
+        "Vulkan memory model, device scope": bool(model.vulkanMemoryModelDeviceScope),
+        "cooperative matrices": shapes,
+        "extensions": sorted(name.decode() for name in extensions),
+    }
+
+
+def _names(flags: int, names: tuple[str, ...]) -> list[str]:
+    """The names of the bits that are set; a bit without one is its number."""
+    bits = [bit for bit in range(32) if flags >> bit & 1]
+    return [names[bit] if bit < len(names) and names[bit] else hex(1 << bit) for bit in bits]
+
+
+def _cooperative_matrices(vk: ctypes.CDLL, instance: c_void_p, handle: c_void_p) -> list[dict[str, Any]]:
+    """The shapes that are multiplied, with the types of A, B, C and the result."""
+    vk.vkGetInstanceProcAddr.restype = c_void_p
+    address = vk.vkGetInstanceProcAddr(instance, c_char_p(b"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"))
+    if not address:
+        return []
+    function, count = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_void_p, c_void_p)(address), c_uint32()
+    function(handle, byref(count), None)
+    shapes = (structures.CooperativeMatrixProperties * count.value)(*[
+        structures.CooperativeMatrixProperties(sType=structures.CooperativeMatrixProperties.TYPE) for _ in range(count.value)])
+    function(handle, byref(count), shapes)
+    return [{"M N K": [found.MSize, found.NSize, found.KSize],
+             "A B C result": [_COMPONENTS.get(of, of) for of in (found.AType, found.BType, found.CType, found.ResultType)],
+             "saturates": bool(found.saturatingAccumulation), "scope": _SCOPES.get(found.scope, found.scope)}
+            for found in shapes[:count.value]]

@@ -1,0 +1,117 @@
+"""A device that is broken on purpose, to judge what the conformance suite says of it:
+
+    python -m vkdml_lab.faults.broken FAULT FOLDER [PYTEST'S ARGUMENTS]
+
+runs tests of the suite on the default device and prints the report that it wrote into the folder. It is pytest's plugin, too,
+which breaks the device in the suite's process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from tools import compile_shaders
+from vkdml.laboratory import Kernel, Submission, kernels, of_spirv, select_device
+from vkdml_lab.conformance.command import on_device as conformance_on
+from vkdml_lab.suite import support
+
+_FAULT = "VKDML_TOOLS_FAULT"  # of the suite's process
+_SECONDS = 15  # for a test, on a busy machine too
+
+
+def cell() -> None:
+    """The forget gate of coupled LSTMs is the input gate."""
+    _mistake("cells/lstm.glsl", "1.0 - i;", "i;", "lstm")
+
+
+def abort() -> None:
+    """A kernel ends the process, with some last words."""
+    def end(submission: Submission) -> None:
+        os.write(2, b"driver: internal error: unknown opcode in block 7\n")
+        os.abort()
+
+    _instead("float64/rnn", end)
+
+
+def hang() -> None:
+    """A kernel does not end."""
+    class Stuck:
+        def eval_async(self) -> None:
+            pass
+
+        def eval_await(self, nanoseconds: int) -> None:
+            time.sleep(nanoseconds / 1e9)
+
+        def is_running(self) -> bool:
+            return True
+
+    _instead("float64/gru", lambda submission: submission._driver.run(Stuck()))
+
+
+def denormals() -> None:
+    """Weights are flushed to 0 where they are too small for normal numbers, as they are in every other float32 problem."""
+    flushed = "abs(weights[word]) < 1.17549435e-38 ? 0.0 : weights[word]"
+    _mistake("pack.comp", "floatBitsToUint(weights[word])", f"floatBitsToUint({flushed})", "pack")
+    usual, made = support.random_arrays, [0]
+
+    def random_arrays(desc: Any, rng: np.random.Generator, *element: Any) -> dict[str, np.ndarray]:
+        arrays = usual(desc, rng, *element)
+        made[0] += 1
+        if arrays["InputTensor"].dtype == np.float32 and made[0] % 2:
+            arrays["InputTensor"] *= np.float32(2.0**124)
+            arrays["WeightTensor"] *= np.float32(2.0**-124)
+        return arrays
+
+    patch.object(support, "random_arrays", random_arrays).start()
+
+
+FAULTS: Mapping[str, Callable[[], None]] = {fault.__name__: fault for fault in (cell, abort, hang, denormals)}
+
+
+def _mistake(file: str, old: str, new: str, name: str) -> None:
+    """Compile the kernels of a name from shaders with another text in one file."""
+    right = kernels.load
+    with tempfile.TemporaryDirectory() as folder:
+        found = compile_shaders.mistaken(Path(folder), file, old, new,
+                                         lambda kernel: name in kernel.rpartition("/")[2].split("_"))
+    wrong = {kernel: of_spirv(kernel, code) for kernel, code in found.items()}
+    patch.object(kernels, "load", lambda kernel: wrong.get(kernel) or right(kernel)).start()
+
+
+def _instead(name: str, run: Callable[[Submission], None]) -> None:
+    """Run something else for submissions with a kernel."""
+    dispatch, usual = Submission.dispatch, Submission.run
+    broken: set[Submission] = set()
+
+    def noted(submission: Submission, kernel: Kernel, push: Mapping[str, int]) -> None:
+        if kernel.compiled.name == name:
+            broken.add(submission)
+        dispatch(submission, kernel, push)
+
+    patch.object(Submission, "dispatch", noted).start()
+    patch.object(Submission, "run", lambda submission: (run if submission in broken else usual)(submission)).start()
+
+
+def pytest_configure(config: object) -> None:
+    FAULTS[os.environ[_FAULT]]()
+
+
+def report(fault: str, folder: Path, *arguments: str) -> str:
+    """The report of the suite on a device that is broken in this way. arguments: pytest's, which choose tests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[_FAULT] = fault
+    conformance_on(select_device(None), folder, ["-p", "vkdml_lab.faults.broken", f"--timeout={_SECONDS}", *arguments])
+    return (folder / "conformance.md").read_text()
+
+
+if __name__ == "__main__":
+    print(report(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

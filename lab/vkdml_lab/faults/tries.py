@@ -1,0 +1,48 @@
+"""Faults tried in a worker's process. One that crashes or hangs is reported, and the next is tried in a new process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vkdml_lab import ROOT
+from vkdml_lab.faults.layer import Fault, build
+from vkdml_lab.processes import Worker, WorkerError
+
+# Function -> results that it may return, beside out of memory and device lost
+_RESULTS = {
+    "vkCreateInstance": (-3, -7), "vkCreateDevice": (-3, -10), "vkEnumeratePhysicalDevices": (-3,),
+    "vkAllocateMemory": (-10,), "vkMapMemory": (-5,), "vkAllocateDescriptorSets": (-12, -1000069000),
+}
+_COMMON = (-1, -2, -4)
+_TIMEOUT = 2
+
+
+class Tries:
+    """A worker with the layer, which is built into a folder. patience: seconds without an answer after which it hangs."""
+
+    def __init__(self, folder: Path, patience: float = 100) -> None:
+        self.worker = Worker("vkdml_lab.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
+
+    def faults(self, scenario: str) -> list[list[Fault]]:
+        """The ways to fail of each call that a scenario makes."""
+        counts: Mapping[str, int] = self.ask("counts", scenario)
+        faults = []
+        for function, count in counts.items():
+            results = _COMMON + _RESULTS.get(function, ())
+            faults += [[Fault(function, call, result) for result in results] for call in range(1, count + 1)]
+        waits = counts["vkWaitForFences"]
+        return faults + [[Fault("vkWaitForFences", call, _TIMEOUT, repeats=True)] for call in sorted({1, waits}) if waits]
+
+    def ask(self, command: str, *arguments: Any) -> Any:
+        """What the worker answers. Raises AssertionError where something is wrong, and where the worker crashes or hangs."""
+        self.worker.start()
+        try:
+            return self.worker.ask(command, *arguments)
+        except WorkerError as error:
+            raise AssertionError(f"{arguments}: {error}") from None
+
+    def close(self) -> None:
+        self.worker.close()

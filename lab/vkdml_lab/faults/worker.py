@@ -1,0 +1,107 @@
+"""The process in which faults are tried: python -m vkdml_lab.faults.worker FOLDER FILE_DESCRIPTOR
+
+It answers attempts (see `attempt`) that come through a pipe.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+
+import vkdml
+from vkdml.laboratory import as_in_a_new_process, with_timeout
+from vkdml_lab.bench.worker import serve
+from vkdml_lab.faults.layer import NONE, Fault, Layer
+from vkdml_lab.faults.scenarios import NAME_A_DEVICE, SCENARIOS
+
+OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults
+RIGHT, NOT_REACHED = "right", "not reached"
+
+# Within: what was being done, Vulkan's function as vulkan.h or vulkan.hpp names it, its result
+_FAILED = r"failed while \w.*: (\w+ )?(vk[A-Z]\w+|vk::\w+::\w+): (VK_ERROR_\w+|Error[A-Z]\w+)"
+_NOT_ENDED = r"failed while running a submission: it has not ended within 0.2 s. Call with fewer"
+
+_WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalDevices",
+                     "vkEnumerateDeviceExtensionProperties")
+
+
+class WrongError(Exception):
+    """Something that must not happen. The text says what."""
+
+
+class Worker:
+    def __init__(self, folder: Path) -> None:
+        self._layer = Layer(folder)
+        self._expected: dict[str, list[np.ndarray]] = {}
+
+    def counts(self, name: str) -> dict[str, int]:
+        """How often a scenario, from a fresh process on and with two runs, calls each function."""
+        as_in_a_new_process()
+        self._layer.arm(NONE)
+        run = SCENARIOS[name]()
+        self._expected[name] = run()
+        self._check_results(name, run())
+        return self._layer.counts()
+
+    def attempt(self, name: str, fault: Fault) -> str:
+        """Try a scenario, with two runs, from a fresh process on, while a call fails.
+
+        Returns what came of it: the DriverError's text, or RIGHT where the failure does not matter, or NOT_REACHED. Raises
+        WrongError.
+        """
+        if name not in self._expected:
+            self.counts(name)
+        as_in_a_new_process()
+        self._layer.arm(fault)
+        run, raised = None, None
+        try:
+            with with_timeout(0.2) if fault.result == TIMEOUT else nullcontext():
+                run = SCENARIOS[name]()
+                for _ in range(2):
+                    self._check_results(name, run())
+        except vkdml.DriverError as error:
+            raised = error
+        fired = self._layer.fired
+        self._layer.arm(NONE)
+        if raised is not None:
+            _check_error(raised, fault, fired)
+        if run is not None:
+            self._check_afterwards(name, run, raised)
+        self._check_results(name, SCENARIOS[name]()())
+        return str(raised) if raised else RIGHT if fired else NOT_REACHED
+
+    def _check_results(self, name: str, found: list[np.ndarray]) -> None:
+        for expected, array in zip(self._expected[name], found, strict=True):
+            if not np.array_equal(expected, array):
+                raise WrongError(f"other numbers, by {np.abs(expected - array).max()}")
+
+    def _check_afterwards(self, name: str, run: object, raised: Exception | None) -> None:
+        """What was made before it failed goes on, unless it names a device that was lost."""
+        assert callable(run)
+        try:
+            self._check_results(name, run())
+        except vkdml.DeviceLostError as error:
+            if name not in NAME_A_DEVICE or not isinstance(raised, vkdml.DeviceLostError):
+                raise WrongError(f"what was made before is lost: {error}") from error
+
+
+def _check_error(error: vkdml.DriverError, fault: Fault, fired: int) -> None:
+    if not fired:
+        raise WrongError(f"an error without a fault: {error}")
+    wanted: type[Exception] = vkdml.DriverError
+    if fault.result in OUT_OF_MEMORY:
+        wanted = vkdml.OutOfMemoryError
+    elif fault.result in (LOST, TIMEOUT) and fault.function not in _WITHOUT_A_DEVICE:
+        wanted = vkdml.DeviceLostError
+    if not isinstance(error, wanted):
+        raise WrongError(f"{type(error).__name__} instead of {wanted.__name__}: {error}")
+    if not re.search(_NOT_ENDED if fault.result == TIMEOUT else _FAILED, str(error)):
+        raise WrongError(f"it does not say what was being done and what failed: {error}")
+
+
+if __name__ == "__main__":
+    serve(Worker(Path(sys.argv[1])), sys.argv[2])

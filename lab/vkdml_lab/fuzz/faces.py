@@ -1,0 +1,341 @@
+"""The ways in, each as what a call through it is made of, so that any of it can be broken, and how it is run."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+import vkdml
+import vkdml.onnx
+import vkdml.pydirectml as dml
+import vkdml_lab.dxdispatch
+from vkdml.faces.directml.compiled_operator import Operator as DirectMLOperator
+from vkdml.operators import element_types
+from vkdml.operators.activations import BY_DESC
+from vkdml.operators.cells import STATES
+from vkdml.operators.problem import WEIGHTS
+from vkdml_lab.fuzz.breaking import Argument
+from vkdml_lab.fuzz.calls import Call, Operator, dtype_of
+from vkdml_lab.fuzz.face import Arrays, Face, Part, device
+from vkdml_lab.fuzz.json_models import array_resource, short, type_name
+from vkdml_lab.suite.support import initialize, make_outputs, read_output
+
+# numpy's functions, layers and streams
+
+_KINDS = {"WeightTensor": "weights", "RecurrenceTensor": "weights", "InputTensor": "required array",
+          "SequenceLengthsTensor": "lengths"}
+
+
+def _name(call: Call, field: str) -> str:
+    """vkdml.gru's of an array."""
+    name = call.operator.row.arguments[field]
+    return name if "_" in name else name.lower()
+
+
+def _numpy_arguments(call: Call) -> dict[str, Argument]:
+    operator = call.operator
+    arrays = {_name(call, field): Argument(array, _KINDS.get(field, "array")) for field, array in call.onnx_arrays.items()}
+    flags = {attribute: Argument(operator.flag, "flag") for attribute in operator.row.flags.values()}
+    return arrays | flags | {
+        "direction": Argument(operator.direction, "direction"), "activations": Argument(operator.descs(), "activations"),
+        "activation_alpha": Argument(None, "numbers"), "activation_beta": Argument(None, "numbers"),
+        "clip": Argument(operator.clip, "clip"), "layout": Argument(call.layout, "layout"),
+        "options": Argument(vkdml.Options(), "options"), "device": Argument(device(), "device")}
+
+
+def _whole(call: Call, results: Any) -> list[Part]:
+    """results: all outputs of the cell, in ONNX's shapes."""
+    return [Part(call.problem, call.arrays, call.from_onnx(dict(zip(call.operator.row.outputs, results))))]
+
+
+def _run_function(call: Call, values: dict[str, Any]) -> list[Part]:
+    return _whole(call, getattr(vkdml, call.operator.row.kernel)(**values))
+
+
+_CALLED = ("x", "initial_h", "initial_c", "sequence_lens")
+
+
+def _layer(call: Call, values: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A layer, and what is left to call it with."""
+    made = {name: value for name, value in values.items() if name not in _CALLED}
+    return getattr(vkdml, call.operator.cell)(**made), {name: values[name] for name in _CALLED if name in values}
+
+
+def _run_layer(call: Call, values: dict[str, Any]) -> list[Part]:
+    layer, called = _layer(call, values)
+    return _whole(call, layer(**called))
+
+
+def _stream_arguments(call: Call) -> dict[str, Argument]:
+    arguments = _numpy_arguments(call)
+    arguments.pop("sequence_lens", None)
+    arguments["x"] = replace(arguments["x"], kind="stream's input")
+    states: Arrays = {name: arguments.pop(name).value for name in ("initial_h", "initial_c") if name in arguments}
+    return arguments | {"batch": Argument(call.batch, "batch"), "state": Argument(_all_states(call, states), "state")}
+
+
+def _all_states(call: Call, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    shape = (call.batch, 1, call.operator.hidden) if call.layout else (1, call.batch, call.operator.hidden)
+    names = [_name(call, field) for output, field in STATES.items() if output in call.operator.row.outputs]
+    return {name: given.get(name, np.zeros(shape, dtype_of(call))) for name in names}
+
+
+def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
+    """In pieces of different lengths. Each is judged by itself, from the state that the one before left."""
+    values = dict(values)
+    batch, state, x = (values.pop(name) for name in ("batch", "state", "x"))
+    layer, _ = _layer(call, values)
+    stream = layer.stream(batch)
+    stream.state = state
+    if not (isinstance(x, np.ndarray) and x.shape == np.shape(call.onnx_arrays["InputTensor"])):
+        stream.step(x)  # broken: it has to be refused whole
+    parts, axis, start = [], int(call.layout), 0
+    while start < call.steps:
+        count = 1 + (call.seed + start) % 3
+        piece = x.take(range(start, min(start + count, call.steps)), axis)
+        before, y, start = stream.state, stream.step(piece), start + count
+        parts.append(_piece(call, piece, before, y, stream.state))
+    return parts
+
+
+def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arrays) -> Part:
+    """Of a stream: a call from one state to the next."""
+    states = {field: before[_name(call, field)] for field in STATES.values() if field in call.operator.row.inputs}
+    operator = replace(call.operator, given=tuple({*call.operator.given, *states} - {"SequenceLengthsTensor"}))
+    piece = replace(call, operator=operator, steps=x.shape[int(call.layout)])
+    in_onnx = {"InputTensor": x, **states}
+    if call.layout:
+        in_onnx = {field: np.moveaxis(array, 0, 1) for field, array in in_onnx.items()}
+    arrays = {field: in_onnx[field].reshape(piece.problem.tensor(field).sizes) if field in in_onnx else call.arrays[field]
+              for field in piece.arrays}
+    results = {"OutputSequenceTensor": np.expand_dims(y, 2 if call.layout else 1)}
+    results |= {output: after[_name(call, field)] for output, field in STATES.items() if output in call.operator.row.outputs}
+    return Part(piece.problem, arrays, piece.from_onnx(results))
+
+
+# ONNX
+
+def _attributes(call: Call) -> dict[str, Argument]:
+    operator, descs = call.operator, call.operator.descs()
+    parameters = [[getattr(desc, field) for field in BY_DESC[type(desc)].fields] for desc in descs]
+    given = {
+        "hidden_size": Argument(operator.hidden, "hidden size"),
+        "direction": Argument(operator.direction, "direction attribute"),
+        "activations": Argument([BY_DESC[type(desc)].onnx_name for desc in descs], "activations attribute"),
+        "activation_alpha": Argument([values[0] for values in parameters if values], "numbers attribute"),
+        "activation_beta": Argument([values[1] for values in parameters if len(values) > 1], "numbers attribute"),
+        "clip": Argument(operator.clip, "clip attribute"), "layout": Argument(call.layout, "flag attribute"),
+        "no_such": Argument(None, "no attribute")}
+    return given | {name: Argument(int(operator.flag), "flag attribute") for name in operator.row.flags.values()}
+
+
+def _node(call: Call, values: Mapping[str, Any]) -> Any:
+    attributes = {name: values[name] for name in _attributes(call)}
+    fields = [field for field in call.operator.row.arguments if field in call.operator.row.inputs]
+    return helper.make_node(call.operator.cell, [field if field in call.arrays else "" for field in fields],
+                            list(call.operator.row.outputs),
+                            **{name: value for name, value in attributes.items() if value is not None and not _is_empty(value)})
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, list) and not value
+
+
+def _node_arguments(call: Call) -> dict[str, Argument]:
+    arrays = {field: Argument(array, _KINDS.get(field, "array")) for field, array in call.onnx_arrays.items()}
+    return {**_attributes(call), **arrays, "opset_version": Argument(22, "opset"), "device": Argument(device(), "device")}
+
+
+def _run_node(call: Call, values: dict[str, Any]) -> list[Part]:
+    inputs = {field: values[field] for field in call.arrays}
+    results = vkdml.onnx.run_node(_node(call, values), inputs, values["device"], opset_version=values["opset_version"])
+    return _whole(call, results)
+
+
+def _model_arguments(call: Call) -> dict[str, Argument]:
+    feeds = {field: Argument(array, "feed") for field, array in call.onnx_arrays.items() if field not in WEIGHTS}
+    return {**_attributes(call), **feeds, "output_names": Argument(None, "names")}
+
+
+def _run_model(call: Call, values: dict[str, Any]) -> list[Part]:
+    """The node with its weights in the model, and a node for onnxruntime behind it."""
+    arrays = call.onnx_arrays
+    types = {field: TensorProto.INT32 if field == "SequenceLengthsTensor" else helper.np_dtype_to_tensor_dtype(dtype_of(call))
+             for field in (*arrays, *call.operator.row.outputs)}
+    outputs = [f"{output} out" for output in call.operator.row.outputs]
+    nodes = [_node(call, values), *(helper.make_node("Identity", [output], [name])
+                                    for output, name in zip(call.operator.row.outputs, outputs))]
+    graph = helper.make_graph(
+        nodes, "fuzzed",
+        [helper.make_tensor_value_info(field, types[field], [None] * array.ndim)
+         for field, array in arrays.items() if field not in WEIGHTS],
+        [helper.make_tensor_value_info(name, types[output], None) for name, output in zip(outputs, call.operator.row.outputs)],
+        [numpy_helper.from_array(np.ascontiguousarray(array), field) for field, array in arrays.items() if field in WEIGHTS])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = vkdml.onnx.InferenceSession(model)
+    feeds = {field: values[field] for field in arrays if field not in WEIGHTS}
+    return _whole(call, session.run(values["output_names"], feeds))
+
+
+# PyDirectML
+
+_EXPRESSIONS = {"InputTensor": "input", "WeightTensor": "weight", "RecurrenceTensor": "recurrence", "BiasTensor": "bias",
+                "HiddenInitTensor": "hidden_init", "CellMemInitTensor": "cell_mem_init",
+                "SequenceLengthsTensor": "sequence_lengths", "PeepholeTensor": "peephole"}
+
+
+def _graph_arguments(call: Call) -> dict[str, Argument]:
+    operator, required = call.operator, call.operator.row.required
+    flags = {"GRU": "linear_before_reset", "LSTM": "couple_input_forget"}
+    rows = [(BY_DESC[type(desc)], desc) for desc in operator.descs()]
+    fused = [dml.FusedActivation(row.operator_type, *(getattr(desc, field) for field in row.fields)) for row, desc in rows]
+    given = {
+        "activation_descs": Argument(fused, "fused activations"),
+        "direction": Argument(dml.RecurrentNetworkDirection(call.desc.Direction), "direction number"),
+        "output_options": Argument(dml.OutputOptions.Both, "enumeration")}
+    if operator.cell in flags:
+        given[flags[operator.cell]] = Argument(operator.flag, "BOOL")
+    if operator.cell == "LSTM":
+        given["clip_threshold"] = Argument(operator.clip, "clip")
+    graph = dml.GraphBuilder(dml.Device())
+    for index, (field, array) in enumerate(call.arrays.items()):
+        made = dml.input_tensor(graph, index, dml.TensorDesc(getattr(call.desc, field).DataType, list(array.shape)))
+        given[_EXPRESSIONS[field]] = Argument(made, "required expression" if field in required else "expression")
+        given[f"data of {field}"] = Argument(array, "data")
+    return given | {"graph": Argument(graph, None)}
+
+
+def _run_graph(call: Call, values: dict[str, Any]) -> list[Part]:
+    """The operator; and an activation of its last state, which changes nothing."""
+    values = dict(values)
+    graph, data = values.pop("graph"), {field: values.pop(f"data of {field}") for field in call.arrays}
+    bindings = [dml.Binding(values[_EXPRESSIONS[field]], array) for field, array in data.items()]
+    made = getattr(dml, call.operator.row.kernel)(**values)
+    cells = [made.cell_single] if call.operator.cell == "LSTM" else []
+    outputs = [made.sequence, dml.activation_identity(made.single), *cells]
+    results = dml.Device().compute(graph.build(dml.ExecutionFlags.NONE, outputs), bindings, outputs)
+    return [Part(call.problem, call.arrays, dict(zip(call.operator.row.outputs, map(np.asarray, results))))]
+
+
+# DxDispatch
+
+def _leaves(value: Any, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
+    """Of a tree of JSON: all but objects and lists of objects."""
+    if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {at: leaf for key, item in items for at, leaf in _leaves(item, (*place, key)).items()}
+    return {place: value}
+
+
+_JSON = {bool: "json flag", str: "json text", list: "json list", int: "json number", float: "json number"}
+
+
+def _json_arguments(call: Call) -> dict[str, Argument]:
+    leaves = _leaves(_json_model(call))
+    return {json.dumps(place): Argument(leaf, _JSON[type(leaf)]) for place, leaf in leaves.items()}
+
+
+def _json_model(call: Call) -> dict[str, Any]:
+    described = short(call.desc)
+    if call.operator.cell == "LSTM" and call.operator.clip is not None:
+        described |= {"ClipThreshold": call.operator.clip, "UseClipThreshold": True}
+    inputs = {field: _resource(array) for field, array in call.arrays.items()}
+    outputs = {field: {"initialValuesDataType": call.operator.type.data_type.name, "initialValues": [0.0] * size}
+               for field in call.operator.row.outputs for size in [int(np.prod(call.problem.tensor(field).sizes))]}
+    resources = inputs | outputs
+    return {"resources": resources,
+            "dispatchables": {"op": {"type": type_name(call.desc), "desc": described}},
+            "commands": [{"type": "dispatch", "dispatchable": "op", "bindings": {name: name for name in resources}},
+                         *({"type": "print", "resource": name} for name in outputs)]}
+
+
+def _resource(array: np.ndarray) -> dict[str, Any]:
+    """JSON has no NaN and infinities: they are strings."""
+    made = array_resource(array)
+    return made | {"initialValues": [value if np.isfinite(value) else str(value) for value in made["initialValues"]]}
+
+
+def _run_json(call: Call, values: dict[str, Any]) -> list[Part]:
+    model = _json_model(call)
+    for place, leaf in values.items():
+        *parents, last = json.loads(place)
+        at: Any = model
+        for key in parents:
+            at = at[key]
+        at[last] = leaf
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        path.write_text(json.dumps(model))
+        loaded = vkdml_lab.dxdispatch.load(path)
+    results = [result for result in loaded.run(device()) if isinstance(result, vkdml_lab.dxdispatch.Printed)]
+    printed = {result.resource: result.values for result in results}
+    arrays = {field: np.array(printed[field], dtype_of(call)).reshape(call.problem.tensor(field).sizes)
+              for field in call.operator.row.outputs}
+    return [Part(call.problem, call.arrays, arrays)]
+
+
+# DirectML's life cycle
+
+def _descriptor_arguments(call: Call) -> dict[str, Argument]:
+    cell = call.operator.row
+    weights = dict.fromkeys(("WeightTensor", "RecurrenceTensor"), "weights tensor")
+    kinds = {field: "required tensor" if field in cell.required else "output tensor" if field in cell.outputs else "tensor"
+             for field in cell.tensors if getattr(call.desc, field) is not None}
+    given = {field: Argument(getattr(call.desc, field), kind) for field, kind in (kinds | weights).items()}
+    given |= {flag: Argument(value, "BOOL") for flag, value in call.operator.flags.items()}
+    given |= {"ActivationDescs": Argument(call.operator.descs(), "fused"),
+              "Direction": Argument(call.desc.Direction, "direction number"),
+              "clip": Argument(call.operator.clip, "clip"), "options": Argument(vkdml.Options(), "options")}
+    compiled = device().compile_operator(DirectMLOperator(call.problem))
+    buffers = {field: device().upload(array) for field, array in call.arrays.items()} | make_outputs(device(), compiled)
+    return given | {f"buffer of {field}": Argument(buffer, "buffer") for field, buffer in buffers.items()}
+
+
+def _run_descriptor(call: Call, values: dict[str, Any]) -> list[Part]:
+    values = dict(values)
+    clip, options = values.pop("clip"), values.pop("options")
+    buffers = {field: values.pop(f"buffer of {field}") for field in call.problem.tensors if f"buffer of {field}" in values}
+    compiled = device().compile_operator(device().create_operator(call.operator.row.desc(**values), clip=clip), options=options)
+    initialize(device(), compiled, {})
+    table = device().create_binding_table(compiled)
+    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
+    table.bind_outputs([buffers.get(field) for field in compiled.output_fields])
+    recorder = device().create_command_recorder()
+    recorder.record_dispatch(compiled, table)
+    recorder.execute()
+    results = {field: read_output(compiled, field, buffers[field]) for field in call.operator.row.outputs}
+    return [Part(call.problem, call.arrays, results)]
+
+
+def _in_directml(operator: Operator) -> bool:
+    return operator.type in element_types.IN_DIRECTML
+
+
+def _clip_in_directml(operator: Operator) -> bool:
+    return _in_directml(operator) and (operator.cell == "LSTM" or operator.clip is None)
+
+
+FACES: dict[str, Face] = {
+    "function": Face(lambda operator: True, _numpy_arguments, _run_function, has_layout=True),
+    "layer": Face(lambda operator: True, _numpy_arguments, _run_layer, has_layout=True),
+    "stream": Face(lambda operator: operator.direction == "forward", _stream_arguments, _run_stream, has_layout=True,
+                   begins_with_work=True),
+    "descriptor": Face(_in_directml, _descriptor_arguments, _run_descriptor),
+    "node": Face(lambda operator: operator.is_onnx, _node_arguments, _run_node, has_layout=True),
+    "model": Face(lambda operator: operator.is_onnx and operator.element in ("float32", "float16"), _model_arguments,
+                  _run_model, has_layout=True),
+    "graph": Face(_clip_in_directml, _graph_arguments, _run_graph),
+    "json": Face(_clip_in_directml, _json_arguments, _run_json),
+}
+if find_spec("torch"):
+    from vkdml_lab.fuzz import torch_face
+
+    FACES |= torch_face.FACES

@@ -1,0 +1,52 @@
+"""Searching for a call that is not as it should be, and making it as small as it can be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from vkdml_lab.fuzz import running
+from vkdml_lab.fuzz.calls import Call, Operator, calls
+from vkdml_lab.fuzz.faces import FACES
+
+REFUSED, JUDGED, BLIND = "refused, then right", "right", "ran, but too sensitive to judge"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A call that fails, as small as it was found, and how."""
+
+    call: Call
+    error: BaseException
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}\nkeep it in tests/fuzz/regressions.json:\n{self.call.to_json()}"
+
+
+def search(operators: Sequence[Operator], count: int, seed: int, counts: Counter[tuple[str, str]],
+           before: Callable[[Call], object] = lambda call: None, **drawn: Any) -> Found | None:
+    """Run so many calls, until one fails. counts: gets what became of each, by face. before: is called before each. drawn:
+    arguments of `calls`.
+    """
+    last: list[Call] = []
+
+    @seeded(seed)
+    @settings(max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False,
+              report_multiple_bugs=False, phases=[Phase.generate, Phase.shrink])
+    @given(calls(operators, FACES, **drawn))
+    def check(call: Call) -> None:
+        last[:] = [call]
+        before(call)
+        is_judged = running.run(call)
+        counts[call.face, (REFUSED if call.breaks else JUDGED) if is_judged else BLIND] += 1
+
+    try:
+        check()
+    except Exception as error:  # the smallest is the last that was run
+        return Found(last[0], error)
+    return None

@@ -1,0 +1,167 @@
+"""A driver's compiler in a process of its own: pipelines in, what it says of them out. One that crashes is started again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from vkdml import DeviceInfo
+from vkdml.laboratory import Dispatch, load_kernel
+from vkdml_lab.gpu.assembly import parse
+from vkdml_lab.gpu.drivers import driver
+from vkdml_lab.gpu.gpus import DESKTOP, INTEGRATED, MOBILE, Gpu
+from vkdml_lab.gpu.loops import Loop, loops
+
+SOURCE = Path(__file__).with_name("pipelines.c")
+_ENUMERATE = """
+import dataclasses, json
+from vkdml import Device
+print(json.dumps(dataclasses.asdict(Device.enumerate()[0])))
+"""
+# Drivers that make up a GPU without any kernel's part call it by no type, or a wrong one
+_TYPES = {DESKTOP: "discrete", INTEGRATED: "integrated", MOBILE: "integrated"}
+
+# What the drivers call the same thing; the sum of those that are there
+_NAMES = {
+    "registers": ("VGPRs", "Number of GPRs", "Max live registers", "Registers used"),
+    "spills": ("Spilled VGPRs", "Spilled SGPRs", "Spills to memory", "Spills", "STP Count"),
+    "scratch": ("Scratch size", "SLM size", "Scratch Memory Size"),
+    "shared": ("LDS size", "Workgroup Memory Size"),
+    "subgroups": ("Subgroups per SIMD", "Max warps/SM", "Max Waves Per Core"),
+    "bytes": ("Code size",),
+    "instructions": ("Instructions", "Instruction count", "Instruction Count"),
+}
+_OF_A_SIMD = "Subgroups per SIMD"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a compiler made of a kernel. error: why it made nothing, if so; the rest is empty then.
+
+    ms: time to compile it. width: lanes of a subgroup. figures: those that the driver reports, by this project's names.
+    of_simd: whether `subgroups` are those that a vector unit holds, and not a core. assembly: as the driver shows it.
+    """
+
+    kernel: str
+    ms: float
+    error: str = ""
+    width: int = 0
+    figures: dict[str, int] = field(default_factory=dict)
+    of_simd: bool = False
+    assembly: str = ""
+
+    @cached_property
+    def code(self) -> Loop | None:
+        """The assembly, read; None for one that is not known."""
+        blocks = parse(self.assembly)
+        return loops(blocks) if blocks else None
+
+
+def pipeline(kernel: str, answer: dict[str, Any], folder: Path) -> Pipeline:
+    """What pipelines.c found. answer: its line; it wrote the rest to the folder."""
+    if answer["result"]:
+        return Pipeline(kernel, answer["ms"], f"Vulkan's result is {answer['result']}")
+    # Where a driver has compiled several widths, the widest is the last, and the one that it runs
+    last = len(answer["executables"]) - 1
+    executable, texts = answer["executables"][last], [file.read_text() for file in _numbered(folder, last)]
+    reported = executable["statistics"]
+    figures = {name: sum(reported.get(theirs, 0) for theirs in names) for name, names in _NAMES.items()
+               if reported.keys() & {*names}}
+    if "shared" not in figures and (shared := re.search(r"^shared_size: (\d+)", "\n".join(texts), re.MULTILINE)):
+        figures["shared"] = int(shared[1])
+    return Pipeline(kernel, answer["ms"], "", executable["subgroup_size"], figures, _OF_A_SIMD in reported, texts[-1])
+
+
+def _numbered(folder: Path, executable: int) -> list[Path]:
+    return sorted(folder.glob(f"{executable}.*.txt"), key=lambda file: int(file.name.split(".")[1]))
+
+
+class Compiler:
+    """The compiler of a GPU. folder: that of the fetched drivers. keep: a folder for the assemblies, if they shall stay."""
+
+    def __init__(self, gpu: Gpu, folder: Path | None, keep: Path | None = None) -> None:
+        self.gpu = gpu
+        self._temporary = tempfile.TemporaryDirectory()
+        self._files = Path(self._temporary.name)
+        self._keep = keep / gpu.name if keep else None
+        self._driver = driver(gpu, folder, self._files)
+        self._program = self._files / "pipelines"
+        subprocess.run(["cc", "-O1", "-o", self._program, SOURCE, "-lvulkan"], check=True)
+        self._made: dict[str, Pipeline] = {}
+        self._specialized: dict[tuple[str, tuple[int, ...], int], Pipeline] = {}
+        self._process: subprocess.Popen[str] | None = None
+
+    def device_info(self) -> DeviceInfo:
+        """What vkdml asks the device for, with the name and number of cores that the driver would report of a real one."""
+        run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
+                             capture_output=True)
+        if run.returncode:
+            raise RuntimeError(f"{self.gpu.name}: the driver does not load: {run.stderr.strip()[-500:]}")
+        found = DeviceInfo(**json.loads(run.stdout.splitlines()[-1]))
+        return replace(found, type=_TYPES[self.gpu.kind], name=self.gpu.title or found.name,
+                       compute_units=self.gpu.rates.units if found.compute_units or not self.gpu.shim else 0)
+
+    def compile(self, dispatch: Dispatch) -> Pipeline:
+        kernel = load_kernel(dispatch.kernel)
+        key = dispatch.kernel, kernel.values(dispatch.constants), dispatch.subgroup_size
+        if key not in self._specialized:
+            spirv, buffers, push = kernel.specialize(dispatch.constants), kernel.interface.bindings, kernel.interface.push
+            self._specialized[key] = self.compile_spirv(dispatch.kernel, spirv, len(buffers), 4 * len(push),
+                                                        dispatch.subgroup_size)
+        return self._specialized[key]
+
+    def compile_spirv(self, name: str, spirv: bytes, buffers: int, push_bytes: int, subgroup_size: int = 0) -> Pipeline:
+        key = hashlib.sha256(spirv + bytes([buffers, push_bytes, subgroup_size])).hexdigest()[:16]
+        if key not in self._made:
+            self._made[key] = self._compile(name, key, spirv, f"{buffers} {push_bytes} {subgroup_size}")
+        return self._made[key]
+
+    def _compile(self, name: str, key: str, spirv: bytes, numbers: str) -> Pipeline:
+        folder = (self._keep or self._files) / f"{name.replace('/', '-')}-{key}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "kernel.spv"
+        path.write_bytes(spirv)
+        line = f"{path} {numbers} {folder}\n"
+        answer = self._ask(line)
+        if answer is None:  # perhaps for what was made before: the AMD shim does not outlive some 500 pipelines
+            self._crash()
+            answer = self._ask(line)
+        if answer is None:
+            return Pipeline(name, 0.0, self._crash())
+        return pipeline(name, json.loads(answer), folder)
+
+    def _ask(self, line: str) -> str | None:
+        """The answer, or None where the process ended."""
+        if self._process is None:
+            self._log: IO[str] = (self._files / "log").open("w+")
+            self._process = subprocess.Popen([*self._driver.prefix, self._program], env=self._driver.environment, text=True,
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
+        assert self._process.stdin
+        assert self._process.stdout
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        # Some drivers print there, too
+        return next((answer for answer in self._process.stdout if answer.startswith("{")), None)
+
+    def _crash(self) -> str:
+        assert self._process
+        code = self._process.wait()
+        self._process = None
+        self._log.seek(0)
+        return f"the driver ended with {code}: {self._log.read().strip()[-300:]}"
+
+    def close(self) -> None:
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+            self._process.wait()
+        self._temporary.cleanup()

@@ -1,0 +1,250 @@
+"""What plans are held to: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from vkdml.laboratory import Problem
+from vkdml_lab.gpu import times
+from vkdml_lab.gpu.cases import PROJECTION, AnyCase, Case
+from vkdml_lab.gpu.gpus import DESKTOP
+from vkdml_lab.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, TRIED, Part
+from vkdml_lab.gpu.model import Estimate
+from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, STORES, VECTORS, WORDS
+from vkdml_lab.gpu.steps import Step
+
+_LEAST_UNDER_WAY = 8  # loads of 16 bytes
+_WITHOUT_16_BITS = "adreno618"  # the one GPU here whose driver has no 16-bit storage
+_TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
+
+
+# The figures of a part
+
+def _figure(name: str) -> Callable[[Part], float | None]:
+    return lambda part: part.pipeline.figures.get(name)
+
+
+def _count(name: str) -> Callable[[Part], float | None]:
+    return lambda part: part.counts.get(name)
+
+
+def _failed(part: Part) -> float:
+    return bool(part.pipeline.error)
+
+
+def _unread(part: Part) -> float:
+    return part.step is not None and part.estimate is None
+
+
+def _microseconds(part: Part) -> float | None:
+    return part.estimate.seconds * 1e6 if part.estimate and part.is_loop else None
+
+
+def _share_of_known(part: Part) -> float | None:
+    """Share of the time that is known (times.py)."""
+    known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
+    found = _microseconds(part)
+    return found / known if found and known else None
+
+
+def _weights_loaded(part: Part) -> float | None:
+    """Weights that an invocation loads in a step although all of them stay on the core."""
+    if not part.estimate or not part.step or part.plan not in (FLOW, BARRIER) or not part.is_loop or part.step.streams:
+        return None
+    return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
+
+
+def _loaded_in_a_pass(estimate: Estimate, step: Step) -> float:
+    """Weights that an invocation loads in a pass."""
+    return estimate.step.totals["weight loads"] / step.passes - step.own_loads
+
+
+def _under_way(part: Part) -> float | None:
+    """Loads under way of an invocation and those that share its lane. None where all loads of a pass are."""
+    if not part.estimate or not part.step or not part.is_loop or not part.step.streams:
+        return None
+    return None if part.estimate.hot.most >= _loaded_in_a_pass(part.estimate, part.step) else part.estimate.loads_under_way
+
+
+def _drains(part: Part) -> float | None:
+    """Drains in an iteration of the loop over streamed weights."""
+    return part.estimate.hot.drains if part.estimate and part.step and part.step.in_loop else None
+
+
+def _rounds(part: Part) -> float | None:
+    """Rounds of workgroups that wait for each other, where that is not forced."""
+    return part.estimate.rounds if part.estimate and part.meeting and part.plan in (DEFAULT, TRIED) else None
+
+
+def _multiply_adds_of_step(case: AnyCase) -> int:
+    problem = case.problem
+    assert isinstance(problem, Problem)  # all of these have a time loop
+    return problem.batch * problem.directions * len(problem.cell.gates) * problem.hidden**2
+
+
+def _share_of_peak(part: Part) -> float | None:
+    """Share of the peak that the time loop's useful multiply-adds reach."""
+    if not part.estimate or not part.is_loop:
+        return None
+    return _multiply_adds_of_step(part.case) / part.estimate.seconds / part.gpu.multiply_adds
+
+
+def _projection_share(part: Part) -> float | None:
+    """Share of the multiply-adds' peak, by the mix of instructions and by the bytes from the second-level cache."""
+    found = part.estimate
+    if not found or not part.is_projection:
+        return None
+    multiply_adds = found.step.totals["multiply-adds"] / part.gpu.rates.simd_lanes * found.subgroups
+    bounds = ("instructions", "shared memory", "core's loads", "all cores' loads")
+    return multiply_adds / max(found.limits[bound] for bound in bounds)
+
+
+# The parts that a demand holds for
+
+def _everywhere(part: Part) -> bool:
+    return True
+
+
+def _may_run(part: Part) -> bool:
+    """What runs without being forced: of GPUs that are no desktop's, what a tuner or a fallback may take, too."""
+    return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
+
+
+def _desktop(part: Part) -> bool:
+    return part.gpu.kind == DESKTOP
+
+
+def _of(cases: Iterable[Case], *plans: str, gpus: tuple[str, ...] = _TIMED) -> Callable[[Part], bool]:
+    """Parts of these cases, GPUs and plans; of all plans if none is named."""
+    names = {case.name for case in cases}
+    return lambda part: part.gpu.name in gpus and part.case.name in names and (not plans or part.plan in plans)
+
+
+def _one_row(cell: str, two_phases: bool = False) -> list[Case]:
+    return [Case(cell, (100, 1, width, width), two_phases) for width in (128, 256, 512, 1024)]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A bound on a figure. what: in words. where: the parts that it holds for. figure: None where a part has none.
+
+    of_best: the best plan of a case on a GPU must keep it, not each.
+    """
+
+    what: str
+    where: Callable[[Part], bool]
+    figure: Callable[[Part], float | None]
+    most: float = float("inf")
+    least: float = 0.0
+    of_best: bool = False
+
+    def is_kept(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
+
+DEMANDS = [
+    Demand("every pipeline compiles", _everywhere, _failed, most=0),
+    Demand("the model can read every time loop and projection", _everywhere, _unread, most=0),
+    Demand("spills", _may_run, _figure("spills"), most=0),
+    Demand("bytes of scratch", _may_run, _figure("scratch"), most=0),
+    Demand("accesses of scratch", _may_run, _count(SCRATCH_ACCESSES), most=0),
+    # What parts share, and 16-bit elements: sharing.py
+    Demand("flow: loops that poll h past the core's cache, for a phase", _everywhere, _count(WORDS), least=1),
+    Demand("barrier: loads of h past the core's cache, for a phase", _everywhere, _count(VECTORS), least=1),
+    Demand("barrier: loops that poll the counter past the core's cache, for a phase", _everywhere, _count(COUNTERS), least=1),
+    Demand("barrier: arrivals after all of the workgroup have stored, for a phase", _everywhere, _count(ARRIVALS), least=1),
+    Demand("stores of h that other cores see, for a phase", _everywhere, _count(STORES), least=1),
+    Demand("atomics for a stored element of 16 bits", lambda part: part.gpu.name != _WITHOUT_16_BITS, _count(ATOMICS), most=0),
+    Demand("atomics for one, without 16-bit storage", lambda part: part.gpu.name == _WITHOUT_16_BITS, _count(ATOMICS), most=2),
+    Demand("rounds of workgroups that wait for each other", _desktop, _rounds, most=1),
+    Demand("us a step, of what lab/vkdml_lab/gpu/times.py has", _everywhere, _share_of_known, most=1.03),
+    Demand("us a step, GRU, B = 1, barrier", _of(_one_row("gru"), BARRIER), _microseconds, most=4),
+    Demand("us a step, GRU, B = 1, flow", _of(_one_row("gru"), FLOW), _microseconds, most=1.5),
+    Demand("us a step, GRU of two phases, B = 1, barrier", _of(_one_row("gru", True), BARRIER), _microseconds, most=2 * 4),
+    Demand("us a step, GRU of two phases, B = 1, flow", _of(_one_row("gru", True), FLOW), _microseconds, most=2 * 1.5),
+    Demand("us a step, LSTM, B = 1, barrier", _of(_one_row("lstm"), BARRIER), _microseconds, most=1.4 * 4),
+    Demand("us a step, LSTM, B = 1, flow", _of(_one_row("lstm"), FLOW), _microseconds, most=1.4 * 1.5),
+    Demand("weights loaded in a step, where all stay on the core", _desktop, _weights_loaded, most=0),
+    Demand("us a step, GRU, B = 4, H = 512, flow", _of([Case("gru", (50, 4, 512, 512))], FLOW), _microseconds, most=2),
+    Demand("us a step, GRU, B = 16, H = 1024, best plan", _of([Case("gru", (50, 16, 1024, 1024))]), _microseconds, most=6,
+           of_best=True),
+    Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rx7900xtx",)),
+           _microseconds, most=10, of_best=True),
+    Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rtx3090",)),
+           _microseconds, most=18, of_best=True),
+    Demand("share of peak, GRU, B = 64, H = 1024, best plan", _of([Case("gru", (25, 64, 1024, 1024))]), _share_of_peak,
+           least=0.3, of_best=True),
+    Demand("share of peak, projection of 4096 x 3072 x 1024", _of([PROJECTION], DEFAULT), _projection_share, least=0.5),
+    Demand("loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit",
+           _desktop, _under_way, least=_LEAST_UNDER_WAY),
+    Demand("drains in an iteration, where weights are streamed", _desktop, _drains, most=1),
+]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Breaches of a demand on a GPU that are known: so many parts at most, and no worse than that."""
+
+    demand: str
+    gpu: str
+    parts: int
+    worst: float
+    why: str
+
+    def covers(self, broken: list[Held]) -> bool:
+        return len(broken) <= self.parts and all(
+            one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
+
+
+_BARRIER, _FLOW = "us a step, GRU, B = 1, barrier", "us a step, GRU, B = 1, flow"
+_LSTM_BARRIER, _LSTM_FLOW = "us a step, LSTM, B = 1, barrier", "us a step, LSTM, B = 1, flow"
+_SIXTEEN_ROWS = "us a step, GRU, B = 16, H = 1024, best plan"
+_LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit"
+_FULL = "128 workgroups of H = 1024 fill it to the last register; the rest of the weights is in shared memory"
+_STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed"
+_SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
+_SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
+_FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
+EXPECTED = [
+    Expected(_BARRIER, "arc-a770", 1, 4.1, _FULL), Expected(_FLOW, "arc-a770", 1, 1.6, _FULL),
+    Expected(_LSTM_BARRIER, "rtx3090", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "rtx3090", 1, 4, _STREAMED),
+    Expected(_LSTM_BARRIER, "arc-a770", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "arc-a770", 1, 3.9, _STREAMED),
+    Expected(_SIXTEEN_ROWS, "rx7900xtx", 1, 6.1, _SUMS), Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS),
+    Expected(_SIXTEEN_ROWS, "arc-a770", 1, 12.7, _SUMS),
+    Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx3090", 1, 0.27, _SUMS),
+    *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "rtx3090", "rtx4090", "rtx5090")),
+    Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
+    Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),
+]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A demand on a part. value: the part's figure."""
+
+    demand: Demand
+    part: Part
+    value: float
+
+    @property
+    def is_kept(self) -> bool:
+        return self.demand.is_kept(self.value)
+
+
+def hold(parts: Iterable[Part]) -> Iterator[Held]:
+    every = list(parts)
+    for demand in DEMANDS:
+        held = [Held(demand, part, value) for part in every
+                if demand.where(part) and (value := demand.figure(part)) is not None]
+        yield from _best(demand, held) if demand.of_best else held
+
+
+def _best(demand: Demand, held: list[Held]) -> Iterator[Held]:
+    """The best part of each case on each GPU."""
+    def which(one: Held) -> tuple[str, str]:
+        return one.part.gpu.name, one.part.case.name
+
+    for _, of_case in groupby(sorted(held, key=which), which):
+        yield (max if demand.least else min)(of_case, key=lambda one: one.value)

@@ -1,0 +1,65 @@
+"""How a program is run so that it finds a GPU that is not there: with the driver out of a folder that gpu/fetch made, and
+beneath it a library in the same process that answers as the kernel would ("shim").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from vkdml_lab import ROOT
+from vkdml_lab.gpu.gpus import Gpu
+
+FETCHED = ROOT / ".gpu-drivers"
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def manifest(name: str, folder: Path = Path("/usr/share/vulkan/icd.d")) -> Path:
+    """Manifest of one of Mesa's drivers, if it is installed: newer versions leave the processor out of the file's name."""
+    return max(folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json", key=Path.exists)
+
+
+INSTALLED = manifest("radeon")  # the driver of GPUs with the suite ""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver to run commands with. prefix: goes before a command. environment: all variables."""
+
+    prefix: list[str]
+    environment: dict[str, str]
+
+    def python(self) -> list[str]:
+        """This Python under the driver: its real file, as the linker that is started first does not follow links."""
+        return [*self.prefix, os.path.realpath(sys.executable)]
+
+
+def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
+    """The driver of a GPU. folder: that of gpu/fetch. temporary: a folder for what the loader must read."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("VK_", "LD_"))}
+    environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path(),
+                                            "VKDML_SELFTEST": "off"}  # nothing is computed there
+    if not gpu.suite:
+        return Driver([], environment | _icd(INSTALLED))
+    assert folder is not None, f"{gpu.name} needs fetched drivers"
+    libraries = folder.resolve() / gpu.suite / LIBRARIES
+    icd = temporary / "icd.json"
+    icd.write_text(json.dumps({"file_format_version": "1.0.0", "ICD": {
+        "library_path": str(libraries / f"libvulkan_{gpu.driver}.so"), "api_version": "1.3.0"}}))
+    if gpu.shim:
+        environment["LD_PRELOAD"] = str(folder.resolve() / "shims" / f"lib{gpu.shim}_noop_drm_shim.so")
+    # The drivers' C library is newer than the one here, and so everything in the process must have it
+    paths = f"{libraries}:/{LIBRARIES}"
+    return Driver([str(libraries / "ld-linux-x86-64.so.2"), "--library-path", paths], environment | _icd(icd))
+
+
+def python_path() -> str:
+    """What this process finds modules by, which a Python outside of the virtual environment would not know."""
+    return os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+
+
+def _icd(path: Path) -> dict[str, str]:
+    return {"VK_ICD_FILENAMES": str(path), "VK_DRIVER_FILES": str(path)}

@@ -1,0 +1,79 @@
+"""All of vkdml on a GPU that is not there: every cell, type and schedule through kp, with lengths and both directions.
+
+    python -m vkdml_lab.gpu.exercise [control]     in a process that lab/vkdml_lab/gpu/drivers.py has set up
+
+Submissions do nothing there, so results are not looked at: it is for what the host does, and for validation. `control` leaves
+out all barriers, which validation must notice.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+
+import numpy as np
+
+from vkdml import Device, DriverError, InvalidArgumentError, Options
+from vkdml.laboratory import (
+    ELEMENT_TYPES,
+    FLOAT32,
+    FLOAT64,
+    GRU,
+    RNN,
+    Cell,
+    ElementType,
+    without_barriers,
+    without_float64_check,
+)
+from vkdml_lab.gpu.measure import FORCED, STEPPED
+from vkdml_lab.suite.support import CELLS, Case, make_desc, random_arrays, run_on_device
+
+_SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one has more weights than stay on a core
+
+
+def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int, int, int], options: Options,
+                **flags: bool) -> None:
+    steps, batch, inputs, hidden = sizes
+    desc = make_desc(cell, steps, batch, inputs, hidden, 2, element.data_type, **flags)
+    arrays = random_arrays(desc, np.random.default_rng(0), element)
+    run_on_device(device, Case(desc, None, arrays, element), options)
+
+
+def expect_refusal(device: Device) -> None:
+    """Expect float64 to be refused, as its self-test finds that nothing is computed."""
+    try:
+        run_problem(device, RNN, FLOAT64, _SMALL, Options())
+    except DriverError:
+        return
+    raise SystemExit("float64's self-test passed where nothing is computed")
+
+
+def everything(device: Device) -> tuple[int, int]:
+    """The number of problems that ran, and of those that a device or type cannot run in that way."""
+    ran = refused = 0
+    for cell, element, options in product(CELLS, ELEMENT_TYPES, FORCED.values()):
+        for values in product((False, True), repeat=len(cell.flags)):
+            for sizes in (_SMALL, _LARGE):
+                try:
+                    run_problem(device, cell, element, sizes, options, **dict(zip(cell.flags, values)))
+                    ran += 1
+                except InvalidArgumentError:
+                    refused += 1
+    return ran, refused
+
+
+def main() -> int:
+    device = Device()
+    if sys.argv[1:] == ["control"]:
+        with without_barriers():
+            run_problem(device, GRU, FLOAT32, _SMALL, FORCED[STEPPED])
+        return 0
+    expect_refusal(device)
+    with without_float64_check():  # its kernels are wanted all the same
+        ran, refused = everything(device)
+    print(f"{device.info.name}: {ran} problems ran, {refused} are refused", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,116 @@
+"""The loops of an assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from vkdml_lab.gpu.assembly import LOAD, Block, Instruction
+
+_ENOUGH = 4  # multiply-adds: a product has that many for each load, and an activation hardly more
+
+
+@dataclass
+class Loop:
+    """A loop: instructions, and loops in it. The whole code is one too, which runs once."""
+
+    body: list[Instruction | Loop] = field(default_factory=list)
+
+    @property
+    def inner(self) -> list[Loop]:
+        return [item for item in self.body if isinstance(item, Loop)]
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        """All instructions, those of the loops in it too."""
+        return [one for item in self.body for one in (item.instructions if isinstance(item, Loop) else [item])]
+
+    @property
+    def multiply_adds(self) -> int:
+        return sum(one.multiply_adds * one.repeats for one in self.instructions)
+
+    @property
+    def has_products(self) -> bool:
+        return self.multiply_adds >= _ENOUGH
+
+    @property
+    def at_once(self) -> Loop:
+        """A loop that polls state, where the first look finds it: without its looks at a flag, which come after many."""
+        loads = [one for one in self.instructions if one.kind == LOAD]
+        polls = not self.has_products and any(one.coherent and one.size > 4 for one in loads)
+        kept = [item for item in self.body if isinstance(item, Loop) or item.kind != LOAD or not item.coherent or item.size > 4]
+        return Loop(kept) if polls else self
+
+    @property
+    def waits_for_counter(self) -> bool:
+        """Whether the loop only polls a word that others count up, and no state."""
+        loads = [one for one in self.instructions if one.kind == LOAD and not one.multiply_adds]
+        return not self.has_products and bool(loads) and all(one.coherent and one.size <= 4 for one in loads)
+
+
+def loops(blocks: list[Block]) -> Loop:
+    """The whole code, in the order in which it is laid out; a loop stands where it begins, with all that is in it."""
+    numbers = {block.label: number for number, block in enumerate(blocks)}
+    after = [[numbers[label] for label in block.followers if label in numbers] for block in blocks]
+    before: list[list[int]] = [[] for _ in blocks]
+    for number, followers in enumerate(after):
+        for follower in followers:
+            before[follower].append(number)
+    bodies: dict[int, set[int]] = {}  # key: the block where they begin
+    for last, first in _backward(after):
+        bodies.setdefault(first, {first}).update(_between(before, first, last))
+    return _nest(blocks, set(range(len(blocks))), bodies)
+
+
+def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
+    """The branches back to a block on the way to them."""
+    on_the_way: dict[int, Iterator[int]] = {0: iter(after[0])}
+    seen = {0}
+    while on_the_way:
+        number = next(reversed(on_the_way))
+        follower = next(on_the_way[number], None)
+        if follower is None:
+            del on_the_way[number]
+        elif follower in on_the_way:
+            yield number, follower
+        elif follower not in seen:
+            seen.add(follower)
+            on_the_way[follower] = iter(after[follower])
+
+
+def _between(before: list[list[int]], first: int, last: int) -> set[int]:
+    """Blocks that lead to the last one without passing the first."""
+    found, left = {first}, [last]
+    while left:
+        number = left.pop()
+        if number not in found:
+            found.add(number)
+            left += before[number]
+    return found
+
+
+def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -> Loop:
+    """A loop with those in it. bodies: theirs."""
+    loop, done = Loop(), set[int]()
+    for number in sorted(numbers):
+        if number in done:
+            continue
+        if number in bodies:
+            body = bodies[number] & numbers
+            inner = {first: others for first, others in bodies.items() if first != number}
+            loop.body.append(_nest(blocks, body, inner))
+            done |= body
+        else:
+            loop.body += blocks[number].instructions
+    return loop
+
+
+def of_products(whole: Loop) -> Loop:
+    """The outermost loop that has the most multiply-adds; the whole code where none has products."""
+    return max((loop for loop in whole.inner if loop.has_products), key=lambda loop: loop.multiply_adds, default=whole)
+
+
+def hottest(loop: Loop) -> Loop:
+    """The innermost loop with products, where there are several the one with the most."""
+    inner = [one for one in loop.inner if one.has_products]
+    return hottest(max(inner, key=lambda one: one.multiply_adds)) if inner else loop

@@ -1,0 +1,127 @@
+"""A case on a GPU -> its plans -> their pipelines, with what the compiler and the model say of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from vkdml import DeviceInfo, Options, VkdmlError
+from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, plans_of_first_call, time_loop
+from vkdml_lab.gpu.cases import AnyCase, Case, PlainCase
+from vkdml_lab.gpu.compiler import Compiler, Pipeline
+from vkdml_lab.gpu.gpus import Gpu
+from vkdml_lab.gpu.model import Estimate, estimate
+from vkdml_lab.gpu.sharing import MEMORY, atomics_of_elements, scratch_accesses, shared
+from vkdml_lab.gpu.steps import Step, step_of
+
+DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
+FORCED = {
+    DEFAULT: Options(),
+    SEQUENCE: Options(schedule="sequence"),
+    STEPPED: Options(schedule="stepped"),
+    BARRIER: Options(schedule="persistent", meeting="barrier"),
+    FLOW: Options(schedule="persistent", meeting="flow"),
+}
+FALLBACK = ", fallback"  # suffix for what runs when a plan gives up
+ATOMICS, SCRATCH_ACCESSES = "atomics of an element", "accesses of scratch"
+_TRIED = 5  # candidates that follow the model's choice, any of which a tuner may choose
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pipeline of a plan. plan: the name of what forces it. dispatch: the largest that runs the pipeline.
+
+    step, estimate: None but for time loops and projections whose assembly can be read. counts: what is counted in the assembly.
+    """
+
+    gpu: Gpu
+    case: AnyCase
+    plan: str
+    dispatch: Dispatch
+    pipeline: Pipeline
+    step: Step | None
+    estimate: Estimate | None
+    counts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_loop(self) -> bool:
+        return self.step is not None and not self.is_projection
+
+    @property
+    def is_projection(self) -> bool:
+        return self.dispatch.kernel.endswith("/projection")
+
+    @property
+    def meeting(self) -> str | None:
+        """How its parts wait for each other, by the kernel's name: a variant's has more behind it."""
+        return next((way for way in (FLOW, BARRIER) if f"_{way}" in self.dispatch.kernel), None)
+
+    @property
+    def workgroups(self) -> int:
+        return prod(self.dispatch.groups)
+
+
+def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
+    """Each pipeline of each plan; a sentence for a plan that is refused."""
+    if isinstance(case, PlainCase):
+        yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, info).execute)
+        return
+    for name, options in forced.items():
+        try:
+            built = plan(case.problem, info, options)
+        except VkdmlError as error:
+            yield f"{compiler.gpu.name} {case.name} {name}: {error}"
+            continue
+        yield from _parts(compiler, case, name, built.initialize + built.execute)
+        yield from _parts(compiler, case, name + FALLBACK, built.fallback)
+    if forced == FORCED:
+        planner = Planner(case.problem, info)
+        for tiling in planner.tilings()[1:1 + _TRIED]:
+            yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
+
+
+def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, float]:
+    """Seconds that the first call of a case takes to compile, by what for; what serves two of them counts for the first."""
+    made: set[int] = set()
+    found: dict[str, float] = {}
+    for what, plans in plans_of_first_call(case.problem, info).items():
+        pipelines = {id(one): one for plan in plans for one in map(compiler.compile, plan.initialize + plan.execute)}
+        found[what] = sum(one.ms for key, one in pipelines.items() if key not in made) / 1e3
+        made |= pipelines.keys()
+    return found | {"all": sum(found.values())}
+
+
+def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispatch, ...]) -> Iterator[Part]:
+    largest: dict[int, Part] = {}
+    for dispatch in dispatches:
+        pipeline = compiler.compile(dispatch)
+        part = Part(compiler.gpu, case, name, dispatch, pipeline, None, None)
+        if id(pipeline) not in largest or part.workgroups > largest[id(pipeline)].workgroups:
+            largest[id(pipeline)] = part
+    yield from map(_estimated, largest.values())
+
+
+def _estimated(part: Part) -> Part:
+    if part.pipeline.error:
+        return part
+    part = replace(part, counts=_counts(part))
+    step = step_of(part.dispatch)
+    if step is None:
+        return part
+    found = estimate(part.gpu, part.pipeline, step, part.workgroups, part.dispatch.constants["WORKGROUP"])
+    return replace(part, step=step, estimate=found)
+
+
+def _counts(part: Part) -> dict[str, float]:
+    code = part.pipeline.code
+    if code is None:
+        return {}
+    found: dict[str, float] = {SCRATCH_ACCESSES: scratch_accesses(code)}
+    if part.meeting:
+        constants = part.dispatch.constants
+        found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"], part.meeting == FLOW,
+                        constants["WORKGROUP"] <= part.pipeline.width)
+    if part.case.has_sixteen_bits:
+        found[ATOMICS] = atomics_of_elements(code, part.meeting is not None)
+    return found

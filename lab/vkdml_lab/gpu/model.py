@@ -1,0 +1,203 @@
+"""How long a step takes, by a simple model of what the compiler made of it. It ranks; it measures nothing.
+
+A subgroup alone runs its instructions in order, one a cycle (or as many cycles as the machine needs for its lanes), and stands
+where what it needs is not there yet. Of several subgroups on a core the slowest of that, their instructions, and the bytes that
+they load counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from vkdml.laboratory import ceil_div, round_up
+from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction
+from vkdml_lab.gpu.compiler import Pipeline
+from vkdml_lab.gpu.gpus import Gpu
+from vkdml_lab.gpu.loops import Loop, hottest, of_products
+from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
+
+LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
+_ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
+_SIMULATED = 3  # iterations of a loop, before the others are taken to be as the last one
+_WHOLE_LOAD = 16  # bytes
+_COUNTED_LANES = 32
+
+ASSUMED = f"""Model: cycles of a step for a lone subgroup, in order, an instruction a cycle (or what its width needs: 64 lanes
+on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHARED]} from shared memory, {LATENCY[CONSTANT]} of
+scalars; flow adds 500 for a store to be seen and 250 for half a poll; a barrier between workgroups is put at
+{BARRIER_SECONDS * 1e6:g} us, a dispatch behind another at {DISPATCH_SECONDS * 1e6:g} us.
+Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
+second-level cache. Clocks, cores, lanes and rates are in src/vkdml/planning/gpus.py. Nothing here is measured."""
+
+
+Totals = defaultdict[str, float]
+
+
+def _difference(later: Totals, earlier: Totals) -> Totals:
+    return defaultdict(float, {name: total - earlier.get(name, 0.0) for name, total in later.items()})
+
+
+@dataclass
+class Machine:
+    """A subgroup on a core by itself. totals: cycles of the vector units, and instructions and bytes by kind."""
+
+    lanes: int  # a vector unit's
+    width: int  # the subgroup's
+    now: float = 0.0
+    under_way: list[tuple[float, Instruction]] = field(default_factory=list)
+    totals: Totals = field(default_factory=lambda: defaultdict(float))
+    most: int = 0  # whole loads from memory under way
+    drains: int = 0
+
+    def run(self, loop: Loop, trips: tuple[int, ...]) -> None:
+        for item in loop.body:
+            if isinstance(item, Instruction):
+                self._execute(item)
+            elif item.has_products and trips:
+                self._repeat(item, trips[0], trips[1:])
+            elif not item.waits_for_counter:  # that wait is part of the barrier's cost
+                self._repeat(item.at_once, 1, trips)
+
+    def _repeat(self, loop: Loop, times: int, trips: tuple[int, ...]) -> None:
+        for _ in range(min(times, _SIMULATED)):
+            start, before = self.now, self.totals.copy()
+            self.run(loop, trips)
+        left = times - _SIMULATED
+        if left > 0:
+            cycles = left * (self.now - start)
+            self.now += cycles
+            self.under_way = [(ready + cycles, load) for ready, load in self.under_way]
+            for name, added in _difference(self.totals, before).items():
+                self.totals[name] += left * added
+
+    def _execute(self, instruction: Instruction) -> None:
+        for tag, most in instruction.waits.items():
+            self._wait(tag, most)
+        lanes = instruction.lanes or self.width
+        cycles = max(1, ceil_div(lanes, self.lanes)) * instruction.repeats
+        self.now += 1 if instruction.kind in _ISSUED_BESIDE else cycles
+        if instruction.kind not in _ISSUED_BESIDE:
+            self.totals["vector cycles"] += cycles
+        self.totals["multiply-adds"] += instruction.multiply_adds * instruction.repeats * lanes
+        if instruction.kind in LATENCY:
+            self._load(instruction, lanes)
+
+    def _load(self, instruction: Instruction, lanes: int) -> None:
+        self.totals[f"{instruction.kind} bytes"] += instruction.size * (1 if instruction.uniform else lanes)
+        if instruction.tag:
+            self.under_way.append((self.now + LATENCY[instruction.kind], instruction))
+        if is_whole(instruction):
+            share = lanes / self.width  # several loads may make one for all lanes
+            self.totals["state loads" if is_state(instruction) else "weight loads"] += share
+            under_way = sum((load.lanes or self.width) / self.width for _, load in self.under_way if is_whole(load))
+            self.most = max(self.most, round(under_way))
+        elif instruction.kind == SHARED and instruction.size:
+            self.totals["shared loads"] += 1
+
+    def _wait(self, tag: str, most: int) -> None:
+        """Wait until at most so many loads of this tag are under way; the oldest end first."""
+        of_tag = [item for item in self.under_way if item[1].tag == tag]
+        for item in of_tag[:max(0, len(of_tag) - most)]:
+            self.under_way.remove(item)
+            if item[0] > self.now:
+                self.now = item[0]
+                if item[1].kind == LOAD and not any(load.kind == LOAD for _, load in self.under_way):
+                    self.drains += 1
+
+
+def is_whole(instruction: Instruction) -> bool:
+    """Whether each lane loads 16 bytes of its own from memory: weights, state, or the input's part of the gates."""
+    return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
+
+
+def is_state(instruction: Instruction) -> bool:
+    """Whether it loads what other workgroups write, which a core's own cache does not answer."""
+    return instruction.coherent
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The second iteration of a loop, so that what is loaded ahead counts where it is used."""
+
+    cycles: float
+    totals: Totals
+    most: int
+    drains: int
+
+
+def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int) -> Iteration:
+    machine = Machine(gpu.rates.simd_lanes, width)
+    machine.run(loop, trips)
+    start, before, drains = machine.now, machine.totals.copy(), machine.drains
+    machine.run(loop, trips)
+    return Iteration(machine.now - start, _difference(machine.totals, before), machine.most, machine.drains - drains)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How long a step takes. limits: cycles of a step on the busiest core, by what may take them. resident: workgroups that a
+    core holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run one after the other.
+
+    step, hot: what a subgroup does in a step, and in an iteration of the innermost loop with products.
+    """
+
+    seconds: float
+    limits: dict[str, float]
+    step: Iteration
+    hot: Iteration
+    resident: int
+    subgroups: int
+    rounds: int
+
+    @property
+    def loads_under_way(self) -> int:
+        """Number of loads under way for each lane of a vector unit."""
+        return self.hot.most * self.subgroups
+
+
+def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgroup: int) -> Estimate | None:
+    """Estimate a step; None where the assembly cannot be read."""
+    whole = pipeline.code
+    if whole is None:
+        return None
+    outermost = of_products(whole) if step.is_loop else whole
+    width, rates = pipeline.width, gpu.rates
+    of_step, hot = iteration(outermost, step.trips, gpu, width), iteration(hottest(outermost), (), gpu, width)
+    subgroups = ceil_div(workgroup, width)
+    resident = resident_workgroups(gpu, pipeline, subgroups)
+    on_core = ceil_div(workgroups, rates.units)
+    together = min(on_core, resident)
+    of_simd = ceil_div(together * subgroups, rates.simds)
+    loaded = of_step.totals["load bytes"] * subgroups
+    limits = {
+        "latency": of_step.cycles + step.wait_cycles,
+        "instructions": of_step.totals["vector cycles"] * of_simd,
+        "shared memory": of_step.totals["shared bytes"] * subgroups * together / rates.shared_rate,
+        "core's loads": loaded * together / rates.unit_cache_rate,
+        "all cores' loads": loaded * min(workgroups, together * rates.units) / rates.cache_rate * rates.clock,
+    }
+    rounds = ceil_div(on_core, together)
+    seconds = rounds * max(limits.values()) / rates.clock + step.waits
+    return Estimate(seconds, limits, of_step, hot, resident, of_simd, rounds)
+
+
+def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
+    """Number of workgroups that a core holds, at least one: the driver refuses what does not fit at all."""
+    slots = _subgroup_slots(gpu, pipeline)
+    shared = pipeline.figures.get("shared", 0)
+    return max(1, min(slots // subgroups, gpu.rates.unit_shared_bytes // shared if shared else slots))
+
+
+def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
+    """Number of subgroups that a core holds, with the registers that the pipeline takes."""
+    rates = gpu.rates
+    if gpu.allocation:
+        taken = round_up(pipeline.figures["registers"] * pipeline.width, gpu.allocation * _COUNTED_LANES)
+        return rates.simds * min(rates.subgroups, rates.registers // rates.simds // taken)
+    slots = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
+    if pipeline.of_simd:
+        slots *= rates.simds
+        if rates.simd_lanes == _COUNTED_LANES:  # AMD's driver counts subgroups of so many lanes then, whatever they have
+            slots = slots * _COUNTED_LANES // pipeline.width
+    return min(rates.simds * rates.subgroups, slots)

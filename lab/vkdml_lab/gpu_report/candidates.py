@@ -1,0 +1,85 @@
+"""What the planner could choose, timed beside what the model and the tuner do choose."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from vkdml import Options
+from vkdml.laboratory import (
+    ON,
+    Gpu,
+    Planner,
+    Tiling,
+    Tuner,
+    best_of_each_way,
+    described,
+    folder_of_choices,
+    open_device,
+    select_device,
+)
+from vkdml_lab.bench import candidates
+from vkdml_lab.gpu.cases import Case
+from vkdml_lab.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES, about
+from vkdml_lab.gpu_report.steps import Job, Row, Step
+
+MOST, QUICK_MOST = 24, 3
+NOTES = """The model's best candidates, and its best of each schedule, take turns; times are medians. `choice` says which the
+model takes, and which the tuner, to whom nothing was known before. `over the best` is how much longer one takes than the
+fastest. What the tuner has kept is in the folder tuning. CPU drivers go by the model alone."""
+
+
+def steps(job: Job) -> list[Step]:
+    gpu = open_device(select_device(None))
+
+    def run(case: Case) -> Iterator[Row]:
+        with nothing_kept(job.folder):
+            for row in measure(gpu, Tuner(gpu), case, *((QUICK_MOST, QUICK_SAMPLES) if job.quick else (MOST, SAMPLES))):
+                yield {"table": case.name, **about(case), "library": "vkdml", "way": "device", **row}
+
+    return [Step(case.name, partial(run, case), like=f"H={case.sizes[-1]}", seconds=30)
+            for case in (QUICK_CANDIDATES if job.quick else CANDIDATES)]
+
+
+def summary(found: list[Row]) -> str:
+    regrets = [row["over the best"] for row in found if "tuner" in row.get("choice", "") and row["over the best"] is not None]
+    return f"the tuner's choice takes at most {max(regrets):.0%} more than the best of {len(found)}" if regrets else ""
+
+
+@contextmanager
+def nothing_kept(folder: Path) -> Iterator[None]:
+    """Let the tuner keep its choices elsewhere, and put them into the folder afterwards."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        yield
+        place = folder_of_choices()
+        if place and place.exists():
+            shutil.copytree(place, folder / "tuning", dirs_exist_ok=True)
+
+
+def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list[Row]:
+    """A row for each candidate, the model's choice first."""
+    problem = case.problem
+    planner = Planner(problem, gpu.info)
+    _, chosen = tuner.choice(problem, Options(), ON)
+    tilings = worth_trying(planner, most)
+    if described(chosen) not in map(described, tilings):
+        tilings.append(chosen)
+    rows = candidates.measure(gpu, problem, planner, tilings, samples)
+    return [{"choice": choice(place, described(tiling) == described(chosen)), "schedule": row.pop("way"), **row}
+            for place, (tiling, row) in enumerate(zip(tilings, rows))]
+
+
+def worth_trying(planner: Planner, most: int) -> list[Tiling]:
+    """The `most` best candidates by the model, and the best of each way to order the steps."""
+    tilings = planner.tilings()
+    return tilings[:most] + [tiling for tiling in best_of_each_way(tilings) if tiling not in tilings[:most]]
+
+
+def choice(place: int, is_tuners: bool) -> str:
+    return " and ".join(["model"] * (place == 0) + ["tuner"] * is_tuners)

@@ -1,0 +1,31 @@
+"""The command `vkdml gpu-report`. The report's parts and how they are run are in running.py."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from contextlib import suppress
+from pathlib import Path
+
+from vkdml.laboratory import DEVICE
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--output", type=Path, default=Path("gpu-report"), help="a folder (gpu-report)")
+    command.add_argument("--device", help=f"{DEVICE} (VKDML_DEVICE, or else the first GPU)")
+    command.add_argument("--minutes", type=_minutes, default=30,
+                         help="how long it may take, what matters most first (30); a second call goes on")
+    command.add_argument("--quick", action="store_true", help="a little of each part, to see that it works")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from . import running  # it imports what only a report needs
+
+    return running.main(chosen.output, chosen.device, chosen.minutes, chosen.quick)
+
+
+def _minutes(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")

@@ -1,0 +1,32 @@
+"""The conformance suite on the device: first a minute of it, then all of it, a file after the other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from vkdml.laboratory import select_device
+from vkdml_lab.conformance.command import on_device
+from vkdml_lab.conformance.suite import FOLDER, SUITE
+from vkdml_lab.gpu_report.steps import Job, Row, Step
+
+LITTLE = ["suite/test_reference.py", "-m", "not thorough", "-k", "test_schedule and GRU"]
+FIRST = "a minute of each kind"
+NOTES = "`tests`: how the tests of a file ended. The folders beside this have them all, with what failed."
+
+
+def steps(job: Job) -> list[Step]:
+    def run(name: str, *tests: str) -> list[Row]:
+        folder = job.folder / name.replace(" ", "-")
+        folder.mkdir(exist_ok=True)
+        line, failures = on_device(select_device(None), folder, tests)
+        return [{"problem": name, "tests": line, "count": int(line.split()[0]), **({} if failures else {"right": True})},
+                *({"table": "Failed", "problem": name, "right": False, "failed": failure} for failure in failures)]
+
+    first = LITTLE if job.quick else [*SUITE, "--quick"]
+    files = [] if job.quick else sorted(file.stem for file in FOLDER.glob("test_*.py"))
+    return [Step(FIRST, partial(run, FIRST, *first), seconds=75, first=True),
+            *(Step(name, partial(run, name, f"suite/{name}.py"), like="file", seconds=120) for name in files)]
+
+
+def summary(found: list[Row]) -> str:
+    return "; ".join(row["tests"] for row in found if "tests" in row)

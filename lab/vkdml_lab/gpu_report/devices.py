@@ -1,0 +1,59 @@
+"""The device with its limits and what it can do beyond them, what the planner takes it for, and the machine around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import vkdml
+from vkdml.laboratory import GPUS, PROFILES, DeviceProfile, gpu_rates, select_device
+from vkdml_lab.facts import device_facts, memory_types, queue_families
+from vkdml_lab.gpu_report import machine
+from vkdml_lab.gpu_report.steps import Job, Row, Step
+
+UNKNOWN = "unknown"
+PLANNED, MACHINE, FEATURES = "What the planner takes it for", "Machine", "What kernels may use"
+VARIABLES = "Environment variables of drivers"
+MATRICES = "cooperative matrices"
+NOTES = "Facts that times depend on, and those that decide what is worth being written for this GPU next."
+
+
+def steps(job: Job) -> list[Step]:
+    return [Step("devices", facts, first=True)]
+
+
+def facts() -> list[Row]:
+    chosen = select_device(None)
+    others = [f"[{info.index}] {info.name}" for info in vkdml.Device.enumerate() if info.index != chosen.index]
+    name = next(name for name, row in PROFILES.items() if row.fits(chosen))
+    tables: dict[str, Mapping[str, object]] = {
+        FEATURES: features(chosen),
+        "Device": {**asdict(chosen), "other devices": ", ".join(others) or "none"},
+        PLANNED: {"row": name, "figures of": figures_of(PROFILES[name]), **asdict(gpu_rates(chosen)),
+                  **{rate: getattr(PROFILES[name].rates, rate) for rate in ("submission", "dispatch")},
+                  "tensors are copied": not chosen.unified_memory},
+        MACHINE: machine.facts(), "Packages": machine.packages(), VARIABLES: machine.variables() or {"none of those known": ""}}
+    return [{"table": table, "fact": fact, "value": value} for table, found in tables.items() for fact, value in found.items()]
+
+
+def features(info: vkdml.DeviceInfo) -> Row:
+    found = device_facts(info)
+    matrices = [" ".join(["x".join(map(str, one["M N K"])), *one["A B C result"]]) for one in found[MATRICES]]
+    return found | {MATRICES: matrices, "memory": list(map(shown, memory_types(info))),
+                    "queues": list(map(shown, queue_families(info)))}
+
+
+def shown(one: Row) -> str:
+    """The flags of a type of memory or a family of queues, and whether it is taken."""
+    uses = f" for {' and '.join(one['taken'])}" if isinstance(one["taken"], list) else ""
+    return " ".join(one["flags"]) + (f" (taken{uses})" if one["taken"] else "")
+
+
+def figures_of(row: DeviceProfile) -> str:
+    """The row of the table of GPUs that a device's row takes its figures from; a CPU driver's has those of an unknown GPU."""
+    return next((name for name, figures in GPUS.items() if figures is row.gpu), UNKNOWN)
+
+
+def summary(found: list[Row]) -> str:
+    value = {row["fact"]: row["value"] for row in found if "fact" in row}
+    return f"{value.get('name')} is planned for as {value.get('row')}, with {value.get('units')} units"

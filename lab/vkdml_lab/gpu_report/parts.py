@@ -1,0 +1,51 @@
+"""The parts of the report, and their turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MINUTES = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part. name: that of its module and of its folder. silence: seconds without the start or end of a step after which it
+    hangs. has_layers: Vulkan layers of this machine may be loaded; a validation layer takes time. room: the package of its
+    module.
+    """
+
+    name: str
+    title: str
+    silence: float = 5 * _MINUTES
+    has_layers: bool = False
+    room: str = "vkdml_lab.gpu_report"
+
+    @property
+    def module(self) -> str:
+        return f"{self.room}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A run of a part's steps that are not done. seconds: what it takes, as is guessed. first: only what matters most."""
+
+    part: Part
+    seconds: float
+    first: bool = False
+
+
+DEVICES = Part("devices", "Devices")
+CONFORMANCE = Part("conformance", "Conformance", 30 * _MINUTES)
+SCHEDULES = Part("schedules", "Schedules, bit for bit and beside the model")
+PEERS = Part("peers", "Beside other libraries", 10 * _MINUTES)
+CEILINGS = Part("ceilings", "Ceilings")
+CANDIDATES = Part("candidates", "The tuner's choices", 10 * _MINUTES)
+VALIDATION = Part("validation", "Validation", 60 * _MINUTES, has_layers=True)
+PARTS = [DEVICES, CONFORMANCE, SCHEDULES, PEERS, CEILINGS, CANDIDATES, VALIDATION]
+
+# What decides comes first: is it right, how fast is each schedule, and are others faster?
+TURNS = [
+    Turn(DEVICES, 5), Turn(CONFORMANCE, 75, first=True), Turn(SCHEDULES, 75, first=True), Turn(PEERS, 150, first=True),
+    Turn(CEILINGS, 60), Turn(SCHEDULES, 6 * _MINUTES), Turn(CANDIDATES, 6 * _MINUTES), Turn(PEERS, 5 * _MINUTES),
+    Turn(CONFORMANCE, 10 * _MINUTES), Turn(VALIDATION, 10 * _MINUTES),
+]

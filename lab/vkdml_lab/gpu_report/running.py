@@ -1,0 +1,118 @@
+"""The parts of the report by turns, within a budget of time, and the report of them: `vkdml gpu-report`.
+
+Each part runs in a process of its own: where one fails, crashes or hangs, the report says so and the others still run. What is
+done is kept: a second call with the same folder goes on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from tqdm import tqdm
+
+import vkdml
+from vkdml import DeviceInfo, InvalidArgumentError
+from vkdml.laboratory import select_device
+from vkdml_lab import ROOT
+from vkdml_lab.bench.processes import environment as without_layers
+from vkdml_lab.gpu_report import first_page, sending
+from vkdml_lab.gpu_report.found import FAILED, Found
+from vkdml_lab.gpu_report.parts import TURNS, Turn
+from vkdml_lab.gpu_report.steps import LOG, RESULTS, STOPPED, Log, lines, write_tables
+from vkdml_lab.processes import supervise
+from vkdml_lab.reports import append, write
+
+REPORT, ABOUT = "report.md", "about.jsonl"
+MOST_CRASHES = 3  # of a turn
+
+
+def main(output: Path, device: str | None = None, minutes: float = 30, quick: bool = False, turns: Sequence[Turn] = TURNS
+         ) -> int:
+    until = time.time() + 60 * minutes
+    info = select_device(device)
+    folder = output.resolve()
+    begin(folder, output, info, quick)
+    print(forecast(folder, turns, minutes, quick), file=sys.stderr)
+    parts = list(dict.fromkeys(turn.part for turn in turns))
+    for turn in turns:
+        if time.time() < until and not Found.read(turn.part, folder).is_done:
+            run_turn(turn, folder, info, quick, until)
+        found = [Found.read(part, folder) for part in parts]
+        write(folder, {REPORT: first_page.report(info, found, quick)})  # now, in case the next part is interrupted
+        sending.clean(folder)
+    archive = sending.pack(folder)
+    print(f"report: {output / REPORT}; to send it: {os.path.relpath(archive)}")
+    return int(any(one.status == FAILED for one in found))
+
+
+def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> None:
+    """Take a new folder, or one of a report like this, which goes on."""
+    about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
+    known = lines(folder / ABOUT)
+    if known and known[0] != about:
+        raise InvalidArgumentError("gpu-report", "--output", f"{output}, which has a report of {known[0]}",
+                                   f"another folder, or one of {about}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not known:
+        append(folder / ABOUT, about)
+
+
+def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
+    """How long it will take. quick: nobody knows how long, but it is short."""
+    left = [turn for turn in turns if not Found.read(turn.part, folder).is_done]
+    seconds = sum(turn.seconds for turn in left)
+    if quick or seconds < 60 * minutes:
+        taken = "a minute or two" if quick else f"about {max(1, round(seconds / 60))} minutes"
+        return f"this takes {taken}: {', '.join(dict.fromkeys(turn.part.name for turn in left))}"
+    return (f"this takes {minutes:g} minutes, what matters most first; all of it would take about {round(seconds / 60)}: a "
+            "second call with the same --output goes on")
+
+
+def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:
+    """Run a part's steps in a process; after a step that crashes or hangs, those behind it in a new one."""
+    own = folder / turn.part.name
+    own.mkdir(exist_ok=True)
+    if turn.first:  # a slow device leaves time for the others that matter
+        until = min(until, time.time() + 2 * turn.seconds)
+    (own / LOG).touch()
+    (own / STOPPED).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "vkdml_lab.gpu_report.worker", turn.part.module, str(own), str(until),
+               *["--quick"] * quick, *["--first"] * turn.first]
+    device = {"VKDML_DEVICE": str(info.index)}
+    variables = {**os.environ, **device} if turn.part.has_layers else without_layers(device)
+    with closing(tqdm(desc=turn.part.name, unit="step", disable=None, leave=False)) as bar:
+        for _ in range(MOST_CRASHES):
+            room = until - time.time() + turn.seconds  # it may overrun by its own length
+            if room <= 0:
+                break
+            output = own / f"output-{1 + len(list(own.glob('output-*.txt')))}.txt"
+            ended = supervise(command, variables, ROOT, seconds=room, grows=own / LOG, silence=turn.part.silence,
+                              seen=progress(bar, own), output=output)
+            if ended.code == 0 or time.time() >= until + turn.seconds:
+                break
+            step = Log(own).running
+            said = ": ".join([ended.how, *ended.output.splitlines()[-1:]])
+            if step is None:
+                write(own, {STOPPED: {"failed": said}})
+                break
+            append(own / RESULTS, {"part": turn.part.name, "step": step, "right": False, "failed": said})
+            Log(own).end(step)
+    if lines(own / RESULTS):
+        write_tables(importlib.import_module(turn.part.module), own)
+    print(Found.read(turn.part, folder).told, file=sys.stderr)
+
+
+def progress(bar: tqdm, own: Path) -> Callable[[], None]:
+    def seen() -> None:
+        log = Log(own)
+        bar.total = log.total
+        bar.set_postfix_str(log.running or "", refresh=False)
+        bar.update(len(log.ended) - bar.n)
+
+    return seen

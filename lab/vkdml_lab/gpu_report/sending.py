@@ -1,0 +1,68 @@
+"""The report's folder as it may be sent to others: no absolute path, user name or host name in it; and one archive of it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vkdml_lab.reports import parsed
+
+TEXTS = {".md", ".txt", ".json", ".jsonl"}
+A_PATH = re.compile(r"(?<![\w.:/~<-])(?:/[\w.+@~-]+)+/([\w.+@~-]+)")
+NOBODY = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "localhost"}  # says nothing of anybody
+
+
+def clean(folder: Path) -> None:
+    """Take them out of all files of a report."""
+    private = [re.escape(name) for name in {user(), platform.node(), platform.node().partition(".")[0]} if name not in NOBODY]
+    words = re.compile(rf"(?<!\w)(?:{'|'.join(private)})(?!\w)") if private else None
+
+    def text(said: str) -> str:
+        said = A_PATH.sub(r".../\1", said)
+        return words.sub("(private)", said) if words else said
+
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix in TEXTS:
+            before = path.read_text(errors="replace")
+            after = cleaned(path.suffix, before, text)
+            if after != before:
+                path.write_text(after)
+
+
+def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
+    """A file's text; of JSON only values are changed, so that whoever reads it finds its keys."""
+    if suffix not in (".json", ".jsonl"):
+        return text(said)
+
+    def value(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {key: value(one) for key, one in found.items()}
+        return [value(one) for one in found] if isinstance(found, list) else text(found) if isinstance(found, str) else found
+
+    if suffix == ".json":
+        found = json.loads(said)
+        return said if value(found) == found else json.dumps(value(found), indent=1) + "\n"
+    return "\n".join(json.dumps(value(found)) for found in parsed(said))
+
+
+def user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return ""
+
+
+def pack(folder: Path) -> Path:
+    """An archive beside the folder, in which all is in a folder of that name."""
+    archive = folder.with_name(folder.name + ".zip")
+    new = archive.with_name(archive.name + ".new")
+    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            file.write(path, Path(folder.name) / path.relative_to(folder))
+    return new.replace(archive)

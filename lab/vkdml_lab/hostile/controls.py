@@ -1,0 +1,152 @@
+"""Planted mistakes, each of which its mode must see: or the mode's silence means nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count, islice
+from pathlib import Path
+
+from tools import compile_shaders
+from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Problem
+from vkdml_lab.hostile import modes, tasks
+from vkdml_lab.hostile.arithmetic import Arithmetic
+from vkdml_lab.hostile.modes import Edits
+from vkdml_lab.hostile.tasks import Task
+
+_TRIES = 32  # tasks that have the kernel
+_LARGE = 100  # units
+
+
+@dataclass(frozen=True)
+class Control:
+    """A mistake: in `file` of shaders, `old` becomes `new`. kernel: a source's name, of which a task must have a kernel. way:
+    how tasks run. seen: how what the mode says of it begins.
+    """
+
+    name: str
+    mode: str
+    kernel: str
+    file: str
+    old: str
+    new: str
+    seen: tuple[str, ...]
+    way: tuple[str, str | None] | None = None
+    is_large: bool = False  # whether it needs a task of many units
+
+    def result(self) -> str:
+        """What the mode says, or nothing if it does not see the mistake."""
+        wrong = _mistaken(self.file, self.old, self.new, self.kernel)
+        for seed in islice((seed for seed in count() if self._suits(self.task(seed))), _TRIES):
+            found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)
+            told = [text for text in (*found.wrong, found.note) if text.startswith(self.seen)]
+            if told:
+                return told[0]
+        return ""
+
+    def task(self, seed: int) -> Task:
+        return _recurrent(seed, self.way) if self.way else tasks.plain(seed)
+
+    def _suits(self, task: Task) -> bool:
+        names = {dispatch.kernel for dispatch in task.plan.initialize + task.plan.execute}
+        is_large = isinstance(task.problem, Problem) and task.problem.hidden >= _LARGE
+        return not names.isdisjoint(_named(self.kernel)) and is_large >= self.is_large
+
+
+@lru_cache(1000)
+def _recurrent(seed: int, way: tuple[str, str | None]) -> Task:
+    return tasks.recurrent(seed, (way,))
+
+
+@lru_cache
+def _named(source: str) -> frozenset[str]:
+    """The kernels of a source, for each cell and way to store."""
+    return frozenset(kernel for kernel, (path, _) in compile_shaders.sources(compile_shaders.SHADERS).items()
+                     if path == compile_shaders.SHADERS / f"{source}.comp")
+
+
+@lru_cache
+def _mistaken(file: str, old: str, new: str, source: str) -> Edits:
+    with tempfile.TemporaryDirectory() as folder:
+        return compile_shaders.mistaken(Path(folder), file, old, new, _named(source).__contains__)
+
+
+_SEQUENCE, _STEPPED, _BARRIER, _FLOW = (SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW)
+_WRONG = ("Output", "other bits")
+
+CONTROLS = [
+    # The first six are looked for in each run of the tests
+    Control("no barrier behind what is fetched", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
+            "    barrier();\n    float sums[SUMS];", "    float sums[SUMS];", ("race, read after write: tile",), _STEPPED),
+    Control("no bound on the columns that are loaded", "watched", "gpu/projection", "gpu/product_tile.glsl",
+            "min(column + c, INPUTS - 1)", "(column + c)", ("out of bounds: InputTensor",), _SEQUENCE),
+    Control("isnan(), which a driver may fold", "inexact", "elementwise", "common/elements.glsl",
+            "return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u;", "return isnan(x);", ("NaN becomes a number",)),
+    Control("flow that looks at one word of four", "weak", "gpu/CELL_flow", "gpu/flow.glsl",
+            "all(notEqual(found[n], uvec4(NOT_THERE)))", "found[n].x != NOT_THERE", _WRONG, _FLOW),
+    Control("no barrier before the arrival", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
+            "    device_fence();\n    barrier();\n    if", "    device_fence();\n    if", ("race, ",), _BARRIER),
+    Control("outputs past a row's length not written", "watched", "gpu/CELL", "common/time_loop.glsl",
+            "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), _SEQUENCE),
+    Control("no barrier at the end of a phase", "watched", "gpu/CELL", "gpu/CELL.comp", "void phase_barrier() { barrier(); }",
+            "void phase_barrier() {}", ("race, ",), _SEQUENCE),
+    Control("no barrier before sums are read", "watched", "gpu/CELL", "gpu/products.glsl", "    barrier();\n    if (SPLIT > 1)",
+            "    if (SPLIT > 1)", ("race, ",), _SEQUENCE),
+    Control("no barrier before a block is stored", "watched", "gpu/projection", "gpu/product_tile.glsl",
+            "        barrier();\n        store(next);", "        store(next);", ("race, write after read: ",), _SEQUENCE),
+    Control("equal values stored to one shared word", "watched", "gpu/projection", "gpu/projection.comp",
+            "atomicOr(has_samples, 1)", "has_samples = 1", ("race, two writes at once: has_samples",), _SEQUENCE),
+    Control("two 16-bit elements of a word stored without atomics", "watched", "gpu/CELL", "common/store_words.glsl",
+            "atomicAnd(buffer[place >> 1], ~(0xFFFFu << shift));",
+            "buffer[place >> 1] = buffer[place >> 1] & ~(0xFFFFu << shift);", ("race, ",), _SEQUENCE),
+    Control("a barrier in a branch", "watched", "gpu/CELL", "gpu/CELL.comp", "        if (r < ROWS && unit < HIDDEN",
+            "        if (r > 0) barrier();\n        if (r < ROWS && unit < HIDDEN", ("a barrier in divergent",), _SEQUENCE),
+    Control("no barrier between two rounds of sums", "watched", "gpu/CELL", "gpu/products.glsl", "        }\n        barrier();\n    }\n}",
+            "        }\n    }\n}", ("race, ",), _SEQUENCE, is_large=True),
+    Control("no barrier before sums take the place of a tile", "watched", "gpu/CELL_stepped", "gpu/exchange.glsl",
+            "    if (FIRST_SUM < TILE_VECS) barrier();", "", ("race, ",), _STEPPED, is_large=True),
+    Control("no bound on a tile's rows", "watched", "gpu/CELL", "gpu/CELL.comp", "if (r < ROWS && unit", "if (unit",
+            ("race, ", "out of bounds: ", *_WRONG), _SEQUENCE, is_large=True),
+    Control("no bound on the units that are stored", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
+            "finished_row < dispatch.batch && unit < HIDDEN)", "finished_row < dispatch.batch)",
+            ("out of bounds: ", *_WRONG), _STEPPED),
+    Control("copies one element too far", "watched", "copy", "copy.comp", "(results, target,",
+            "(results, target + 1,", ("out of bounds: ",)),
+    Control("what pads h not zeroed", "watched", "gpu/CELL", "common/time_loop.glsl",
+            "if (first || in_shared(slot)) store_state", "if (unit < HIDDEN) store_state", _WRONG, _SEQUENCE),
+    Control("a row of the initial h not written", "watched", "gpu/begin", "gpu/begin.comp", "if (has_first) state_vecs[start]",
+            "if (has_first && row != 1) state_vecs[start]", _WRONG, _STEPPED),
+    Control("no fence before the arrival", "weak", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
+            "    device_fence();\n    barrier();\n    if", "    barrier();\n    if", _WRONG, _BARRIER),
+    Control("no fence behind the wait", "weak", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
+            "    barrier();\n    device_fence();\n}", "    barrier();\n}", _WRONG, _BARRIER),
+    Control("flow without volatile", "weak", "gpu/CELL_flow", "gpu/CELL_flow.comp", "volatile buffer Words", "buffer Words",
+            ("parts gave up",), _FLOW),
+    *(Control(f"no fence {where} the first invocation's atomics", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
+              old, new, ("race, ",), _BARRIER) for where, old, new in (
+        ("before", "        device_fence();\n        atomicAdd", "        atomicAdd"),
+        ("behind", "        device_fence();\n    }", "    }"))),
+]
+
+
+def inexact_functions() -> str:
+    """What the bound says of functions a hundred times as inexact as is allowed."""
+    results = (modes.inexact(seed, _recurrent(seed, _SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
+    return next((text for result in results for text in result.wrong), "")
+
+
+def contracted_pairs() -> str:
+    """What the test of float64 says of pairs whose sums a driver may contract."""
+    wrong = _mistaken("float64/pairs.glsl", "precise ", "", "float64/elementwise")
+    places = (Arithmetic(seed, contracting=0.5) for seed in range(_TRIES))
+    return "" if all(modes.passes_float64(some, wrong) for some in places) else "refused float64"
+
+
+# By name and mode: what is said of a mistake, or nothing
+ALL: dict[tuple[str, str], Callable[[], str]] = {
+    **{(control.name, control.mode): control.result for control in CONTROLS},
+    ("functions a hundred times too inexact", "inexact"): inexact_functions,
+    ("pairs of floats that may be contracted", "inexact"): contracted_pairs,
+}

@@ -1,0 +1,242 @@
+"""What each instruction becomes in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vkdml_lab.hostile.modules import COHERENT, Decoration, Instruction, Op, Storage, Type
+
+if TYPE_CHECKING:
+    from vkdml_lab.hostile.translating import Writer
+
+NUMPY = {"u16": "np.uint16", "u32": "np.uint32", "i32": "np.int32", "f32": "np.float32", "bool": "np.bool_"}
+# What is computed component by component of {0}, {1} and {2}, and as what it takes them: by default as they are
+_FLOATS = {Op.FAdd: "add", Op.FSub: "sub", Op.FMul: "mul", Op.FDiv: "div", Op.FOrdEqual: "eq", Op.FUnordNotEqual: "ne",
+           Op.FOrdLessThan: "lt", Op.FOrdGreaterThan: "gt", Op.FOrdLessThanEqual: "le", Op.FOrdGreaterThanEqual: "ge",
+           Op.VectorTimesScalar: "mul"}
+_WHOLE = {Op.IAdd: "+", Op.ISub: "-", Op.IMul: "*", Op.BitwiseOr: "|", Op.BitwiseAnd: "&", Op.IEqual: "==", Op.INotEqual: "!=",
+          Op.UGreaterThan: ">", Op.UGreaterThanEqual: ">=", Op.ULessThan: "<", Op.ULessThanEqual: "<="}
+_SIGNED = {Op.SGreaterThan: ">", Op.SGreaterThanEqual: ">=", Op.SLessThan: "<"}
+_REPORTING = {Op.UDiv: "udiv", Op.UMod: "umod", Op.ShiftLeftLogical: "shift_left", Op.ShiftRightLogical: "shift_right"}
+_FORMS = {**{op: (f"arithmetic.{name}({{0}}, {{1}})", "") for op, name in _FLOATS.items()},
+          **{op: (f"{{0}} {sign} {{1}}", "u32") for op, sign in _WHOLE.items()},
+          **{op: (f"{{0}} {sign} {{1}}", "i32") for op, sign in _SIGNED.items()},
+          **{op: (f"{name}(wave, {{0}}, {{1}}, m, {{place}})", "u32") for op, name in _REPORTING.items()},
+          Op.LogicalOr: ("{0} | {1}", ""), Op.LogicalAnd: ("{0} & {1}", ""), Op.LogicalNot: ("~{0}", ""), Op.Not: ("~{0}", ""),
+          Op.FNegate: ("-{0}", ""), Op.SNegate: ("-{0}", ""), Op.Select: ("choose({0}, {1}, {2})", ""),
+          Op.ConvertUToF: ("{0}.astype(np.float32)", ""), Op.UConvert: ("{0}.astype(np.uint16)", ""),
+          Op.ConvertFToU: ("to_whole(wave, {0}, 'u32')", ""), Op.ConvertFToS: ("to_whole(wave, {0}, 'i32')", ""),
+          Op.IsNan: ("arithmetic.isnan({0})", "")}
+# Of GLSL.std.450: RoundEven, FAbs, UMin, UMax, UClamp, Exp, Log, Fma
+_EXTENDED = {2: "np.rint({})", 4: "np.abs({})", 38: "np.minimum({}, {})", 41: "np.maximum({}, {})",
+             44: "np.minimum(np.maximum({}, {}), {})", 27: "arithmetic.exp({})", 28: "arithmetic.log({})",
+             50: "arithmetic.fma({}, {}, {})"}
+_UNPACK_HALF, _POINTER = 62, Type("pointer", 0)
+_ATOMICS = {Op.AtomicLoad: "load", Op.AtomicIAdd: "add", Op.AtomicAnd: "and", Op.AtomicOr: "or"}
+
+
+def in_tuple(parts: Iterable[str]) -> str:
+    return f"({''.join(f'{part}, ' for part in parts)})"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A part of `base`: of a value of the function's own by path, or of memory by an offset in its units.
+
+    is_coherent: whether others may see it or be seen, so that each load looks anew. label: for reports.
+    """
+
+    base: str
+    type: Type
+    in_memory: bool = False
+    path: tuple[str, ...] = ()
+    offset: str = "0"
+    is_coherent: bool = False
+    label: str = ""
+
+
+class InstructionWriter:
+    """Writes the instructions of one function."""
+
+    def __init__(self, writer: Writer, name: str) -> None:
+        self.writer, self.module, self.name, self.depth = writer, writer.module, name, 0
+        self.types: dict[int, Type] = {}
+        self.pointers: dict[int, Pointer] = {}
+        # Products that may be contracted, by what has their value; variables have theirs until the block's end
+        self.products: dict[int, Instruction | None] = {}
+
+    def line(self, text: str) -> None:
+        self.writer.lines.append(" " * self.depth + text)
+
+    def place(self, what: str) -> int:
+        """The number of a place for reports."""
+        self.writer.places.append(f"{what} in {self.name}")
+        return len(self.writer.places) - 1
+
+    def value(self, id_: int) -> str:
+        return self.writer.constant(*self.module.constants[id_]) if id_ in self.module.constants else f"x{id_}"
+
+    def type_of(self, id_: int) -> Type:
+        return self.module.constants[id_][0] if id_ in self.module.constants else self.types[id_]
+
+    def component(self, id_: int, at: str, kind: str = "") -> str:
+        """A scalar, or a vector's component at `[n]`, as another kind of the same size."""
+        type_ = self.type_of(id_)
+        found = self.value(id_) + (at if type_.kind == "vector" else "")
+        return found if kind in ("", type_.scalar) else f"{found}.view({NUMPY[kind]})"
+
+    def each(self, type_: Type, write: Callable[[str], str]) -> str:
+        """What is written for each component of a type."""
+        return in_tuple(write(f"[{n}]") for n in range(type_.count)) if type_.kind == "vector" else write("")
+
+    def wait(self, is_seen: bool = True) -> None:
+        if self.writer.waits and is_seen:
+            self.line("yield None")
+
+    def instruction(self, instruction: Instruction) -> None:
+        op, result, operands = instruction.op, instruction.result, instruction.operands
+        if instruction.type is not None:
+            self.types[result] = instruction.type
+        if op == Op.AccessChain:
+            self.pointers[result] = self._chain(self.pointer(operands[0]), operands[1:])
+        elif op == Op.Store:
+            self._store(self.pointer(operands[0]), operands[1])
+            self.products[operands[0]] = self.products.get(operands[1])
+        elif op == Op.ControlBarrier:
+            scopes = ", ".join(str(self.module.number(operand)) for operand in operands)
+            self.line(f"yield ({self.place('barrier')}, m, {scopes})")
+        elif op == Op.MemoryBarrier:
+            self.line(f"wave.fence(m, {self.module.number(operands[0])}, {self.module.number(operands[1])})")
+            self.wait()
+        else:
+            self.line(f"x{result} = {self._computed(instruction)}")
+            if op == Op.FMul and Decoration.NoContraction not in self.module.decorations.get(result, ()):
+                self.products[result] = instruction
+            elif op == Op.Load:
+                self.products[result] = self.products.get(operands[0])
+
+    def _computed(self, instruction: Instruction) -> str:
+        op, operands, type_ = instruction.op, instruction.operands, instruction.type
+        assert type_ is not None
+        value = self.value
+        if op == Op.Variable:
+            return f"[{self.writer.first_value(instruction.result, type_.element)}]"
+        if op == Op.Load:
+            return self._load(self.pointer(operands[0]), type_)
+        if op in _ATOMICS:
+            return self._atomic(_ATOMICS[op], self.pointer(operands[0]), *operands[2:])
+        if op == Op.FunctionCall:
+            is_value = [x in self.module.constants or self.types.get(x, _POINTER).kind != "pointer" for x in operands[1:]]
+            given = [value(x) if known else self.pointer(x).base for x, known in zip(operands[1:], is_value)]
+            call = f"f{operands[0]}({', '.join(['wave', 'm', *given])})"
+            return f"yield from {call}" if operands[0] in self.writer.waiting else call
+        if op in (Op.FAdd, Op.FSub) and Decoration.NoContraction not in self.module.decorations.get(instruction.result, ()):
+            return self.each(type_, lambda at: self._sum(instruction, at))
+        if op in _FORMS:
+            form, kind = _FORMS[op]
+            place = self.place(op.name) if "{place}" in form else None
+            back = f".view({NUMPY['i32']})" if (kind, type_.scalar) == ("u32", "i32") else ""
+            return self.each(type_, lambda at: f"({form}){back}".format(
+                *(self.component(operand, at, kind) for operand in operands), place=place))
+        if op == Op.ExtInst and operands[1] == _UNPACK_HALF:
+            return f"arithmetic.unpack_half({value(operands[2])})"
+        if op == Op.ExtInst:
+            return self.each(type_, lambda at: _EXTENDED[operands[1]].format(*(self.component(x, at) for x in operands[2:])))
+        if op == Op.Bitcast:
+            return self.each(type_, lambda at: self.component(operands[0], at, type_.scalar))
+        if op == Op.CompositeConstruct:
+            return in_tuple(f"*{value(x)}" if type_.kind == self.type_of(x).kind == "vector" else value(x) for x in operands)
+        if op == Op.CompositeExtract:
+            return value(operands[0]) + "".join(f"[{index}]" for index in operands[1:])
+        if op == Op.VectorShuffle:
+            both = f"(*{value(operands[0])}, *{value(operands[1])})"
+            return in_tuple(f"{both}[{n}]" for n in operands[2:])
+        if op == Op.VectorExtractDynamic:
+            return f"pick(wave, {value(operands[0])}, {self.component(operands[1], '', 'u32')}, m, {self.place('a component')})"
+        if op == Op.All:
+            return " & ".join(f"{value(operands[0])}[{n}]" for n in range(self.type_of(operands[0]).count))
+        if op in (Op.IAddCarry, Op.ISubBorrow):
+            return f"{'add_carry' if op == Op.IAddCarry else 'sub_borrow'}({value(operands[0])}, {value(operands[1])})"
+        raise NotImplementedError(f"{op.name} in {self.name}")
+
+    def _sum(self, instruction: Instruction, at: str) -> str:
+        """A sum or difference, which may be one operation with a product in it, if the device chooses so at this place."""
+        a, b = instruction.operands
+        plain = _FORMS[instruction.op][0].format(self.component(a, at), self.component(b, at))
+        product, other = (self.products[a], b) if self.products.get(a) else (self.products.get(b), a)
+        if product is None:
+            return plain
+        (x, y), added = (self.component(operand, at) for operand in product.operands), self.component(other, at)
+        if instruction.op == Op.FSub:
+            x, added = (x, f"-{added}") if other == b else (f"-{x}", added)
+        place = self.place("a product and a sum")
+        return f"(arithmetic.fused({x}, {y}, {added}) if arithmetic.contracts({place}) else {plain})"
+
+    # Pointers
+
+    def pointer(self, id_: int) -> Pointer:
+        if id_ in self.pointers:
+            return self.pointers[id_]
+        type_, storage = self.module.variables.get(id_) or (self.types[id_], Storage.Function)
+        assert type_.element is not None
+        base = {Storage.Private: f"wave.privates[{id_}]", Storage.PushConstant: "wave.push", Storage.Function: f"x{id_}",
+                Storage.Input: f"wave.inputs[{self.module.decorations.get(id_, {}).get(Decoration.BuiltIn)}]"}.get(storage)
+        return Pointer(base or f"wave.memories[{id_}]", type_.element, base is None, label=self.module.names.get(id_, ""))
+
+    def _chain(self, pointer: Pointer, indices: list[int]) -> Pointer:
+        for index in indices:
+            type_, text = pointer.type, ""
+            number = self.module.number(index) if index in self.module.constants else 0
+            inner = type_.members[number] if type_.kind == "struct" else type_.element
+            assert inner is not None
+            if not pointer.in_memory:
+                text = str(number) if index in self.module.constants else self.component(index, "", "u32")
+                pointer = replace(pointer, type=inner, path=(*pointer.path, text))
+                continue
+            if type_.kind == "struct":
+                has = self.module.decorations.get((type_.id, number), {})
+                if Decoration.Offset in has:  # of a buffer's block
+                    pointer = replace(pointer, is_coherent=bool(COHERENT & {*has}), label=self.module.names[type_.id, number])
+                text = str(has.get(Decoration.Offset, sum(4 * member.words for member in type_.members[:number])) // 4)
+            else:
+                stride = self.module.decorations.get(type_.id, {}).get(Decoration.ArrayStride, 4 * inner.words)
+                step = 1 if inner.kind == "u16" else stride // 4  # in units
+                dynamic = f"{self.component(index, '', 'u32')}.astype(np.int64) * {step}"
+                text = str(number * step) if index in self.module.constants else dynamic.removesuffix(" * 1")
+            parts = [part for part in (pointer.offset, text) if part != "0"]
+            pointer = replace(pointer, type=inner, offset=" + ".join(parts) or "0")
+        return pointer
+
+    def _load(self, pointer: Pointer, type_: Type) -> str:
+        if not pointer.in_memory:
+            found = pointer.base if pointer.base.startswith(("wave.push", "wave.inputs")) else f"{pointer.base}[0]"
+            for index in pointer.path:
+                place = self.place("an element")
+                found = f"{found}[{index}]" if index.isdigit() else f"pick(wave, {found}, {index}, m, {place})"
+            return found
+        self.wait(pointer.is_coherent)
+        place = self.place(f"load of {pointer.label}")
+        self.line(f"w = {pointer.base}.load(wave, {pointer.offset}, {type_.count or 1}, m, {place}, {pointer.is_coherent})")
+        convert = {"bool": " != 0", "u16": "", "u32": ""}.get(type_.scalar, f".view({NUMPY[type_.scalar]})")
+        return self.each(type_, lambda at: f"w{at or '[0]'}{convert}")
+
+    def _store(self, pointer: Pointer, value: int) -> None:
+        if not pointer.in_memory:
+            cell = f"{pointer.base}[0]"
+            place = self.place("an element")
+            self.line(f"{cell} = put(wave, {cell}, {in_tuple(pointer.path)}, {self.value(value)}, m, {place})")
+            return
+        self.wait(pointer.is_coherent)
+        convert = {"u16": "", "u32": "", "bool": ".astype(np.uint32)"}.get(pointer.type.scalar, ".view(np.uint32)")
+        parts = [self.component(value, f"[{n}]") + convert for n in range(pointer.type.count or 1)]
+        place = self.place(f"store to {pointer.label}")
+        self.line(f"{pointer.base}.store(wave, {pointer.offset}, {in_tuple(parts)}, m, {place})")
+
+    def _atomic(self, name: str, pointer: Pointer, semantics: int, value: int | None = None) -> str:
+        self.wait()
+        if self.module.number(semantics):
+            raise NotImplementedError("an atomic that orders others")
+        place, operand = self.place(f"atomic {name} of {pointer.label}"), None if value is None else self.value(value)
+        return f"{pointer.base}.atomic(wave, '{name}', {pointer.offset}, {operand}, m, {place})"

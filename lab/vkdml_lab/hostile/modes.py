@@ -1,0 +1,157 @@
+"""The modes: what a device may do, and what must hold on it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, ElementwiseProblem, PlainProblem, Plan, Problem, self_test
+from vkdml_lab.hostile import arithmetic, tasks
+from vkdml_lab.hostile.arithmetic import Arithmetic
+from vkdml_lab.hostile.machine import ALL, Behaviour
+from vkdml_lab.hostile.running import Device, Outcome
+from vkdml_lab.hostile.tasks import Task
+
+Edits = Mapping[str, bytes]  # SPIR-V instead of what is shipped, by kernel
+
+# Reports that are no failure, as patterns, and why. What is read so is noise all the same, and no bit may change by it
+ALLOWED = {
+    "unwritten: ": "loads from before it is known whether anything is there; what they find is not used",
+    "race, .*: state: .*load of state_words in load_": "rows past the batch, and units past H, load the state of others that have it, "
+                                                       "and do not use it",
+}
+_WAVES, _SMALL = (1, 4, 8, 16, 32, 64, 128), 50
+_FEW_SPINS = 40
+_FAR = 1_000_003  # from a seed to the next that takes its place
+
+
+@dataclass
+class Result:
+    """A run's. kernels: those that ran. wrong: what must not be. note: how it ended else."""
+
+    kernels: set[str]
+    wrong: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+def run(task: Task, behaviour: Behaviour, edits: Edits) -> tuple[Device, Outcome]:
+    device = Device(behaviour, edits)
+    return device, device.run(task.problem, task.plan, task.memory)
+
+
+def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
+    """A task on a device: right, with the bits that a kind device gives, all written, and without reports."""
+    device, outcome = run(task, behaviour, edits)
+    kind = run(task, Behaviour(seed=behaviour.seed + 1), edits)[1]
+    wrong = [task.wrong(outcome.outputs)]
+    if kind.gave_up or (outcome.gave_up and behaviour.spins > _FEW_SPINS):
+        wrong.append("parts gave up, though all of them run")
+    if task.bits(outcome.outputs) != task.bits(kind.outputs):
+        wrong.append("other bits than on a kind device")
+    if outcome.unwritten:
+        wrong.append(f"{', '.join(outcome.unwritten)} not written")
+    told = {f"{what}: {where}": f" of {kernel}{f' ({example})' if example else ''}"
+            for (what, kernel, where), example in behaviour.reports.items()}
+    wrong += [what + rest for what, rest in told.items() if not re.match("|".join(ALLOWED), what)]
+    return Result(device.kernels, [text for text in wrong if text], "gave up" if outcome.gave_up else "")
+
+
+def _wave(draw: random.Random, task: Task) -> int:
+    """Lanes of a wave: few in a small problem alone, as each wave runs by itself."""
+    is_small = isinstance(task.problem, Problem) and task.problem.steps * task.problem.batch * task.problem.hidden <= _SMALL
+    return draw.choice((ALL, ALL, ALL, *_WAVES[5 if task.problem.element.pairs else 0 if is_small else 3:]))
+
+
+def watched(seed: int, task: Task, edits: Edits) -> Result:
+    """Races, words outside, unwritten words, barriers in divergent flow; in waves of any size."""
+    return same_bits(task, Behaviour(seed, watches=True, wave=_wave(random.Random(seed), task)), edits)
+
+
+def weak(seed: int, task: Task, edits: Edits) -> Result:
+    """Weak memory between workgroups that wait for each other, some of their waves slow; or too few of them at once."""
+    draw = random.Random(seed)
+    few = draw.random() < 0.2
+    return same_bits(task, Behaviour(seed, weak=True, wave=_wave(draw, task), resident=int(few),
+                                     spins=_FEW_SPINS if few else Behaviour.spins), edits)
+
+
+def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
+    """Some arithmetic that Vulkan allows; with a scale, functions that are so much more inexact."""
+    draw = random.Random(seed)
+    return Arithmetic(seed, draw.choice((arithmetic.NEAREST, arithmetic.ZERO, arithmetic.EITHER)),
+                   draw.choice((arithmetic.NONE, arithmetic.HIGH, arithmetic.LOW, arithmetic.EXTREME, arithmetic.RANDOM)),
+                   draw.random() < 0.5, draw.random() < 0.5, draw.random() < 0.5, draw.choice((0.0, 0.5, 1.0)), scale)
+
+
+def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
+    """The worst arithmetic: results within the bound that checked calls have; float64 where the device passes its test."""
+    if task.problem.element.pairs and not passes_float64(drawn(seed, scale), edits):
+        return Result(set(), note="refused float64")
+    device, outcome = run(task, Behaviour(seed, arithmetic=drawn(seed, scale)), edits)
+    wrong = [task.wrong(outcome.outputs)]
+    if not task.problem.element.pairs and isinstance(task.problem, ElementwiseProblem):
+        wrong.append(_lost_nan(seed, task, edits, drawn(seed)))
+    return Result(device.kernels, [text for text in wrong if text])
+
+
+def _lost_nan(seed: int, task: Task, edits: Edits, device: Arithmetic) -> str:
+    """What is wrong where an input's first element is NaN."""
+    field = task.problem.inputs[0]
+    of_nan = task.with_bytes(field, 0, tasks.NAN[task.problem.element.name])
+    found, kind = (run(of_nan, Behaviour(seed, arithmetic=of), edits)[1].outputs for of in (device, Arithmetic()))
+    return "NaN becomes a number" if any(np.isnan(of_nan.first(kind, name)) and not np.isnan(of_nan.first(found, name))
+                                         for name in kind) else ""
+
+
+def passes_float64(device: Arithmetic, edits: Edits) -> bool:
+    """Whether a device passes the test before the first operator in float64."""
+    made: dict[str, np.ndarray] = {}
+
+    def trial(_: Any, problem: PlainProblem, memory: Mapping[str, np.ndarray]) -> Any:
+        return SimpleNamespace(problem=problem, memory=memory, outputs=lambda: made)
+
+    def run(one: Any, plan: Plan) -> Any:
+        of = Device(Behaviour(arithmetic=device), edits)
+        return SimpleNamespace(execute=lambda: made.update(of.run(one.problem, plan, one.memory).outputs))
+
+    gpu: Any = SimpleNamespace(info=tasks.SMALLEST)
+    with patch.multiple(self_test, Trial=trial, Run=run):
+        return self_test.is_float64_accurate(gpu)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """run: a task's result, by a seed. draws: what it draws tasks from, by a seed."""
+
+    run: Callable[[int, Task, Edits], Result]
+    draws: tuple[Callable[[int], Task], ...]
+
+
+def _waiting(seed: int) -> Task:
+    """A task with workgroups that wait for each other, which float64 has not."""
+    found = (tasks.recurrent(number, ((PERSISTENT, BARRIER), (PERSISTENT, FLOW))) for number in count(seed, _FAR))
+    return next(task for task in found if task.plan.timed_out)
+
+
+MODES = {
+    "watched": Mode(watched, (tasks.recurrent, tasks.recurrent, tasks.recurrent, tasks.plain)),
+    "inexact": Mode(inexact, (tasks.recurrent, tasks.plain)),
+    "weak": Mode(weak, (_waiting,)),
+}
+
+
+def draw(mode: str, seed: int) -> Task:
+    return random.Random(f"{mode} {seed}").choice(MODES[mode].draws)(seed)
+
+
+def try_once(mode: str, seed: int) -> tuple[Task, Result]:
+    task = draw(mode, seed)
+    return task, MODES[mode].run(seed, task, {})

@@ -1,0 +1,131 @@
+"""What of a dispatch happens before what, by the letter of Vulkan's memory model, and the accesses that race.
+
+An invocation has a clock for each storage class: the epochs of all invocations that happened before. A release begins its next
+epoch. Fences order others only through a barrier or an atomic that comes after the one and before the other in their own
+invocations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vkdml_lab.hostile.lanes import Mask
+
+SHARED, BUFFERS = 0x100, 0x40  # memory semantics of a storage class
+ACQUIRES, RELEASES = 0xA, 0xC
+WORKGROUP_SCOPE = 2
+
+
+class Order:
+    """Clocks of a dispatch's invocations. across: whether workgroups wait for each other; else an invocation's clock has only
+    its own workgroup's.
+    """
+
+    def __init__(self, workgroups: int, size: int, across: bool) -> None:
+        self.size, self.across = size, across
+        self.epoch = np.ones(workgroups * size, np.int32)
+        count = self.columns = workgroups * size if across else size
+        self.clocks = {kind: np.zeros((workgroups * size, count), np.int32) for kind in (SHARED, BUFFERS)}
+        # Of buffers, what a later barrier or atomic shows others, and what such a one showed that a fence may take
+        self.released, self.shown = (np.zeros((workgroups * size, count * across), np.int32) for _ in range(2))
+        self.of_atomics: dict[tuple[str, int], np.ndarray] = {}
+
+    def is_before(self, kind: int, then: np.ndarray, epoch: np.ndarray, now: np.ndarray) -> np.ndarray:
+        """Whether what invocations did then, in some epoch, is before what others do now."""
+        seen = self.clocks[kind][now, then % self.columns] >= epoch
+        if not self.across:
+            seen &= then // self.size == now // self.size
+        return seen | (then == now)
+
+    def _begin_epoch(self, kind: int, invocations: np.ndarray) -> None:
+        self.clocks[kind][invocations, invocations % self.columns] = self.epoch[invocations]
+
+    def barrier(self, workgroups: np.ndarray, semantics: int) -> None:
+        """All invocations of these workgroups have arrived."""
+        invocations = (workgroups[:, None] * self.size + np.arange(self.size)).ravel()
+        shape = len(workgroups), self.size, -1
+        for kind, clock in self.clocks.items():
+            if semantics & kind:
+                self._begin_epoch(kind, invocations)
+                most = clock[invocations].reshape(shape).max(1, keepdims=True)
+                clock[invocations] = np.repeat(most, self.size, 1).reshape(len(invocations), -1)
+        if self.across:
+            most = self.released[invocations].reshape(shape).max(1)
+            self.shown[invocations] = np.maximum(self.shown[invocations], np.repeat(most, self.size, 0))
+        self.epoch[invocations] += 1
+
+    def fence(self, invocations: np.ndarray, scope: int, semantics: int) -> None:
+        if scope == WORKGROUP_SCOPE or not semantics & BUFFERS:
+            raise NotImplementedError("a fence that is not for buffers and all of the device")
+        clock = self.clocks[BUFFERS]
+        if semantics & ACQUIRES:
+            clock[invocations] = np.maximum(clock[invocations], self.shown[invocations])
+        if semantics & RELEASES:
+            self._begin_epoch(BUFFERS, invocations)
+            self.released[invocations] = clock[invocations]
+            self.epoch[invocations] += 1
+
+    def atomic(self, name: str, places: np.ndarray, invocations: np.ndarray, writes: bool) -> None:
+        """Relaxed atomics, one after the other."""
+        for place, invocation in zip(places.tolist(), invocations.tolist()):
+            here = self.of_atomics.setdefault((name, place), np.zeros_like(self.released[0]))
+            self.shown[invocation] = np.maximum(self.shown[invocation], here)
+            if writes:
+                np.maximum(here, self.released[invocation], out=here)
+
+
+class Accesses:
+    """Accesses to one memory in a dispatch: of each of its units the last that wrote it, the last that read it, and another
+    reader that was not before that one, if there is any. So a race with an earlier reader may go unseen; what is told is one.
+    """
+
+    def __init__(self, order: Order, kind: int, units: int) -> None:
+        self.order, self.kind = order, kind
+        self.fields = {role: _Row(units) for role in ("write", "read", "reader")}
+
+    def conflicts(self, at: np.ndarray, invocations: np.ndarray, place: int, writes: bool, atomic: bool
+                  ) -> tuple[np.ndarray, int, str]:
+        """Which of these race with an earlier access, or with each other; one such place, and what it is."""
+        racing, other, what = np.zeros(len(at), bool), place, ""
+        epoch = self.order.epoch[invocations]
+        for role in ("write", "read", "reader") if writes else ("write",):
+            row = self.fields[role]
+            found = (row.invocation[at] >= 0) & ~(row.atomic[at] & atomic)
+            if found.any():
+                found &= ~self.order.is_before(self.kind, row.invocation[at], row.epoch[at], invocations)
+                if found.any():
+                    racing, other = racing | found, int(row.place[at[found.argmax()]])
+                    what = f"{'write' if writes else 'read'} after {'write' if role == 'write' else 'read'}"
+        if writes:
+            row = self.fields["write"]
+            row.put(at, invocations, epoch, place, atomic)
+            lost = (row.invocation[at] != invocations) & (not atomic)
+            if lost.any():
+                racing, what = racing | lost, "two writes at once"
+        else:
+            self._read(at, invocations, epoch, place, atomic)
+        return racing, other, what
+
+    def _read(self, at: np.ndarray, invocations: np.ndarray, epoch: np.ndarray, place: int, atomic: bool) -> None:
+        last, another = self.fields["read"], self.fields["reader"]
+        was_before = self.order.is_before(self.kind, another.invocation[at], another.epoch[at], invocations)
+        is_over = was_before | (another.invocation[at] < 0)
+        # The first of these lanes stands for what is over, the last of them for all: of several, two are kept
+        another.put(at[is_over][::-1], invocations[is_over][::-1], epoch[is_over][::-1], place, atomic)
+        last.put(at, invocations, epoch, place, atomic)
+
+
+class _Row:
+    def __init__(self, units: int) -> None:
+        self.invocation = np.full(units, -1, np.int32)
+        self.epoch, self.place = np.zeros(units, np.int32), np.zeros(units, np.int32)
+        self.atomic = np.zeros(units, bool)
+
+    def put(self, at: Any, invocations: Any, epoch: Any, place: int, atomic: bool) -> None:
+        self.invocation[at], self.epoch[at], self.place[at], self.atomic[at] = invocations, epoch, place, atomic
+
+
+def active(mask: Mask, count: int) -> np.ndarray:
+    return np.arange(count) if mask is None else np.flatnonzero(mask)

@@ -1,0 +1,122 @@
+"""What runs on the hostile device: random problems with plans of made-up GPUs, each with what tells whether it is right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vkdml import InvalidArgumentError, Options
+from vkdml.laboratory import (
+    BARRIER,
+    FLOW,
+    PERSISTENT,
+    PLAIN_PROBLEMS,
+    SEQUENCE,
+    STEPPED,
+    PlainProblem,
+    Plan,
+    Planner,
+    Problem,
+    Tiling,
+    differences,
+    families,
+    plan_of,
+    plan_plain,
+    self_test,
+    types_of,
+    with_sequence,
+)
+from vkdml_lab.suite.devices import GPUS, SMALLEST
+from vkdml_lab.suite.support import DTYPES, Case, random_case
+from vkdml_lab.suite.test_gpu_kernels import CASES
+
+DEVICES = {**GPUS, "the smallest": SMALLEST}
+NAN = {"float32": bytes.fromhex("0000c07f"), "float16": bytes.fromhex("007e"), "bfloat16": bytes.fromhex("c07f")}
+WAYS = ((SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem, a plan of it, and the bytes of its inputs."""
+
+    name: str
+    problem: Problem | PlainProblem
+    plan: Plan
+    memory: Mapping[str, np.ndarray]
+
+    def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
+        """What is wrong with its results, beyond a bound of what rounding can have done."""
+        results = {field: outputs[field][:self.problem.tensor(field).size_in_bytes] for field in outputs}
+        return "; ".join(map(str, differences(self.problem, {**self.memory, **results})))
+
+    def with_bytes(self, field: str, at: int, data: bytes) -> Task:
+        """The same with other bytes in an input."""
+        changed = self.memory[field].copy()
+        changed[at:at + len(data)] = list(data)
+        return replace(self, memory={**self.memory, field: changed})
+
+    def first(self, outputs: Mapping[str, np.ndarray], field: str) -> float:
+        """A result's first element."""
+        return float(outputs[field][:self.problem.element.itemsize].view(DTYPES[self.problem.element.name])[0])
+
+    def bits(self, outputs: Mapping[str, np.ndarray]) -> dict[str, bytes]:
+        """The elements of its results, without what is between them."""
+        found = {}
+        for field, result in outputs.items():
+            tensor = self.problem.tensor(field)
+            size = self.problem.element.itemsize
+            found[field] = tensor.view(result[:tensor.size_of_elements * size].view(f"V{size}")).tobytes()
+        return found
+
+
+def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Task:
+    """A random problem of all that descriptors can say, some way to run it, and one of its tilings on some device."""
+    draw = random.Random(f"task {seed}")
+    # Some of more units, whose columns several invocations share
+    case = draw.choice(list(CASES.values())) if draw.random() < 0.25 else random_case(seed)
+    problem = with_sequence(case.problem)  # by which each step is checked by itself
+    name = draw.choice(list(DEVICES))
+    info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
+    for schedule, meeting in (draw.choice(ways), *draw.sample(WAYS, len(WAYS))):
+        forced = Options(schedule=schedule, meeting=meeting, chunk_steps=draw.choice((None, 2)))
+        try:
+            planner = Planner(problem, info, forced)
+            found = planner.tilings()
+            shared = [tiling for tiling in found if tiling.loop.parts > 1]
+            tiling = draw.choice(shared or found)
+            # Or a device with so little shared memory that sums take the place of what was multiplied
+            if isinstance(tiling.loop, families.gpu_loop.GpuLoop) and draw.random() < 0.3:
+                less = tiling.loop.shared_bytes - 1 + families.gpu_loop._UNUSED_SHARED_BYTES
+                smaller = Planner(problem, replace(info, max_shared_memory=less), forced)
+                if in_place := [other for other in _tilings(smaller) if getattr(other.loop, "in_place", False)]:
+                    planner, tiling = smaller, draw.choice(in_place)
+            plan = plan_of(planner, tiling)
+        except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
+            continue
+        described = f"{problem.cell.name} in {problem.element.name}, {meeting or schedule} on {name}"
+        return Task(described, problem, plan, _memory(case))
+    raise AssertionError(f"no plan for problem {seed}")
+
+
+def _tilings(planner: Planner) -> list[Tiling]:
+    try:
+        return planner.tilings()
+    except InvalidArgumentError:
+        return []
+
+
+def _memory(case: Case) -> dict[str, np.ndarray]:
+    return {field: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for field, array in case.arrays.items()}
+
+
+def plain(seed: int) -> Task:
+    """One of the self-test's problems without a time loop."""
+    draw = random.Random(seed)
+    kind = draw.choice(list(PLAIN_PROBLEMS))
+    element = draw.choice(types_of(kind))
+    info = replace(draw.choice(list(DEVICES.values())), storage_16bit=draw.random() < 0.5)
+    problem = PLAIN_PROBLEMS[kind](element)
+    return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), self_test._random_memory(problem))

@@ -1,0 +1,147 @@
+"""What a soak found: soak.md, soak.png and soak.json."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("agg")  # writes files only, so that no screen is needed
+from matplotlib import pyplot as plt
+
+from vkdml_lab.fuzz.search import BLIND
+from vkdml_lab.reports import bullets, document, table
+from vkdml_lab.reports import write as write_files
+from vkdml_lab.soak.growth import ALLOWED, Growth, growth, settled
+
+MARKDOWN, PICTURE, DATA = "soak.md", "soak.png", "soak.json"
+NOTE = """Growth is looked for in the last two thirds of each life: the median of the slopes between all pairs of samples, times
+the calls between the first and the last. It has to be more than *allowed*, and the last quarter to have more than the first by
+as much. *Least seen* is the smallest leak of each call that would be noticed: what is allowed, divided by these calls."""
+
+
+@dataclass
+class LifeReport:
+    """What a life has written. ended: how it crashed or hung, and the call that it was in; "" where it came to its end."""
+
+    seed: int
+    has_faults: bool
+    ended: str = ""
+    running: str = ""
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    counts: list[list[Any]] = field(default_factory=list)
+    struck: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.seed}{', failing driver' if self.has_faults else ''}"
+
+    @property
+    def calls(self) -> int:
+        return int(self.samples[-1]["calls"]) if self.samples else 0
+
+    def growths(self) -> Iterator[Growth]:
+        for what in ALLOWED:
+            found = growth(self.samples, what)
+            if found is not None:
+                yield found
+
+
+def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
+    """The report of a life from its file."""
+    life = LifeReport(seed, has_faults, ended)
+    for line in map(json.loads, file.read_text().splitlines()):
+        life.samples.append(line["sample"])
+        life.failures += line["failures"]
+        life.counts, life.struck = line["counts"], line["struck"]
+    running = file.with_suffix(".call")
+    life.running = running.read_text() if ended and running.exists() else ""
+    return life
+
+
+def failed(lives: Sequence[LifeReport]) -> list[str]:
+    """A sentence for each thing that is wrong."""
+    sentences = [f"life {life.name} {life.ended}, in the call {life.running}" for life in lives if life.ended]
+    sentences += [f"{failure['error']}\n  `{failure['call']}`" for life in lives for failure in life.failures]
+    return sentences + [f"life {life.name}: {found.what} grows, by {found.by:.3g} {found.unit} in {found.calls:.0f} calls"
+                        for life in lives for found in life.growths() if found.grows]
+
+
+def write(lives: Sequence[LifeReport], folder: Path) -> None:
+    write_files(folder, {DATA: [asdict(life) for life in lives], MARKDOWN: markdown(lives)})
+    draw(lives, folder / PICTURE)
+
+
+def markdown(lives: Sequence[LifeReport]) -> str:
+    sentences = failed(lives)
+    counts = Counter({(face, outcome): 0 for life in lives for face, outcome, _ in life.counts})
+    struck: Counter[str] = Counter()
+    for life in lives:
+        counts.update({(face, outcome): count for face, outcome, count in life.counts})
+        struck.update(life.struck)
+    blind = sum(count for (_, outcome), count in counts.items() if outcome == BLIND)
+    return document(
+        "# Soak", f"{sum(life.calls for life in lives):,} calls in {len(lives)} processes; "
+                  f"{100 * blind / max(counts.total(), 1):.0f}% were of problems too sensitive to judge each number.",
+        bullets("## Failed", sentences) or "Nothing failed, and nothing grew.",
+        "## What grows", NOTE, table(_growth_rows(lives)),
+        "## Calls", table(_count_rows(counts)),
+        "## With a driver that fails" if struck else "",
+        table({"a call then": outcome, "calls": count} for outcome, count in sorted(struck.items())),
+        "## Times", table(_time_rows(lives), dict.fromkeys(("ms at first", "ms at last"), ".3g")),
+        f"![what the processes take]({PICTURE})")
+
+
+def _growth_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
+    for life in lives:
+        for found in life.growths():
+            values = {"first": found.first, "last": found.last, "by": found.by, "allowed": found.allowed,
+                      "least seen": found.least_seen}
+            yield {"life": life.name, "": found.what,
+                   **{name: f"{value:.4g} {found.unit}".strip() for name, value in values.items()}}
+
+
+def _count_rows(counts: Counter[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    outcomes = sorted({outcome for _, outcome in counts})
+    for face in sorted({face for face, _ in counts}):
+        yield {"face": face, **{outcome: counts[face, outcome] for outcome in outcomes}}
+
+
+def _time_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
+    """Medians of the first and the last quarter of what is looked at, as for growth."""
+    for life in lives:
+        later = settled(life.samples)
+        quarter = max(len(later) // 4, 1)
+        for face in later[0]["ms"] if later else ():
+            times = [sample["ms"][face] for sample in later]
+            yield {"life": life.name, "face": face, "ms at first": float(np.median(times[:quarter])),
+                   "ms at last": float(np.median(times[-quarter:]))}
+
+
+def draw(lives: Sequence[LifeReport], path: Path) -> None:
+    """A line for each life: what is sampled, against calls."""
+    figure, grid = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
+    axes: list[Any] = list(grid.flat)
+    for place, what in zip(axes, ALLOWED):
+        for life in lives:
+            place.plot([sample["calls"] for sample in life.samples], [sample[what] for sample in life.samples], label=life.name)
+        place.set(xlabel="calls", ylabel=f"{what} {ALLOWED[what][0]}".strip())
+    for life in lives:
+        axes[4].plot([sample["calls"] for sample in life.samples],
+                          [sum(sample["ms"].values()) for sample in life.samples], label=life.name)
+        axes[5].plot([sample["seconds"] for sample in life.samples], [sample["calls"] for sample in life.samples])
+    axes[4].set(xlabel="calls", ylabel="ms for a call of each face")
+    axes[5].set(xlabel="seconds", ylabel="calls")
+    for place in axes:
+        place.grid(True, alpha=0.3)
+        place.set_ylim(bottom=0)
+    figure.legend(*axes[0].get_legend_handles_labels(), title="life", fontsize=7, loc="outside right upper")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

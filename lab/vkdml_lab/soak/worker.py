@@ -1,0 +1,177 @@
+"""A life of the soak: python -m vkdml_lab.soak.worker FILE --seed N --seconds S [--faults FOLDER], started by vkdml_lab.soak
+
+It runs random calls of a palette of operators until its time is over, and writes a line of JSON to the file for each round of
+them: a sample of what the process takes, and the calls that failed. Beside the file, NAME.call is the call that runs now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vkdml_lab.fuzz.calls import Call, Operator, palette
+from vkdml_lab.fuzz.face import device
+from vkdml_lab.fuzz.faces import FACES
+from vkdml_lab.fuzz.search import JUDGED, search
+from vkdml_lab.soak.faults import Faults
+from vkdml_lab.soak.growth import MIB
+from vkdml_lab.suite import heaps
+from vkdml_lab.suite.support import random_numbers
+
+OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # operators of a life; calls, faults and timed calls of a round
+RECORDINGS, RECORDING_STRIKES = 25, 2  # of a round: of lab/vkdml_lab/suite/heaps.py
+# The most steps and rows, and numbers of different ones and of arrays: few, so that all that is kept for them is soon there
+LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
+
+
+@dataclass
+class Life:
+    """Random calls of one process. seed: that of its operators and calls. before: called before each call."""
+
+    file: Path
+    seed: int
+    seconds: float
+    faults: Faults | None = None
+    before: Callable[[str], object] = lambda call: None
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+
+    def run(self) -> None:
+        operators, round_ = palette(self.seed, OPERATORS), 0
+        warm_up(operators, **drawn(self.seed))
+        started = time.monotonic()
+        with self.file.open("w", buffering=1) as lines:
+            while round_ == 0 or time.monotonic() - started < self.seconds:
+                seed = self.seed * 100_000 + round_
+                failures = self._round(operators, seed) + self._recordings(seed)
+                round_ += 1
+                sample = self._sample(operators, time.monotonic() - started)
+                lines.write(json.dumps({"sample": sample, "failures": failures, "struck": self.struck,
+                                        "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
+
+    def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
+        """Make the calls of a round. Returns those that failed."""
+        made: list[Call] = []
+
+        def begin(call: Call) -> None:
+            made.append(call)
+            self._begin(call.to_json())
+
+        found = search(operators, CALLS, seed, self.counts, begin, **drawn(self.seed))
+        failures = [{"call": found.call.to_json(), "error": f"{type(found.error).__name__}: {found.error}"}] if found else []
+        if self.faults is not None and not found:
+            strike = self.faults.strike
+            failures += self._struck((call.to_json(), partial(strike, call, self.struck)) for call in made[-STRIKES:])
+        return failures
+
+    def _recordings(self, seed: int) -> list[dict[str, str]]:
+        """Make the recordings of a round, of one operator in all of a life. Returns those that failed."""
+        made: list[list[Any]] = []
+        desc = heaps.drawn(random_numbers(self.seed))
+
+        def begin(actions: list[Any]) -> None:
+            made.append(actions)
+            self._begin(json.dumps(actions))
+
+        try:
+            heaps.search(device(), RECORDINGS, seed, desc, begin)
+        except AssertionError as error:
+            return [{"call": f"recordings of {desc}, {error}", "error": repr(error.__cause__)}]
+        self.counts["recording", JUDGED] += RECORDINGS
+        if self.faults is None:
+            return []
+        return self._struck((json.dumps(actions), partial(self.faults.strike_recording, actions, desc, self.struck))
+                            for actions in made[-RECORDING_STRIKES:])
+
+    def _struck(self, strikes: Iterable[tuple[str, Callable[[], object]]]) -> list[dict[str, str]]:
+        """What fails of calls with a failing driver."""
+        failures = []
+        for call, strike in strikes:
+            self._begin(call)
+            try:
+                strike()
+            except Exception as error:  # the next calls are made nevertheless
+                failures.append({"call": call, "error": f"with a failing driver, {type(error).__name__}: {error}"})
+        return failures
+
+    def _begin(self, call: str) -> None:
+        self.calls += 1
+        self.file.with_suffix(".call").write_text(call)
+        self.before(call)
+
+    def _sample(self, operators: Sequence[Operator], seconds: float) -> dict[str, Any]:
+        times = beats(operators)
+        gc.collect()
+        _C.malloc_trim(0)  # gives freed memory back, so that it does not count as taken
+        return {"seconds": seconds, "calls": self.calls, **taken(), "ms": times}
+
+
+def drawn(seed: int) -> dict[str, list[int]]:
+    """Numbers that a life's calls draw from, beside its operators."""
+    rng = np.random.default_rng(seed)
+    return {name: sorted(int(number) for number in rng.integers(1, most + 1, count))
+            for name, most, count in (("steps", LONGEST, LENGTHS), ("rows", LARGEST, BATCHES), ("seeds", 1000, ARRAYS))}
+
+
+_C = ctypes.CDLL(None)
+
+
+def taken() -> dict[str, float]:
+    """What this process takes now: the rows of growth.ALLOWED."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
+            "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}
+
+
+def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
+    """Make what is compiled and kept for each kind of a life's calls: it may not meet all of them in its first third."""
+    faces = [(name, face) for name, face in FACES.items() if face.keeps_wrong]
+    for (name, face), operator, t, b, layout, strided in product(faces, operators, steps, rows, range(2), (False, True)):
+        call = Call(name, operator, t, b, layout=layout, strided=strided, seed=seeds[0])
+        face.run(call, {key: argument.value for key, argument in face.arguments(call).items()})
+
+
+def beats(operators: Sequence[Operator]) -> dict[str, float]:
+    """The least milliseconds of a few calls, always the same, of each face."""
+    least = {}
+    for name, face in FACES.items():
+        operator = next((operator for operator in operators if face.takes(operator)), None)
+        if operator is None:
+            continue
+        call = replace(Call(name, operator, 4, 2), seed=1)
+        times = []
+        for _ in range(BEATS):
+            values = {key: argument.value for key, argument in face.arguments(call).items()}
+            started = time.perf_counter()
+            face.run(call, values)
+            times.append(time.perf_counter() - started)
+        least[name] = min(times) * 1000
+    return least
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m vkdml_lab.soak.worker", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--faults", type=Path, metavar="FOLDER", help="where the layer was built that makes functions fail")
+    given = parser.parse_args()
+    Life(given.file, given.seed, given.seconds, Faults(given.faults, given.seed) if given.faults else None).run()
+
+
+if __name__ == "__main__":
+    main()

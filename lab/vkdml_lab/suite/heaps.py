@@ -1,0 +1,456 @@
+"""Random recordings over shared heaps, and a model of what each byte of them is: on the host, and on the device.
+
+A heap is a buffer, whose parts are inputs, weights, outputs and resources of several compiled operators. A program is a list of
+actions, each a name and some small numbers, which mean something after any other actions: so what fails can be made short.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import vkdml as v
+from vkdml.operators import cells
+from vkdml_lab.suite.host_and_device import HOST, Memory
+from vkdml_lab.suite.support import CELLS, make_desc, owned, random_numbers, tensor
+
+HEAPS, RECORDERS, SLOT, SLOTS = 2, 3, 256, 8
+TENSORS = SLOT * SLOTS  # bytes; what is behind them is for resources
+HEAP_BYTES = TENSORS + SLOT + 17408  # a graph of two LSTMs has the largest resource, which is at one of two places
+GAPS = 512  # at most so many bytes of a resource mean nothing
+
+LEFT_OUT = ("SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "OutputSingleTensor",
+            "OutputCellSingleTensor")
+TWELVE = tensor(12)  # as many as a GRU's weights are
+
+
+# How often each action is drawn, and for each of its numbers what it is below; what is exposed is packed each time, so it is rare
+PLACES = HEAPS * SLOTS
+DRAWN = {
+    "dispatch": (9, RECORDERS, 8, [PLACES] * 8, 6, 4), "execute": (10, RECORDERS, 2), "initialize": (3, RECORDERS, [PLACES] * 8, 4),
+    "record_upload": (3, RECORDERS, HEAPS), "record_readback": (2, RECORDERS, HEAPS), "write": (3, HEAPS, SLOTS + 1, 4, 100),
+    "upload": (3, HEAPS, SLOTS + 1, 4, 100), "poke": (2, HEAPS, SLOTS + 1, 4, 100), "download": (1, HEAPS), "host": (1, 5 * HEAPS),
+    "renew": (1, RECORDERS),
+}
+
+
+def program(rng):
+    """Some drawn actions. What is bound is one of two layouts, or differs from it in one place, so that much meets again."""
+    often = np.array([row[0] for row in DRAWN.values()])
+    layouts = rng.integers(0, PLACES, (2, 8))
+
+    def number(end):
+        if isinstance(end, int):
+            return int(rng.integers(end))
+        places = layouts[rng.integers(2)].copy()
+        places[rng.integers(8)] = rng.integers(PLACES)
+        return tuple(map(int, places if rng.integers(2) else layouts[0]))
+
+    return [(str(name), *map(number, DRAWN[name][1:])) for name in rng.choice(list(DRAWN), rng.integers(5, 41), p=often / often.sum())]
+
+
+def shortened(actions, fails):
+    """Without the actions, one or many together, without which it fails, too."""
+    size = len(actions)
+    while size := size // 2:
+        at = 0
+        while at < len(actions):
+            without = actions[:at] + actions[at + size:]
+            actions, at = (without, at) if fails(without) else (actions, at + size)
+    return actions
+
+
+def recurrent(cell, *sizes, **changes):
+    """A descriptor of input, weights, biases and all steps' outputs, as large as a slot at most. sizes: T, B and I, which is H."""
+    return make_desc(cell, *sizes, sizes[-1], **{name: None for name in LEFT_OUT if name in cell.tensors}, **changes)
+
+
+def drawn(rng):
+    """Any cell, of one direction."""
+    cell = CELLS[rng.integers(len(CELLS))]
+    direction = v.DML_RECURRENT_NETWORK_DIRECTION(int(rng.integers(2)))
+    return recurrent(cell, *(int(size) for size in rng.integers(1, 4, 3)), Direction=direction)
+
+
+def two_layers(desc):
+    """A graph of two nodes, which are one operator with weights of their own."""
+    def made(device):
+        operator = device.create_operator(desc)
+        edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]
+        edges += [v.DML_INPUT_GRAPH_EDGE_DESC(1 + 3 * node + place, node, 1 + place) for node in range(2) for place in range(3)]
+        return device.compile_graph(v.DML_GRAPH_DESC(
+            InputCount=7, OutputCount=1, Nodes=[v.DML_OPERATOR_GRAPH_NODE_DESC(operator)] * 2, NodeCount=2, InputEdges=edges,
+            IntermediateEdges=[v.DML_INTERMEDIATE_GRAPH_EDGE_DESC(0, 0, 1, 0)],
+            OutputEdges=[v.DML_OUTPUT_GRAPH_EDGE_DESC(1, 0, 0)]))
+
+    return made
+
+
+def compiled(desc):
+    return lambda device: device.compile_operator(device.create_operator(desc))
+
+
+def kinds(desc):
+    """What is dispatched. desc: the recurrent operator among them."""
+    return {
+        "one": compiled(desc), "one again": compiled(desc), "owned": compiled(owned(desc)), "graph": two_layers(desc),
+        "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
+        "add": compiled(v.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=TWELVE, BTensor=TWELVE, OutputTensor=TWELVE)),
+    }
+
+
+GRU = recurrent(cells.GRU, 2, 1, 2)
+KINDS = tuple(kinds(GRU))
+# Those with weights twice as often
+DISPATCHED = ["one", "owned", *KINDS]
+
+
+@dataclass(frozen=True)
+class Part:
+    heap: int
+    begin: int
+    size: int
+
+    @property
+    def bytes(self):
+        return slice(self.begin, self.begin + self.size)
+
+    def overlaps(self, other):
+        return self.heap == other.heap and self.begin < other.begin + other.size and other.begin < self.begin + self.size
+
+
+@dataclass
+class Step:
+    """What was recorded. whose: the operator, or else "upload" or "readback". resource: the persistent one."""
+
+    whose: str
+    heap: int = 0
+    inputs: list[Part] = field(default_factory=list)
+    outputs: list[Part] = field(default_factory=list)
+    temporary: Part | None = None
+    resource: Part | None = None
+    is_initializer: bool = False
+
+    @property
+    def writes(self):
+        resource = self.resource if self.whose != "owned" or self.is_initializer else None
+        return [*self.outputs, *(part for part in (self.temporary, resource) if part)]
+
+
+class DisagreementError(AssertionError):
+    """Of the model and the device."""
+
+
+class Run:
+    """A program while it runs. counts: how often was compared what."""
+
+    def __init__(self, device, reference, counts, seed=0):
+        self.device, self.reference, self.counts = device, reference, counts
+        self.rng = np.random.default_rng(seed)
+        self.operators = {name: make(device) for name, make in reference.kinds.items()}
+        self.tables = {name: device.create_binding_table(operator) for name, operator in self.operators.items()}
+        self.buffers = [device.create_buffer(HEAP_BYTES) for _ in range(HEAPS)]
+        self.arrays = {}
+        self.memory = []
+        for buffer in self.buffers:
+            content = self.random(HEAP_BYTES)
+            buffer.upload(content)
+            self.memory.append(Memory(content, device.gpu.host_memory))
+        self.recorders = [device.create_command_recorder() for _ in range(RECORDERS)]
+        self.steps = [[] for _ in range(RECORDERS)]
+        # By an operator's persistent resource what an initializer packed; None: nobody knows whether that is still there
+        self.initialized = {}
+
+    def random(self, size):
+        return (self.rng.standard_normal(size // 4) / 2).astype(np.float32).view(np.uint8)
+
+    def run(self, program):
+        for action in program:
+            getattr(self, action[0])(*action[1:])
+            for heap in range(HEAPS):
+                self.compare("host", heap, self.buffers[heap].read((HEAP_BYTES,), np.uint8))
+        for heap in range(HEAPS):
+            self.download(heap)
+
+    def compare(self, side, heap, found):
+        memory = self.memory[heap]
+        known, expected = (memory.host_known, memory.host) if side == "host" else (memory.device_known, memory.device)
+        self.counts[side] += 1
+        wrong = np.flatnonzero(known & (found != expected))
+        if wrong.size:
+            raise DisagreementError(f"{side}, heap {heap}: {wrong.size} bytes from {wrong[0]} (slot {wrong[0] // SLOT}) on")
+
+    # What the host does
+
+    def write(self, heap, slot, slots, number):
+        part, content = self.chosen(heap, slot, slots, number)
+        self.buffers[heap].write(content, part.begin)
+        self.host_writes(part, content)
+
+    def upload(self, heap, slot, slots, number):
+        part, content = self.chosen(heap, slot, slots, number)
+        try:
+            self.buffers[heap].upload(content, part.begin)
+        except v.InvalidArgumentError:
+            self.host_writes(part, content)
+            self.expect_exposed(heap)
+            return
+        self.host_writes(part, content)
+        self.uploads(heap)
+
+    def poke(self, heap, slot, slots, number):
+        part, content = self.chosen(heap, slot, slots, number)
+        if heap in self.arrays:
+            self.arrays[heap].view(np.uint8)[part.bytes] = content
+            self.memory[heap].poke(part.bytes, content)
+            if self.memory[heap].is_shared:
+                self.change(part)
+
+    def chosen(self, heap, slot, slots, number):
+        """Numbers for a part: some of a slot, or whole slots, the first of the resources among them."""
+        begin, size = (slot * SLOT + 4 * (number % 13), 4 + number % 40 // 4 * 4) if number % 2 else (slot * SLOT, (slots or 1) * SLOT)
+        return Part(heap, begin, size), self.random(size)
+
+    def host_writes(self, part, content):
+        self.memory[part.heap].write(part.bytes, content)
+        self.change(part, self.memory[part.heap].is_shared)
+
+    def change(self, part, is_sure=True):
+        """What was initialized there is lost, or may be."""
+        for resource in [resource for resource in self.initialized if resource and resource.overlaps(part)]:
+            if is_sure:
+                del self.initialized[resource]
+            else:
+                self.initialized[resource] = None
+
+    def uploads(self, heap):
+        memory = self.memory[heap]
+        if not memory.is_shared:
+            for resource in [resource for resource in self.initialized if resource and resource.heap == heap]:
+                count = (memory.newer[resource.bytes] == HOST).sum()
+                if count > GAPS:
+                    del self.initialized[resource]
+                elif count:
+                    self.initialized[resource] = None
+        memory.upload()
+
+    def download(self, heap):
+        found = self.buffers[heap].download((HEAP_BYTES,), np.uint8)
+        self.compare("device", heap, found)
+        self.memory[heap].readback()
+
+    def host(self, number):
+        if number < HEAPS:
+            self.arrays[number] = self.buffers[number].host()
+            self.memory[number].expose()
+            for resource in [resource for resource in self.initialized if resource and resource.heap == number]:
+                self.initialized[resource] = None
+
+    def expect_exposed(self, *heaps):
+        """An upload was refused: of one of these."""
+        assert any(self.memory[heap].is_exposed and not self.memory[heap].is_shared for heap in heaps)
+        for heap in heaps:
+            self.memory[heap].forget_host()
+
+    # What is recorded
+
+    def renew(self, recorder):
+        self.recorders[recorder], self.steps[recorder] = self.device.create_command_recorder(), []
+
+    def record_upload(self, recorder, heap):
+        self.recorders[recorder].record_upload(self.buffers[heap])
+        self.steps[recorder].append(Step("upload", heap))
+
+    def record_readback(self, recorder, heap):
+        self.recorders[recorder].record_readback(self.buffers[heap])
+        self.steps[recorder].append(Step("readback", heap))
+
+    def dispatch(self, recorder, kind, places, temporary, persistent):
+        whose = DISPATCHED[kind]
+        operator, table = self.operators[whose], self.tables[whose]
+        sizes = {name: operator.problem.tensor(name).size_in_bytes for name in (*operator.input_fields, *operator.output_fields)
+                 if operator.problem.has(name) and name not in operator.problem.initialized}
+        parts = {name: Part(place // SLOTS, place % SLOTS * SLOT, size) for place, (name, size) in zip(places, sizes.items())}
+        properties = operator.get_binding_properties()
+        step = Step(whose, inputs=[parts[name] for name in operator.input_fields if name in parts],
+                    outputs=[parts[name] for name in operator.output_fields if name in parts],
+                    temporary=self.temporary(temporary, properties.TemporaryResourceSize),
+                    resource=self.resource(persistent, properties.PersistentResourceSize))
+        if self.collides(step):
+            return
+        table.bind_inputs([self.binding(parts.get(name)) for name in operator.input_fields])
+        table.bind_outputs([self.binding(parts.get(name)) for name in operator.output_fields])
+        table.bind_temporary_resource(self.binding(step.temporary))
+        table.bind_persistent_resource(self.binding(step.resource))
+        try:
+            self.recorders[recorder].record_dispatch(operator, table)
+        except v.InvalidArgumentError:
+            assert whose == "owned"
+            before = self.steps[recorder]
+            is_here = any(other.is_initializer and other.resource == step.resource for other in before)
+            is_sure = is_here or self.initialized.get(step.resource) is not None
+            assert not is_sure or any(self.is_in_the_way(other, step.resource) for other in before)
+            return
+        self.steps[recorder].append(step)
+
+    def is_in_the_way(self, step, resource):
+        if step.whose == "upload":
+            return step.heap == resource.heap and self.memory[step.heap].is_exposed
+        return resource is not None and any(part.overlaps(resource) for part in step.writes) and not (
+            step.is_initializer and step.resource == resource)
+
+    def temporary(self, number, size):
+        """Where tensors are, where resources are, or the package's own."""
+        begins = (TENSORS - 3 * SLOT, TENSORS)
+        return Part(number % 2, begins[number // 2], size) if number < 4 and size else None
+
+    def resource(self, number, size):
+        """Two that overlap, or the package's own."""
+        return Part(0, TENSORS + number * SLOT, size) if number < 2 and size else None
+
+    def collides(self, step):
+        """Whether it writes where something else is bound. An output may be an input of the elementwise operators."""
+        writes = [*step.writes, *([step.resource] if step.resource and step.resource not in step.writes else [])]
+        others = [*step.inputs, *writes]
+        is_elementwise = step.whose in ("negate", "add")
+        return any(sum(part.overlaps(other) and not (is_elementwise and part in step.outputs and part == other) for other in others)
+                   > (0 if is_elementwise and part in step.outputs else 1) for part in writes)
+
+    def binding(self, part):
+        return part and v.DML_BUFFER_BINDING(self.buffers[part.heap], part.begin, part.size)
+
+    def initialize(self, recorder, places, persistent):
+        operator = self.operators["owned"]
+        initializer = self.device.create_operator_initializer(operator)
+        fields = operator.problem.initialized
+        parts = {name: Part(place // SLOTS, place % SLOTS * SLOT, operator.problem.tensor(name).size_in_bytes)
+                 for place, name in zip(places, fields)}
+        step = Step("owned", inputs=list(parts.values()), is_initializer=True,
+                    resource=self.resource(persistent, operator.get_binding_properties().PersistentResourceSize))
+        table = self.device.create_binding_table(initializer)
+        table.bind_inputs([self.binding(parts.get(name)) for name in operator.input_fields])
+        table.bind_outputs([self.binding(step.resource)])
+        try:
+            self.recorders[recorder].record_dispatch(initializer, table)
+        except v.InvalidArgumentError:  # there can be one within the other
+            assert any(other.is_initializer and other.resource and other.resource != step.resource
+                       and other.resource.overlaps(step.resource) for other in self.steps[recorder])
+            return
+        self.steps[recorder].append(step)
+
+    # What is executed
+
+    def execute(self, recorder, looks):
+        steps = self.steps[recorder]
+        try:
+            self.recorders[recorder].execute()
+        except v.InvalidArgumentError as error:
+            self.refused(steps, str(error))
+        else:
+            self.counts["executions"] += 1
+            for step in steps:
+                if step.whose == "upload":
+                    self.uploads(step.heap)
+                elif step.whose == "readback":
+                    self.memory[step.heap].readback()
+                elif step.is_initializer:
+                    self.initializes(step)
+                else:
+                    self.dispatches(step)
+        if looks:
+            for heap in sorted({part.heap for step in steps for part in step.outputs}):
+                self.download(heap)
+
+    def refused(self, steps, error):
+        if "an array of host()" in error:
+            self.expect_exposed(*(step.heap for step in steps if step.whose == "upload"))
+            return
+        assert "not initialized" in error, error
+        needed = [step.resource for step in steps if step.whose == "owned" and not step.is_initializer]
+        assert any(self.initialized.get(resource) is None for resource in needed), error
+        for step in steps:
+            if step.whose == "upload":
+                self.memory[step.heap].forget_host()
+
+    def content(self, part):
+        memory = self.memory[part.heap]
+        return memory.device[part.bytes].tobytes() if memory.device_known[part.bytes].all() else None
+
+    def initializes(self, step):
+        packed = [self.content(part) for part in step.inputs]
+        if step.resource:
+            self.change(step.resource)
+            self.memory[step.resource.heap].work(step.resource.bytes)
+        self.initialized[step.resource] = packed
+
+    def dispatches(self, step):
+        inputs = [self.content(part) for part in step.inputs]
+        if step.whose == "owned":
+            if step.resource not in self.initialized:
+                raise DisagreementError(f"what was initialized in {step.resource} is lost, and yet it was executed")
+            inputs += self.initialized[step.resource] or [None]
+        elif step.resource:
+            self.change(step.resource, is_sure=False)
+            self.memory[step.resource.heap].work(step.resource.bytes)
+        results = self.reference(step.whose, inputs) if None not in inputs else [None] * len(step.outputs)
+        if step.temporary:
+            self.change(step.temporary, is_sure=False)
+            self.memory[step.temporary.heap].work(step.temporary.bytes)
+        for part, result in zip(step.outputs, results):
+            self.change(part)
+            self.memory[part.heap].compute(part.bytes, None if result is None else np.frombuffer(result, np.uint8))
+        self.counts[step.whose] += None not in inputs
+
+
+class Reference:
+    """What operators compute: each time by another one, compiled for it, with buffers of its own."""
+
+    def __init__(self, device, desc=GRU):
+        self.device, self.kinds = device, kinds(desc)
+        self.known = {}
+
+    def __call__(self, whose, inputs):
+        """inputs: bytes in binding order, those that an initializer packs last. Returns the bytes of the outputs."""
+        name = "one" if whose in ("one again", "owned") else whose
+        key = (name, *inputs)
+        if key not in self.known:
+            self.known[key] = self.computed(self.kinds[name](self.device), inputs)
+        return self.known[key]
+
+    def computed(self, operator, inputs):
+        given = iter(inputs)
+        table = self.device.create_binding_table(operator)
+        table.bind_inputs([self.device.upload(np.frombuffer(next(given), np.uint8)) if operator.problem.has(name) else None
+                           for name in operator.input_fields])
+        sizes = [operator.problem.tensor(name).size_in_bytes for name in operator.output_fields if operator.problem.has(name)]
+        buffers = [self.device.create_buffer(size) for size in sizes]
+        made = iter(buffers)
+        table.bind_outputs([next(made) if operator.problem.has(name) else None for name in operator.output_fields])
+        recorder = self.device.create_command_recorder()
+        recorder.record_dispatch(operator, table)
+        recorder.execute()
+        return [buffer.download((size,), np.uint8).tobytes() for buffer, size in zip(buffers, sizes)]
+
+
+def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):
+    """Run so many programs. Returns how often was compared what. Raises at the first that fails, made short. desc: the recurrent
+    operator. before: called before each.
+    """
+    counts, reference = Counter(), Reference(device, desc)
+
+    def error_of(actions):
+        before(actions)
+        try:
+            Run(device, reference, counts).run(actions)
+        except Exception as error:
+            return error
+        return None
+
+    for draw in range(draws):
+        actions = program(random_numbers(seed, draw))
+        if error_of(actions):
+            short = shortened(actions, error_of)
+            raise AssertionError(f"draw {draw} of seed {seed}: {short}") from error_of(short)
+    return counts

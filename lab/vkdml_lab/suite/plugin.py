@@ -1,0 +1,166 @@
+"""pytest's options and fixtures for the suite and all other tests."""
+
+import gc
+import os
+import time
+from collections import defaultdict
+from pathlib import Path
+from weakref import WeakSet
+
+import pytest
+
+import vkdml
+from vkdml.engine.vulkan import spirv
+from vkdml_lab.suite import dumping, guards, recording, support
+
+MARKERS = [
+    "device: needs a Vulkan device; the fixture of that name gives this mark by itself",
+    "family(reason, first): tests alike, of which `make test` runs the first so many, or the diagonal of a grid of parameters",
+    "thorough: one of a family that only `make test-all` runs; given below",
+]
+QUICK_SECONDS = 50  # for tests; a minute with what comes before them
+_started = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--report", type=Path, metavar="FILE",
+                     help="add each test's outcome and largest errors, a line of JSON each; not of tests that are there already")
+    parser.addoption("--long", action="store_true", help="run the tests named *_long too")
+    parser.addoption("--only", action="append", metavar="TEXT", help="run the tests with this, or another such text, in their names")
+    parser.addoption("--quick", action="store_true", help=f"of each function some tests, those that begin within {QUICK_SECONDS} s")
+    parser.addoption("--way", choices=support.OTHER_SCHEDULES, help="force this schedule on all problems that run in one")
+    parser.addoption("--dump", type=Path, metavar="FOLDER", help="write what the driver gets, of the last results that were compared")
+    parser.addoption("--unguarded", action="store_true", help="buffers of exactly their sizes, for who looks at bounds")
+    parser.addoption("--seed", type=int, default=0, help="of random problems (0)")
+
+
+def pytest_configure(config):
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
+    os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
+    support.base_seed = config.getoption("--seed")
+    support.way = config.getoption("--way")
+    guards.are_wanted = not config.getoption("--unguarded")
+    if config.getoption("--dump"):
+        recording.RUNNING.dump = dumping.Dump(config.getoption("--dump"))
+    path = config.getoption("--report")
+    if path:
+        config.pluginmanager.register(recording.Reporter(path, support.TOLERANCES, support.OTHER_SCHEDULES))
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Modules that are marked as a whole are not even imported where their tests are not wanted: some import for seconds."""
+    unwanted = "not device" in config.option.markexpr and collection_path.suffix == ".py"
+    return True if unwanted and "\npytestmark = pytest.mark.device\n" in collection_path.read_text() else None
+
+
+def pytest_pycollect_makeitem(collector, name):
+    """An empty list is no test; None leaves it to pytest."""
+    return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """`device` for tests that ask for the fixture, `thorough` for the members of a family that are not typical of it."""
+    families = defaultdict(list)
+    for item in items:
+        if "device" in item.fixturenames:
+            item.add_marker("device")
+        if item.get_closest_marker("family"):
+            families[item.function].append(item)
+    for members in families.values():
+        for member in set(members) - typical(members, members[0].get_closest_marker("family").kwargs.get("first")):
+            member.add_marker("thorough")
+    wanted = [text.lower() for text in config.getoption("--only") or [""]]
+    keep(config, items, lambda item: any(text in item.nodeid.lower() for text in wanted))
+    if config.getoption("--quick"):
+        keep(config, items, lambda item: not item.get_closest_marker("thorough"))
+        items[:] = in_turns(items)
+
+
+def pytest_collection_finish():
+    """What is there by now stays: whoever looks for garbage looks at millions of objects less, at each of hundreds of calls."""
+    gc.collect()
+    gc.freeze()
+
+
+def keep(config, items, is_wanted):
+    """Of the items those that are wanted, and pytest knows of the others."""
+    unwanted = [item for item in items if not is_wanted(item)]
+    items[:] = [item for item in items if is_wanted(item)]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+
+
+def in_turns(items):
+    """The first of each function, then the second of each, and so on. Of each turn those come first that go through all that
+    descriptors can say: a slow driver may have time for few others.
+    """
+    functions = defaultdict(list)
+    for item in items:
+        functions[item.function].append(item)
+    places = {item: place for members in functions.values() for place, item in enumerate(members)}
+    return sorted(items, key=lambda item: (places[item], item.path.stem != "test_reference"))
+
+
+def typical(members, first):
+    """The first so many; without a number those on the diagonal of the grid of their parameters, where each value of each
+    parameter stands at least once.
+    """
+    if first is not None:
+        return set(members[:first])
+    values = {name: list({id(member.callspec.params[name]): None for member in members}) for name in members[0].callspec.params}
+    steps = range(max(map(len, values.values())))
+    diagonal = {tuple(ids[step % len(ids)] for ids in values.values()) for step in steps}
+    return {member for member in members if tuple(id(member.callspec.params[name]) for name in values) in diagonal}
+
+
+def pytest_runtestloop(session):
+    session.stash[_started] = time.monotonic()
+
+
+def pytest_runtest_setup(item):
+    recording.RUNNING.begin(item.nodeid)
+    if item.config.getoption("--quick") and time.monotonic() - item.session.stash[_started] > QUICK_SECONDS:
+        pytest.skip(f"--quick: {QUICK_SECONDS} s were over")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests have for whoever reads the output: record_property("summary", text)."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()):
+                if name == "summary" and report.when == "call":
+                    terminalreporter.write_line(text)
+
+
+@pytest.fixture(scope="session")
+def device() -> vkdml.Device:
+    return vkdml.Device()
+
+
+@pytest.fixture(autouse=True)
+def _hidden_drivers(request, monkeypatch):
+    """A test without the mark fails where it needs a device, not only in `make quick`."""
+    if not request.node.get_closest_marker("device"):
+        for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+            monkeypatch.setenv(name, "/nonexistent.json")
+
+
+@pytest.fixture
+def no_sessions(monkeypatch):
+    """Nobody has an ONNX session yet."""
+    monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
+
+
+@pytest.fixture
+def mistaken(monkeypatch, tmp_path):
+    """mistaken(kernel, file, old, new): from now on the kernel is one with another text in one of the shaders' files."""
+    compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
+
+    def compiled(kernel, file, old, new):
+        code = compiler.mistaken(tmp_path, file, old, new, kernel.__eq__)[kernel]
+        wrong, right = spirv.of_spirv(kernel, code), spirv.load
+        monkeypatch.setattr(spirv, "load", lambda name: wrong if name == kernel else right(name))
+
+    return compiled

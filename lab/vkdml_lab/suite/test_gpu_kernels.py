@@ -1,0 +1,352 @@
+"""The GPUs' kernels, on any driver: every schedule and tiling against the reference, and against the others, bit for bit.
+
+They assume nothing about subgroups, which are as wide as the driver makes them: 8 invocations on lavapipe, 4 on SwiftShader, where
+the last test runs these again. Workgroups are of any multiple of 8 * column groups.
+
+Persistent parts that are more than can run side by side give up, and what runs then gives the same bits too. So all of this holds
+however busy the machine is.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vkdml.engine.trust.trial import Fallback
+from vkdml.faces.directml.device import Operator
+from vkdml.operators import cells, element_types, reference
+from vkdml.operators.header import descs
+from vkdml.operators.whole_numbers import ceil_div, round_up
+from vkdml.planning import candidates, profiles
+from vkdml.planning.candidates import Planner
+from vkdml.planning.families import gpu_loop
+from vkdml.planning.families.gpu_loop import GpuLoop, column_groups
+from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
+from vkdml_lab import ROOT
+from vkdml_lab.suite.support import (
+    Case,
+    assert_same,
+    check,
+    initialize,
+    make_desc,
+    make_outputs,
+    random_arrays,
+    random_strides,
+    read_output,
+    run_on_device,
+)
+
+SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
+REVERSE = descs.DML_RECURRENT_NETWORK_DIRECTION(1)
+WITHOUT_LENGTHS = dict.fromkeys(["SequenceLengthsTensor"])
+FLOAT16, BFLOAT16 = element_types.FLOAT16, element_types.BFLOAT16
+HALF, ALL = -1, 1000  # of the units; of the loads
+_MOST_INVOCATIONS = 512  # sums of more would leave no room in shared memory
+
+
+@dataclass(frozen=True)
+class Way:
+    """To run a problem. units: of a workgroup at once; None leaves it to the plan. in_chunks: of two steps, and of three of the
+    projection, so that neither are whole ones of the other.
+    """
+
+    schedule: str
+    meeting: str | None = None
+    units: int | None = None
+    rows: int | None = None
+    register_loads: int | None = None
+    shared_loads: int | None = None
+    in_chunks: bool = False
+
+    def options(self, problem, info):
+        forced = Options(lanes=False, schedule=self.schedule, meeting=self.meeting, rows=self.rows)
+        groups = column_groups(problem, info)
+        most = min(_MOST_INVOCATIONS, info.max_workgroup_invocations) // groups // 8 * 8
+        units = round_up(ceil_div(problem.hidden, 2), 8) if self.units == HALF else self.units
+        if units:
+            forced = replace(forced, workgroup=min(units, most) * groups)
+        tiling = Planner(problem, info, forced).best()
+        left = tiling.loop.group_loads
+        if self.register_loads is not None:
+            forced = replace(forced, register_loads=min(self.register_loads, left))
+            left -= forced.register_loads
+        if self.shared_loads is not None:
+            forced = replace(forced, shared_loads=min(self.shared_loads, left))
+        return replace(forced, chunk_steps=2, workspace_bytes=3 * tiling.projection.step_bytes) if self.in_chunks else forced
+
+
+WAYS = {
+    "sequence": Way(SEQUENCE),
+    "sequence, turns": Way(SEQUENCE, units=8),
+    "sequence, streamed": Way(SEQUENCE, register_loads=0),
+    "sequence, in chunks": Way(SEQUENCE, rows=2, in_chunks=True),
+    "sequence, 4 rows": Way(SEQUENCE, units=8, rows=4),
+    "stepped": Way(STEPPED, units=8),
+    "stepped, all kept": Way(STEPPED, units=24, rows=2, register_loads=ALL),
+    "stepped, 8 rows": Way(STEPPED, units=8, rows=8, register_loads=1),
+    "stepped, in chunks": Way(STEPPED, units=40, register_loads=0, in_chunks=True),
+    "barrier": Way(PERSISTENT, BARRIER, HALF),
+    "barrier, shared": Way(PERSISTENT, BARRIER, 8, rows=2, register_loads=0, shared_loads=1),
+    "barrier, in chunks": Way(PERSISTENT, BARRIER, HALF, register_loads=1, in_chunks=True),
+    "barrier, many parts": Way(PERSISTENT, BARRIER, 8),
+    "flow": Way(PERSISTENT, FLOW, HALF),
+    "flow, all kept": Way(PERSISTENT, FLOW, HALF, rows=1, register_loads=ALL),
+    "flow, shared": Way(PERSISTENT, FLOW, 8, rows=4, register_loads=1, shared_loads=1, in_chunks=True),
+    "flow, in chunks": Way(PERSISTENT, FLOW, HALF, rows=2, register_loads=0, in_chunks=True),
+    "flow, many parts": Way(PERSISTENT, FLOW, 8, rows=1),
+}
+
+
+def make_case(cell, sizes, element=element_types.FLOAT32, clip=None, seed=8, **changes):
+    """With lengths: 0 for the first row, and T for the last."""
+    desc = make_desc(cell, *sizes, data_type=element.data_type, **changes)
+    arrays = random_arrays(desc, np.random.default_rng(seed), element)
+    if "SequenceLengthsTensor" in arrays and sizes[1] > 1:
+        arrays["SequenceLengthsTensor"].flat[[0, -1]] = 0, sizes[0]
+    return Case(desc, clip, arrays, element)
+
+
+def strided(case):
+    """All but the weights in some order of their dimensions, with gaps."""
+    rng = np.random.default_rng(9)
+    fields = ["InputTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"]
+    desc = replace(case.desc, **{field: replace(getattr(case.desc, field), Strides=random_strides(
+        rng, getattr(case.desc, field).Sizes, False)) for field in fields})
+    arrays = random_arrays(desc, rng, case.element)
+    return Case(desc, case.clip, arrays | {"SequenceLengthsTensor": case.arrays["SequenceLengthsTensor"]}, case.element)
+
+
+# Units that are no whole parts, parts that have none, rows that are no whole tiles
+CASES = {
+    "GRU": make_case(cells.GRU, (5, 3, 5, 100), clip=0.3),
+    "GRU of one": make_case(cells.GRU, (1, 1, 1, 1), **WITHOUT_LENGTHS),
+    "GRU, linear": make_case(cells.GRU, (4, 9, 5, 7, 2), LinearBeforeReset=True),
+    "GRU, wide": make_case(cells.GRU, (3, 1, 5, 260), **WITHOUT_LENGTHS),
+    "GRU, strided": strided(make_case(cells.GRU, (4, 3, 6, 20, 2))),
+    "GRU in float16": make_case(cells.GRU, (4, 3, 5, 100, 2), FLOAT16),
+    "GRU in bfloat16": make_case(cells.GRU, (3, 9, 5, 128), BFLOAT16, LinearBeforeReset=True, Direction=REVERSE),
+    "LSTM": make_case(cells.LSTM, (5, 3, 5, 100, 2), clip=0.5),
+    "LSTM, coupled": make_case(cells.LSTM, (3, 20, 5, 7), CoupleInputForget=True, PeepholeTensor=None, Direction=REVERSE),
+    "LSTM, little given": make_case(cells.LSTM, (4, 1, 5, 128), **dict.fromkeys(
+        ["SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "BiasTensor", "PeepholeTensor"])),
+    "LSTM in float16": make_case(cells.LSTM, (3, 3, 5, 260), FLOAT16),
+    "LSTM in bfloat16": make_case(cells.LSTM, (4, 9, 5, 128), BFLOAT16),
+    "RNN": make_case(cells.RNN, (5, 9, 5, 128)),
+    "RNN, wide": make_case(cells.RNN, (3, 3, 5, 260, 2)),
+    "RNN in float16": make_case(cells.RNN, (4, 20, 5, 100), FLOAT16, OutputSequenceTensor=None),
+    "RNN in bfloat16": make_case(cells.RNN, (3, 1, 5, 1), BFLOAT16, OutputSingleTensor=None),
+}
+
+
+@lru_cache
+def in_sequence(device, name):
+    case = CASES[name]
+    return run_on_device(device, case, WAYS["sequence"].options(case.problem, device.info))
+
+
+@pytest.mark.family("each way with each case")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
+    case = CASES[name]
+    expected = in_sequence(device, name)
+    results = run_on_device(device, case, WAYS[way].options(case.problem, device.info))
+    check(case, results)
+    assert_same(results, expected)
+
+
+@pytest.mark.family("each way with each case")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith(FLOW)])
+def test_flow_by_coherent_loads_gives_the_same_bits(device, monkeypatch, way, name):
+    row, usual = next((row, profile) for row, profile in profiles.PROFILES.items() if profile.fits(device.info))
+    monkeypatch.setitem(profiles.PROFILES, row, replace(usual, coherent_flow=True))
+    case = CASES[name]
+    expected = in_sequence(device, name)
+    compiled, results = executed(device, case, WAYS[way].options(case.problem, device.info))
+    assert {dispatch.kernel.partition("_")[2] for dispatch in compiled.plan.execute if "Gates" in dispatch.buffers
+            and "projection" not in dispatch.kernel} == {"flow_coherent"}
+    assert_same(results, expected)
+
+
+def run_in_place(device, case, options, executions=2):
+    """The last states in the buffers of the initial ones, so that an execution goes on where the last one ended."""
+    compiled = device.compile_operator(Operator(case.problem), options=options)
+    buffers = {field: device.upload(array) for field, array in case.arrays.items()}
+    shared = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
+    outputs = {field: buffers.get(shared.get(field), buffer) for field, buffer in make_outputs(device, compiled).items()}
+    initialize(device, compiled, buffers)
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
+    table.bind_outputs([outputs.get(field) for field in compiled.output_fields])
+    recorder = device.create_command_recorder()
+    recorder.record_dispatch(compiled, table)
+    for _ in range(executions):
+        recorder.execute()
+    return {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
+
+
+@pytest.mark.family("each way with each cell")
+@pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
+@pytest.mark.parametrize("way", ["flow, in chunks", "barrier, many parts", "stepped", "sequence, in chunks"])
+def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
+    """Also where parts give up: what runs instead begins with the states that were there before."""
+    case = make_case(cell, (5, 3, 5, 40))
+    case.arrays["SequenceLengthsTensor"].flat[:] = 5
+    results = run_in_place(device, case, WAYS[way].options(case.problem, device.info))
+    first = reference.run(case.problem, case.arrays)
+    initial = {"HiddenInitTensor": first["OutputSingleTensor"], "CellMemInitTensor": first.get("OutputCellSingleTensor")}
+    check(replace(case, arrays=case.arrays | {field: array for field, array in initial.items() if array is not None}), results)
+
+
+# Parts that cannot run side by side
+
+def timed_out(compiled):
+    return compiled._chosen.attempts.timeouts
+
+
+def executed(device, case, options):
+    """The operator after it has run, and its results."""
+    compiled = device.compile_operator(Operator(case.problem), options=options)
+    buffers, outputs = {field: device.upload(array) for field, array in case.arrays.items()}, make_outputs(device, compiled)
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
+    table.bind_outputs([outputs.get(field) for field in compiled.output_fields])
+    recorder = device.create_command_recorder()
+    recorder.record_dispatch(compiled, table)
+    recorder.execute()
+    return compiled, {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+@pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM], ids=lambda cell: cell.name)
+def test_parts_that_never_meet_give_up(device, monkeypatch, cell, meeting):
+    """They may look for each other only once. What runs instead is right, and so is everything after it."""
+    name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+    monkeypatch.setitem(profiles.PROFILES, name, replace(usual, spins=1))
+    case = make_case(cell, (6, 2, 5, 128))
+    options = Options(lanes=False, schedule=PERSISTENT, meeting=meeting, parts=16)
+    expected = run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16))
+    compiled, results = executed(device, case, options)
+    assert timed_out(compiled) == 1
+    check(case, results)
+    assert_same(results, expected)
+    monkeypatch.undo()
+    for after in (Options(), options, Options(lanes=False)):
+        check(case, run_on_device(device, case, after))
+
+
+@pytest.fixture
+def with_spins(device, monkeypatch):
+    """with_spins(count): parts that wait so long, on a driver that would let them; as many steps as these tests have are few."""
+    def make(count):
+        name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+        monkeypatch.setitem(profiles.PROFILES, name, replace(usual, spins=count, most_iterations=profiles.MOST_ITERATIONS))
+    return make
+
+
+# One workgroup, so that nothing depends on what runs at once
+ONE_PART = Options(lanes=False, schedule=PERSISTENT, workgroup=256)
+WAIT_LONGER = "begin_wait();", "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++look) count_look_in_vain();"
+WAIT_IN_VAIN = {
+    FLOW: ("gpu/flow.glsl", "is_there = true;", "is_there = false; atomicOr(meeting[0], 2);"),
+    BARRIER: ("gpu/CELL_barrier.comp", "arrivals += PARTS;", "arrivals += PARTS + 1; atomicOr(meeting[0], 2);")}
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+def test_many_waits_are_not_one_long_wait(device, mistaken, with_spins, meeting):
+    """Each of them is for 100 looks, all together for twice as many as one may have."""
+    with_spins(10_000)
+    mistaken(f"gpu/gru_{meeting}", WAIT_IN_VAIN[meeting][0], *WAIT_LONGER)
+    case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
+    compiled, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    check(case, results)
+    assert not timed_out(compiled)
+
+
+@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
+def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_spins, monkeypatch, meeting):
+    """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
+    with_spins(10_000)
+    mistaken(f"gpu/gru_{meeting}", *WAIT_IN_VAIN[meeting])
+    words, clear = [], Fallback._clear_words
+
+    def seen(fallback):
+        words.append(int(fallback._buffer.host(np.uint32)[fallback._word]))
+        clear(fallback)
+
+    monkeypatch.setattr(Fallback, "_clear_words", seen)
+    case = make_case(cells.GRU, (5, 1, 5, 64), **WITHOUT_LENGTHS)
+    _, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    check(case, results)
+    assert words[1:] == [2]
+
+
+# Several groups of rows
+
+@pytest.fixture
+def with_room(device, monkeypatch):
+    """Plans as for a device that runs so many workgroups side by side."""
+    def make(count):
+        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, machine: count)
+        candidates._ranked.cache_clear()
+    yield make
+    candidates._ranked.cache_clear()
+
+
+@pytest.mark.family("each way with each cell")
+@pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
+@pytest.mark.parametrize("way", ["barrier", "flow", "flow, in chunks", "stepped"])
+def test_groups_of_rows(device, with_room, way, cell):
+    """Of 20 rows, each group of workgroups has several tiles, and the last of them fewer, or none."""
+    case = make_case(cell, (4, 20, 5, 20))
+    found = []
+    for room in (2, 6, 14, 40):
+        with_room(room)
+        options = replace(WAYS[way].options(case.problem, device.info), rows=2)
+        loop = Planner(case.problem, device.info, options).best().loop
+        assert isinstance(loop, GpuLoop)
+        results = run_on_device(device, case, options)
+        check(case, results)
+        found.append((loop.tiles, results))
+        assert_same(results, found[0][1])
+    assert len({tiles for tiles, _ in found}) > 2
+
+
+# Shared memory that does not hold both what is multiplied and the sums
+
+@pytest.mark.family("each way with each cell")
+@pytest.mark.parametrize("name", ["GRU", "LSTM in bfloat16", "GRU, linear"])
+@pytest.mark.parametrize("way", ["flow", "barrier", "stepped, 8 rows", "flow, in chunks"])
+def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way, name):
+    case = CASES[name]
+    options = replace(WAYS[way].options(case.problem, device.info), shared_loads=0)
+    room = Planner(case.problem, device.info, options).best().loop.shared_bytes - 1
+    expected = in_sequence(device, name)
+    monkeypatch.setattr(gpu_loop.GpuLoops, "_shared_room", room)
+    candidates._ranked.cache_clear()
+    assert Planner(case.problem, device.info, options).best().loop.in_place
+    results = run_on_device(device, case, options)
+    monkeypatch.undo()
+    candidates._ranked.cache_clear()
+    check(case, results)
+    assert_same(results, expected)
+
+
+@pytest.mark.family("some of the above, minutes on another driver", first=0)
+@pytest.mark.timeout(1500)
+def test_on_a_driver_with_other_subgroups(device):
+    if not SWIFTSHADER.exists():
+        pytest.skip("SwiftShader is not there: `make vulkan-extras` fetches it")
+    if device.info.driver.startswith("SwiftShader"):
+        pytest.skip("this is that driver")
+    environment = {**os.environ, "VK_ICD_FILENAMES": str(SWIFTSHADER), "VK_DRIVER_FILES": str(SWIFTSHADER)}
+    command = [sys.executable, "-m", "pytest", "-n0", "-m", "not thorough", str(Path(__file__))]
+    outcome = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stdout[-5000:]
+    assert " passed" in outcome.stdout

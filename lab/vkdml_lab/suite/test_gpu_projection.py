@@ -1,0 +1,105 @@
+"""The GPUs' projection, on any driver: each of its tiles against the reference, and against the others, bit for bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vkdml.operators import cells, element_types
+from vkdml.operators.header import descs
+from vkdml.planning import candidates
+from vkdml.planning.families import gpu_projection
+from vkdml.planning.options import Options
+from vkdml_lab.suite.support import Case, assert_same, check, make_desc, random_arrays, random_strides, run_on_device
+
+PROJECTED = Options(schedule="sequence", lanes=False, fused=False)
+TILES = {f"{tile.samples}x{tile.units}": tile for tile in gpu_projection._TILES}
+LENGTHS = dict.fromkeys(["SequenceLengthsTensor"])
+REVERSE, BOTH = (descs.DML_RECURRENT_NETWORK_DIRECTION(direction) for direction in (1, 2))
+
+
+@pytest.fixture
+def only(device, monkeypatch):
+    """Leaves one tile to plans, also where the device would have too few registers to run it well."""
+    def leave(tile):
+        if tile.workgroup > device.info.max_workgroup_invocations:
+            pytest.skip(f"the device has no workgroups of {tile.workgroup} invocations")
+        monkeypatch.setattr(gpu_projection, "_TILES", (replace(tile, registers=0),))
+        candidates._ranked.cache_clear()
+    yield leave
+    candidates._ranked.cache_clear()
+
+
+def make_case(cell, sizes, element=element_types.FLOAT32, seed=8, **changes):
+    desc = make_desc(cell, *sizes, data_type=element.data_type, **changes)
+    return Case(desc, None, random_arrays(desc, np.random.default_rng(seed), element), element)
+
+
+def strided(case):
+    """With X in some order of its dimensions, with gaps."""
+    rng = np.random.default_rng(9)
+    sizes = case.desc.InputTensor.Sizes
+    desc = replace(case.desc, InputTensor=replace(case.desc.InputTensor, Strides=random_strides(rng, sizes, False)))
+    return Case(desc, None, random_arrays(desc, rng, case.element), case.element)
+
+
+def with_infinity(case):
+    """In the last column of a row of X, which what pads its last block must not multiply by 0."""
+    case.arrays["InputTensor"][0, :, 1, -1] = np.inf
+    return case
+
+
+# Columns that are no whole vec4, load or block, and more than one block of them; units that are no whole tile; samples that end
+# within a tile, and more than one tile of them
+CASES = {
+    "one of all": make_case(cells.GRU, (1, 1, 1, 1), **LENGTHS),
+    "odd": make_case(cells.RNN, (3, 11, 13, 7), **LENGTHS),
+    "few columns": make_case(cells.RNN, (1, 1, 5, 40), **LENGTHS),
+    "many": make_case(cells.LSTM, (7, 20, 77, 100), PeepholeTensor=None, **LENGTHS),
+    "aligned": make_case(cells.GRU, (5, 3, 72, 70), **LENGTHS),
+    "lengths": make_case(cells.GRU, (6, 9, 20, 10)),
+    "lengths of many rows": make_case(cells.RNN, (2, 150, 5, 9)),
+    "reverse": make_case(cells.LSTM, (5, 4, 9, 17), Direction=REVERSE),
+    "both directions": make_case(cells.GRU, (4, 5, 30, 40, 2)),
+    "strided": strided(make_case(cells.GRU, (4, 5, 12, 10))),
+    "float16": make_case(cells.GRU, (4, 5, 36, 24), element_types.FLOAT16, **LENGTHS),
+    "float16, odd": make_case(cells.LSTM, (4, 5, 21, 24, 2), element_types.FLOAT16),
+    "float16, strided": strided(make_case(cells.RNN, (4, 5, 16, 24), element_types.FLOAT16)),
+    "infinity": with_infinity(make_case(cells.RNN, (3, 4, 13, 7), **LENGTHS)),
+    "infinity in vec4s": with_infinity(make_case(cells.RNN, (3, 4, 20, 7), element_types.FLOAT16, **LENGTHS)),
+    "bfloat16": make_case(cells.RNN, (4, 5, 80, 9), element_types.BFLOAT16),
+}
+
+
+@pytest.mark.family("each tile with each case")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("tile", TILES)
+def test_each_tile_is_right(device, only, tile, name):
+    only(TILES[tile])
+    check(CASES[name], run_on_device(device, CASES[name], PROJECTED))
+
+
+def check_same_from_all_tiles(device, only, case):
+    first = None
+    for tile in TILES.values():
+        only(tile)
+        results = run_on_device(device, case, PROJECTED)
+        first = first or results
+        assert_same(results, first)
+
+
+@pytest.mark.family("cases that all tiles must agree on", first=1)
+@pytest.mark.parametrize("name", ["many", "lengths", "both directions", "float16, odd"])
+def test_all_tiles_give_the_same_bits(device, only, name):
+    check_same_from_all_tiles(device, only, CASES[name])
+
+
+def test_a_sums_sign_of_zero_is_the_same_from_all_tiles(device, only):
+    """A block's padding must not make 0 of -0: all sums are -0 here, and the last blocks of some tiles have padding."""
+    identity = descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC()
+    case = make_case(cells.GRU, (2, 3, 24, 64), LinearBeforeReset=True, ActivationDescs=[identity, identity], **LENGTHS)
+    for field in ("InputTensor", "BiasTensor", "HiddenInitTensor"):
+        case.arrays[field][...] = -0.0
+    for field in ("WeightTensor", "RecurrenceTensor"):
+        case.arrays[field] = np.abs(case.arrays[field])
+    check_same_from_all_tiles(device, only, case)

@@ -1,0 +1,105 @@
+"""16-bit elements stored by themselves, beside the same stored in words: the same bits, in tensors and in the gaps between."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vkdml as v
+from vkdml.engine.commands import Commands
+from vkdml.engine.trust.trial import Run, Trial
+from vkdml.operators import table
+from vkdml.operators.element_types import BFLOAT16, FLOAT16
+from vkdml.operators.plain_problem import elementwise
+from vkdml.operators.problem import from_desc
+from vkdml.planning import plain
+from vkdml.planning.options import Options
+from vkdml.planning.plan import plan
+from vkdml_lab.suite.support import CELLS, make_desc, random_arrays, random_strides, tensor
+
+SIZES = 3, 5, 7
+TANH = v.DML_ACTIVATION_TANH_OPERATOR_DESC()
+WAYS = [Options(lanes=False, schedule="sequence"), Options(lanes=False, schedule="stepped"),
+        *(Options(lanes=False, schedule="persistent", meeting=meeting) for meeting in ("barrier", "flow"))]
+
+
+@pytest.fixture
+def both(device):
+    """The device with what it can do, and without."""
+    if not device.info.storage_16bit:
+        pytest.skip(f"{device.info.name} cannot store 16 bits of a buffer")
+    return device.info, replace(device.info, storage_16bit=False)
+
+
+def halves(*sizes, element=FLOAT16, **described):
+    return tensor(*sizes, data_type=element.data_type, **described)
+
+
+def random_halves(problem):
+    """Bytes of numbers of about unit size for all inputs, and indices."""
+    rng = np.random.default_rng(0)
+    return {field: (rng.integers(0, 9, problem.tensor(field).sizes).astype(np.int32) if field == "IndicesTensor"
+                    else rng.standard_normal(problem.tensor(field).size_of_elements).astype(np.float16)) for field in problem.inputs
+            if problem.has(field)}
+
+
+def expect_same(device, problem, plans, arrays):
+    """Every output is a pattern before."""
+    kernels = [[dispatch.kernel for dispatch in planned.execute] for planned in plans]
+    assert any(kernel.startswith("halves/") for kernel in kernels[0])
+    assert kernels[1] == [kernel.removeprefix("halves/") for kernel in kernels[0]]
+    found = []
+    for planned in plans:
+        trial = Trial(device.gpu, problem, arrays)
+        uploads = Commands(device.gpu)
+        for field in filter(problem.has, problem.outputs):
+            trial.buffers[field].write(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
+            uploads.upload(trial.buffers[field])
+        uploads.execute()
+        Run(trial, planned).execute()
+        found.append({field: array.tobytes() for field, array in trial.outputs().items()})
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("element", [FLOAT16, BFLOAT16], ids=lambda element: element.name)
+def test_every_number_is_rounded_alike(device, both, element):
+    """A third of each: subnormals, infinities and NaN too. Neighbours are stored by workgroups far from each other."""
+    of_rows, of_columns = halves(2, 2**15, element=element), halves(2, 2**15, element=element, Strides=(1, 2))
+    problem = elementwise(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(of_rows, of_columns, Alpha=1 / 3, Beta=1e-8), element)
+    expect_same(device, problem, [plain.plan(problem, info) for info in both], {"InputTensor": np.arange(2**16, dtype=np.uint16)})
+
+
+APART = halves(*SIZES, Strides=(1, 21, 3))   # neighbours in memory are rows apart
+SPACED = halves(*SIZES, Strides=(71, 14, 2))  # a gap behind each element
+PLAIN = {
+    "arithmetic": v.DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
+        ATensor=SPACED, BTensor=halves(*SIZES), OutputTensor=APART, FusedActivation=TANH),
+    "arithmetic, spaced": v.DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC(ATensor=APART, BTensor=APART, OutputTensor=SPACED),
+    "GEMM": v.DML_GEMM_OPERATOR_DESC(
+        ATensor=halves(5, 19), BTensor=halves(19, 35), OutputTensor=halves(5, 35, Strides=(37, 1)), Alpha=0.5, FusedActivation=TANH),
+    "copy": v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(InputTensor=SPACED, OutputTensor=APART),
+    "join": v.DML_JOIN_OPERATOR_DESC(InputTensors=[halves(3, 2), halves(3, 1)], OutputTensor=halves(3, 3), Axis=1),
+    "gather": v.DML_GATHER_OPERATOR_DESC(
+        InputTensor=halves(1, 9, 7), IndicesTensor=tensor(1, 3, 5, data_type=v.DML_TENSOR_DATA_TYPE.INT32), OutputTensor=APART,
+        Axis=1, IndexDimensions=2),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_operators(device, both, name):
+    problem = table.from_desc(PLAIN[name])
+    expect_same(device, problem, [plain.plan(problem, info) for info in both], random_halves(problem))
+
+
+@pytest.mark.family("each cell in each schedule")
+@pytest.mark.parametrize("options", WAYS, ids=lambda options: options.meeting or options.schedule)
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_recurrent_operators(device, both, cell, options):
+    """Of an odd H, with lengths, and gaps in all outputs."""
+    rng, element = np.random.default_rng(1), (FLOAT16, BFLOAT16)[WAYS.index(options) % 2]
+    desc = make_desc(cell, 5, 3, 4, 21, data_type=element.data_type)
+    desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(rng, getattr(desc, field).Sizes, False))
+                            for field in cell.outputs})
+    problem = from_desc(desc, element=element)
+    arrays = random_arrays(desc, rng, element)
+    expect_same(device, problem, [plan(problem, info, options) for info in both], arrays)

@@ -1,0 +1,222 @@
+"""Every problem that a descriptor can state, in every schedule, against the float64 reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vkdml
+from vkdml.operators import cells, element_types
+from vkdml.operators.activations import BY_DESC
+from vkdml.operators.header import descs
+from vkdml.planning import profiles
+from vkdml.planning.options import BARRIER, FLOW
+from vkdml.planning.options import SCHEDULES as SCHEDULE_NAMES
+from vkdml_lab.suite.support import (
+    CELLS,
+    SCHEDULES,
+    Case,
+    check,
+    gru_desc,
+    make_desc,
+    options,
+    random_arrays,
+    random_case,
+    random_numbers,
+    run_on_device,
+)
+
+
+@pytest.mark.family("random shapes, attributes and types", first=len(CELLS) * len(SCHEDULES))
+@pytest.mark.parametrize("seed", range(450))
+def test_random_problem(device, seed):
+    """Cells take turns, and with each turn of theirs schedules do, so that each cell meets each schedule."""
+    case = random_case(seed)
+    schedule = list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
+    check(case, run_on_device(device, case, options(device, schedule, case.element)))
+
+
+@pytest.mark.parametrize("seed", range(450, 10_000))
+def test_random_problem_long(device, seed):
+    test_random_problem(device, seed)
+
+
+@pytest.mark.family("random shapes, attributes and types", first=18)
+@pytest.mark.parametrize("seed", range(100))
+def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
+    """GPUs' plans on any driver, within its own limit of loop iterations: wide workgroups, which load weights in blocks."""
+    usual = profiles.profile(device.info)
+    as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins)
+    monkeypatch.setattr(profiles, "PROFILES", {"as on a GPU": as_on_a_gpu})
+    test_random_problem(device, seed)
+
+
+FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4, 8, 9, 16, 32], "units_at_once": [1, 2, 3],
+          "workgroup": [8, 16, 32, 64], "chunk_steps": [1, 2, 5], "workspace_bytes": [5000, 20000],
+          "meeting": [BARRIER, FLOW], "register_loads": [0, 1, 2], "shared_loads": [0, 1],
+          **{name: [False, True] for name in ("fused", "lanes", "resident", "shared_state")}}
+
+
+@pytest.mark.family("random options", first=20)
+@pytest.mark.parametrize("seed", range(60))
+def test_random_options(device, seed):
+    """Any of them together: computed right, or refused by what is wrong with them."""
+    case, rng = random_case(seed), random_numbers(seed, 1)
+    forced = {name: values[rng.integers(len(values))] for name, values in FORCED.items() if rng.random() < 0.3}
+    try:
+        results = run_on_device(device, case, vkdml.Options(**forced))
+    except vkdml.InvalidArgumentError as error:
+        assert "options." in str(error) or str(error).startswith("Options: ")  # noqa: PT017  (either outcome is right)
+    else:
+        check(case, results)
+
+
+@pytest.mark.parametrize("seed", range(60, 5000))
+def test_random_options_long(device, seed):
+    test_random_options(device, seed)
+
+
+# A cell and its flags, one way to go through a time step each
+VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeReset": True}), "LSTM": (cells.LSTM, {}),
+            "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}
+
+
+@pytest.mark.family("each schedule with each cell")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedule(device, schedule, variant):
+    check_variant(device, schedule, variant, (9, 7, 10, 21), [9, 0, 1, 5, 8, 2, 9])
+
+
+@pytest.mark.family("each schedule in parts with each cell")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
+def test_one_step(device, schedule, variant):
+    """Where a step has one phase, the parts of a tile need not meet."""
+    check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
+
+
+def check_variant(device, schedule, variant, shape, lengths):
+    """Bidirectional with ragged lengths, a row without steps among them."""
+    cell, flags = VARIANTS[variant]
+    desc = make_desc(cell, *shape, 2, **flags)
+    arrays = random_arrays(desc, np.random.default_rng(5))
+    arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
+    case = Case(desc, 0.2, arrays)
+    check(case, run_on_device(device, case, options(device, schedule)))
+
+
+@pytest.mark.family("each shape with each cell")
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
+                                   (1, 40, 257, 3), (26, 40, 300, 40)])
+def test_shape(device, shape, cell):
+    desc = make_desc(cell, *shape)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(1)))
+    check(case, run_on_device(device, case))
+
+
+@pytest.mark.parametrize("schedule", ["default", "plain"])
+def test_wide_input(device, schedule):
+    """More inputs than some drivers give a shader's loops: computed right or refused, never cut short."""
+    desc = gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(6)))
+    try:
+        results = run_on_device(device, case, options(device, schedule))
+    except vkdml.InvalidArgumentError as error:
+        assert error.field in ("sizes", "options.lanes", "options.fused", "packed input weights")  # noqa: PT017  (either outcome is right)
+    else:
+        check(case, results)
+
+
+@pytest.mark.family("each shape with some schedules and each cell")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
+@pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
+def test_long_and_wide(device, shape, schedule, variant):
+    """More steps and units than some drivers give a shader's loops: they must be split, not cut short. Or more than a kernel
+    can have, which is refused.
+    """
+    cell, flags = VARIANTS[variant]
+    desc = make_desc(cell, *shape, SequenceLengthsTensor=None, **flags)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
+    try:
+        results = run_on_device(device, case, options(device, schedule))
+    except vkdml.InvalidArgumentError as error:
+        assert (error.field, shape[3]) == (f"options.{schedule.replace(' ', '_')}", 1100)  # noqa: PT017  (either outcome is right)
+    else:
+        check(case, results)
+
+
+@pytest.mark.family("each shape with each cell")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
+def test_long_and_wide_float64(device, shape, variant):
+    """The same, with more iterations for each."""
+    cell, flags = VARIANTS[variant]
+    element = element_types.FLOAT64
+    desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4), element), element)
+    check(case, run_on_device(device, case))
+
+
+@pytest.mark.family("each activation on usual and huge inputs")
+@pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_activation(device, activation, scale):
+    """Each as f and as g, on usual and on huge inputs: nothing overflows on the way to a finite result."""
+    desc = gru_desc(1, 4, 3, 40, ActivationDescs=[activation(), activation()], HiddenInitTensor=None,
+                    SequenceLengthsTensor=None, BiasTensor=None)
+    arrays = random_arrays(desc, np.random.default_rng(2))
+    arrays["InputTensor"] = arrays["InputTensor"] * np.float32(scale)
+    case = Case(desc, None, arrays)
+    results = run_on_device(device, case)
+    assert all(np.isfinite(result).all() for result in results.values())
+    check(case, results)
+
+
+@pytest.mark.family("each activation with each special value, clipped and not")
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
+def test_special_values_propagate(device, activation, special, clip):
+    """NaN and infinity in one row: what IEEE arithmetic makes of them, and the other rows untouched."""
+    desc = gru_desc(3, 2, 4, 9, ActivationDescs=[activation(), activation()], SequenceLengthsTensor=None)
+    arrays = random_arrays(desc, np.random.default_rng(3))
+    arrays["RecurrenceTensor"] *= np.float32(0.1)  # the finite row must not grow out of float32's reach
+    arrays["InputTensor"][0, 1, 0, 2] = special
+    case = Case(desc, clip, arrays)
+    check(case, run_on_device(device, case))
+
+
+@pytest.mark.family("each cell with each special value in each type")
+@pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_special_values_in_states(device, cell, special, element):
+    """In the initial states, of a row without steps too, whose last states are 0; and in x past a row's length, where
+    nothing may read it.
+    """
+    desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
+    arrays = random_arrays(desc, np.random.default_rng(3), element)
+    arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
+    arrays["InputTensor"][0, 2, 2] = special
+    for field in {"HiddenInitTensor", "CellMemInitTensor"} & set(arrays):
+        arrays[field][0, 0, :2, ::2] = special
+    case = Case(desc, None, arrays, element)
+    check(case, run_on_device(device, case))
+
+
+@pytest.mark.parametrize("x", [0.5, -0.5])
+@pytest.mark.parametrize("activation", [descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=0.5),
+                                        descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC(Bias=0.25, Threshold=0.5)], ids=repr)
+def test_at_the_threshold(device, activation, x):
+    """Exactly there, ThresholdedRelu and Shrink give 0."""
+    desc = make_desc(cells.RNN, 1, 1, 1, 1, ActivationDescs=[activation], BiasTensor=None, HiddenInitTensor=None)
+    arrays = {field: np.ones((1, 1, 1, 1), np.float32) for field in ("WeightTensor", "RecurrenceTensor")}
+    arrays["InputTensor"] = np.full((1, 1, 1, 1), x, np.float32)
+    arrays["SequenceLengthsTensor"] = np.ones((1, 1, 1, 1), np.uint32)
+    case = Case(desc, None, arrays)
+    results = run_on_device(device, case)
+    check(case, results)
+    assert (results["OutputSingleTensor"] == 0).all()

@@ -1,0 +1,146 @@
+"""Writes docs/who-is-right.md from reports of `vkdml conformance --target`: python -m vkdml_lab.targets.page FOLDER ...
+
+A finding stands there only if checked.json, which is written by hand, says what the operator's text says of it and of this very
+case ("said"), and if another library computes the case as the reference does. The others are told with why they were dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vkdml_lab import ROOT
+from vkdml_lab.bench.nodes import Node
+from vkdml_lab.bench.one_node import TEXT
+from vkdml_lab.reports import bullets, document, table, write
+from vkdml_lab.targets import running
+from vkdml_lab.targets.corpora import TYPES
+from vkdml_lab.targets.judging import FINDINGS, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
+from vkdml_lab.targets.report import unexplained
+
+PAGE = ROOT / "docs" / "who-is-right.md"
+CHECKED = Path(__file__).with_name("checked.json")
+SECONDS = ("onnxruntime:cpu", "torch:cpu", "onnx")  # asked for the smallest cases of the others
+TITLE = "# Who is right?"
+INTRODUCTION = """What `vkdml conformance --target` found in libraries with recurrent layers ([how it
+asks](correctness.md#other-libraries)): the same random problems, features, sizes and special values for each, judged by a
+float64 reference of ONNX's equations. *Refused* and *unsupported* are no mistakes: a library need not have everything. Findings
+are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library. What
+was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Fewer nodes than all are
+a sample by the seed. `python -m vkdml_lab.targets.page` writes this page of the reports of the commands that it names."""
+OURS = """What vkdml does not do: float64 has [limits](kernels/float64.md), 16-bit types are computed in float32, a tensor is
+below 4 GiB or the device's limit, and there is no training ([more](../README.md#what-is-supported-and-what-is-not))."""
+UNCONFIRMED = "not confirmed by a second library, or not by hand"
+OPEN = "open"  # of a mistake that belongs to no finding that stands
+COMMON = "All programs below begin with this, which needs onnx and no vkdml:"
+BEGIN = "Programs of this library go on with:"
+FEATURES = """By feature: nodes that were right / that a finding explains / that are open / that the library refused or
+has no way to say. A node counts for each feature that it has."""
+KINDS = ((RIGHT,), FINDINGS, (OPEN,), (REFUSED, UNSUPPORTED))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m vkdml_lab.targets.page", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="of reports")
+    given = parser.parse_args(arguments)
+    reports = [json.loads((folder / "conformance.json").read_text()) for folder in given.folders]
+    write(PAGE.parent, {PAGE.name: page(reports, json.loads(CHECKED.read_text()))})
+    return 0
+
+
+def page(reports: Sequence[Mapping[str, Any]], checked: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
+    stands = [standing(one, checked.get(one["about"]["target"], {})) for one in reports]
+    counted = [outcomes(*pair) for pair in zip(reports, stands)]
+    unclear = table({"ONNX's texts leave open": what, "so": then} for what, then in UNDEFINED.items())
+    return document(TITLE, INTRODUCTION, table(map(counts, reports, counted)), "## Features", FEATURES,
+                    by_feature(reports, counted), "## Findings", COMMON, code(TEXT),
+                    *(section(*pair, checked.get(pair[0]["about"]["target"], {})) for pair in zip(reports, stands)),
+                    "## What is not judged", unclear)
+
+
+def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Causes of the findings that stand, and of each the second library."""
+    alike = [one for one in report["findings"] if "text" in (by_hand := known.get(one["cause"], {}))
+             and by_hand.get("said", one["said"]) == one["said"]]
+    return {one["cause"]: also for one in alike if (also := second(report["about"]["target"], one))}
+
+
+def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
+    """The outcome of each row, as the page has it: a mistake that belongs to no finding that stands is open."""
+    told = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
+    return [OPEN if row["outcome"] in FINDINGS and row["name"] not in told else row["outcome"] for row in report["rows"]]
+
+
+def counts(report: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
+    about = report["about"]
+    return {"library": f"{about['target']} {about['version']}", "nodes": len(found), "of": report["planned"],
+            **{one: found.count(one) or None for one in (*OUTCOMES, OPEN)}}
+
+
+def by_feature(reports: Sequence[Mapping[str, Any]], counted: Sequence[Sequence[str]]) -> str:
+    cells: dict[tuple[str, str], Counter[str]] = {}
+    for report, found in zip(reports, counted):
+        for row, one in zip(report["rows"], found):
+            for feature in row["features"]:
+                cells.setdefault((feature, report["about"]["target"]), Counter())[one] += 1
+    said = {key: " / ".join(str(sum(some[one] for one in kinds)) for kinds in KINDS) for key, some in cells.items()}
+    names = [report["about"]["target"] for report in reports]
+    return table({"feature": feature, **{name: said.get((feature, name)) for name in names}}
+                 for feature in sorted({feature for feature, _ in cells}))
+
+
+def section(report: Mapping[str, Any], stands: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
+    about, begin = report["about"], ""
+    lines: list[str] = []
+    dropped: list[str] = []
+    for one in report["findings"]:
+        cause = one["cause"]
+        if cause in stands:
+            begin = one["code"][0].removeprefix(TEXT).strip("\n")
+            lines += told(one, known[cause]["text"], stands[cause])
+        else:
+            dropped.append(f"{cause}: {known.get(cause, {}).get('dropped', UNCONFIRMED)}")
+    ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
+    return document(f"### {about['target']}", ran, OURS if about["target"] == "vkdml" else "", BEGIN if begin else "",
+                    code(begin), *(lines or ["No finding stands."]),
+                    bullets(f"Candidates that were dropped: {len(dropped)}.", dropped), unexplained(report))
+
+
+def told(finding: Mapping[str, Any], text: str, also: str) -> Sequence[str]:
+    cause, count = finding["cause"], len(finding["cases"])
+    return (f"**{cause}** ({count} node{'s' * (count > 1)}). {text} Here {finding['said']}; {also} is right:",
+            code(finding["code"][1]))
+
+
+def code(text: str) -> str:
+    return f"```python\n{text.rstrip()}\n```" if text else ""
+
+
+def second(name: str, finding: Mapping[str, Any]) -> str:
+    """Another library that computes the smallest case as expected, or nothing."""
+    node = as_node(finding["node"])
+    for other in SECONDS:
+        if other != name:
+            asked = running.Asked(other)
+            try:
+                if asked.verdict(node).outcome == RIGHT:
+                    return f"{other} {asked.process.description['version']}"
+            finally:
+                asked.process.close()
+    return ""
+
+
+def as_node(said: Mapping[str, Any]) -> Node:
+    types = {name: np.int32 if name == "sequence_lens" else TYPES[said["element"]] for name in said["inputs"]}
+    inputs = {name: np.array(values, types[name]).reshape(said["shapes"][name]) for name, values in said["inputs"].items()}
+    return Node(said["op"], said["attributes"], inputs)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,177 @@
+"""`vkdml conformance --target`: a library asked all nodes, in a process of its own, and what it is found to do."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from tqdm import tqdm
+
+import vkdml
+from vkdml.errors import InvalidArgumentError
+from vkdml_lab.bench.nodes import Node
+from vkdml_lab.bench.processes import Process, machine
+from vkdml_lab.bench.targets import target
+from vkdml_lab.processes import WorkerError
+from vkdml_lab.reports import as_json
+from vkdml_lab.suite import support
+from vkdml_lab.targets import corpora, judging, report, shrinking
+from vkdml_lab.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
+
+PATIENCE = 60.0  # seconds without an answer after which a library hangs
+MINUTES, EXPLAINING = 10.0, 4.0  # to ask all nodes, and then to find the smallest wrong ones; --long takes what it takes
+MOST_SHRUNK, MOST_HUNG = 25, 5
+
+
+@dataclass
+class Finding:
+    """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
+    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
+    """
+
+    cause: str
+    needs: set[str]
+    node: Node
+    verdict: Verdict
+    code: tuple[str, str]
+    cases: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
+
+    about: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    planned: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
+
+
+class Asked:
+    """A target's process, started again where it has ended."""
+
+    def __init__(self, text: str, patience: float = PATIENCE) -> None:
+        self.process = Process(target(text), patience)
+        self.process.open()
+
+    def verdict(self, node: Node) -> Verdict:
+        try:
+            self.process.open()
+            outputs = self.process.ask("compute", node)
+        except WorkerError as error:
+            said = " ".join(str(error).split())[:300]
+            return Verdict(next((kind for kind in (CRASHED, HUNG) if said.startswith(kind)), REFUSED), said)
+        return Verdict(UNSUPPORTED, outputs) if isinstance(outputs, str) else judging.judge(node, outputs)
+
+    def code(self, node: Node) -> tuple[str, str]:
+        self.process.open()
+        code: tuple[str, str] = self.process.ask("code", node)
+        return code
+
+
+def main(chosen: argparse.Namespace) -> int:
+    """Write a report. The exit code is 1 if anything was wrong, crashed or hung."""
+    try:
+        asked = Asked(chosen.target)
+    except (ValueError, WorkerError) as error:
+        raise InvalidArgumentError("conformance", "--target", chosen.target, str(error)) from None
+    try:
+        found = ask_all(asked, chosen.target, chosen.seed, chosen.long, tuple(chosen.only))
+    finally:
+        asked.process.close()
+    report.write_report(found, chosen.output)
+    print(report.outcome(found), file=sys.stderr)
+    print(as_json(report.content(found)) if chosen.json else f"report: {chosen.output}/{report.MARKDOWN}")
+    return int(any(row["outcome"] in FINDINGS for row in found.rows))
+
+
+def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
+    """Corpus, name and node of each, in an order by the seed: as many as there is time for are a sample of all."""
+    known = corpora.LONG if is_long else corpora.CORPORA
+    found = [(corpus, name, node) for corpus, made in known.items() for name, node in made()
+             if not only or any(word.lower() in f"{corpus} {name}".lower() for word in only)]
+    return [found[index] for index in support.random_numbers(38).permutation(len(found))]
+
+
+def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...]) -> Run:
+    support.base_seed = seed
+    options = [*["--long"] * is_long, *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
+    command = shlex.join(["vkdml", "conformance", "--target", text, *options])
+    found = Run({"target": text, **asked.process.description, "command": command,
+                 "software": {"vkdml": vkdml.__version__, "onnx": onnx.__version__, "numpy": np.__version__, **machine()},
+                 "date": time.strftime("%Y-%m-%d", time.gmtime())})
+    planned = nodes(is_long, only)
+    began, hung = time.monotonic(), 0
+    found.planned = len(planned)
+    mistakes: list[tuple[str, Node, Verdict]] = []
+    for corpus, name, node in tqdm(planned, disable=None, unit="node"):
+        if not is_long and time.monotonic() - began > 60 * MINUTES:
+            found.stopped = f"{MINUTES:g} minutes were over: a sample by the seed"
+            break
+        verdict = asked.verdict(node)
+        hung += verdict.outcome == HUNG
+        found.rows.append(row(corpus, name, node, verdict))
+        if verdict.outcome in FINDINGS:
+            mistakes.append((name, node, verdict))
+        if hung == MOST_HUNG:
+            found.stopped = f"it hung {MOST_HUNG} times"
+            break
+    found.findings = explain(asked, mistakes, np.inf if is_long else time.monotonic() + 60 * EXPLAINING)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def row(corpus: str, name: str, node: Node, verdict: Verdict) -> dict[str, Any]:
+    return {"corpus": corpus, "name": name, "op": node.op, "features": sorted(report.features(node)),
+            "outcome": verdict.outcome, "said": verdict.said,
+            "share": verdict.share if np.isfinite(verdict.share) else None, "cause": verdict.cause}
+
+
+def explain(asked: Asked, mistakes: Sequence[tuple[str, Node, Verdict]], until: float) -> list[Finding]:
+    """The findings that explain these, what is simplest first. After that time, and after MOST_SHRUNK smallest ones, what
+    has no cause among them is counted as wrong without a finding.
+    """
+    findings: list[Finding] = []
+    shrunk = 0
+    for name, node, verdict in tqdm(sorted(mistakes, key=_complexity), disable=None, unit="mistake"):
+        known = explained(findings, node, verdict)
+        if known is None and shrunk < MOST_SHRUNK and time.monotonic() < until:
+            shrunk += 1
+            made = smallest(asked, node, verdict, until)
+            known = next((other for other in findings if other.cause == made.cause), made)
+            findings += [made] if known is made else []
+        if known:
+            known.cases.append(name)
+    return findings
+
+
+def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str]:
+    name, node, verdict = mistake
+    return not verdict.cause, len(report.features(node)), sum(array.size for array in node.inputs.values()), name
+
+
+def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
+    """The finding that has the same cause or, of a node without one, that needs nothing that this node has not."""
+    alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
+    return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
+                                              node.op == known.node.op and known.needs <= report.features(node))), None)
+
+
+def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Finding:
+    """The finding of the smallest node of which the same comes. A hang is told as it is, as each would take as long."""
+    is_same: Callable[[Node], bool] = lambda other: (  # noqa: E731
+        (now := asked.verdict(other)).outcome == verdict.outcome and (not verdict.cause or now.cause == verdict.cause))
+    small = node if verdict.outcome == HUNG or not is_same(node) else shrinking.shrink(node, is_same, until)
+    last = asked.verdict(small) if verdict.outcome == WRONG else verdict
+    needs = report.features(small) & report.features(node) - report.USUAL
+    cause = last.cause or f"{small.op}: {', '.join(sorted(needs)) or 'in general'}"
+    return Finding(f"{cause} ({last.outcome})" if last.outcome != WRONG else cause, needs, small, last, asked.code(small))

@@ -1,0 +1,167 @@
+"""Run the schedules under Vulkan's synchronization validation; the self-test and all kernels for GPUs under GPU-assisted
+validation, which sees accesses out of bounds and, in a run of its own, races in shared memory; report what the layer says.
+
+    python -m vkdml_lab.validate            needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
+
+First a control of each: two dependent dispatches in one submission, and a kernel without a bound or a barrier. The layer must
+report them, or its silence means nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vkdml_lab import ROOT
+
+TESTS = ["suite/test_reference.py", "suite/test_elementwise.py", "suite/test_plain.py",
+         "suite/test_casts.py", "tests/engine/test_operator.py", "tests/engine/test_weights.py",
+         "tests/engine/test_binding.py", "tests/engine/test_resources.py", "tests/engine/test_copies.py",
+         "tests/engine/test_graph.py", "tests/engine/test_fallback.py", "tests/engine/test_float64.py",
+         "tests/engine/test_execution.py", "tests/faces/test_element_types.py", "tests/faces/onnx"]
+
+CONTROL = """
+import numpy as np
+from vkdml_lab.suite.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
+from vkdml import Device
+from vkdml.laboratory import without_barriers
+desc = gru_desc(5, 3, 6, 9)
+with without_barriers():
+    run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
+"""
+
+# A GRU by a kernel with another text in one of the shaders' files
+MISTAKE = """
+import pathlib, sys, tempfile
+from vkdml_lab.suite import guards
+from vkdml_lab.suite.test_gpu_kernels import CASES, WAYS
+from vkdml_lab.suite.support import run_on_device
+from tools.compile_shaders import SHADERS, mistaken
+from vkdml import Device
+from vkdml.laboratory import with_kernel
+kernel, file, old, new, way, case = sys.argv[1:]
+assert (SHADERS / file).read_text().count(old) == 1
+with tempfile.TemporaryDirectory() as directory:
+    wrong = mistaken(pathlib.Path(directory), file, old, new, kernel.__eq__)[kernel]
+guards.are_wanted = False
+with with_kernel(kernel, wrong):
+    device = Device()
+    run_on_device(device, CASES[case], WAYS[way].options(CASES[case].problem, device.info))
+"""
+
+_SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
+khronos_validation.log_filename = {log}
+khronos_validation.duplicate_message_limit = 0
+"""
+SYNCHRONIZATION = _SETTINGS + """khronos_validation.report_flags = error,warn
+khronos_validation.validate_sync = true
+khronos_validation.syncval_shader_accesses_heuristic = true
+"""
+# Without warnings: they say which of the device's features the layer turns on for itself
+_GPU_ASSISTED = _SETTINGS + """khronos_validation.report_flags = error
+khronos_validation.validate_core = false
+khronos_validation.gpuav_enable = true
+"""
+_RACES = _GPU_ASSISTED + """khronos_validation.gpuav_shared_memory_data_race = true
+khronos_validation.gpuav_descriptor_checks = false
+"""
+# Each kernel for GPUs, for elements of 32 and of 16 bits
+GPU_WAYS = ["sequence, turns", "stepped, all kept", "barrier, shared", "flow, in chunks"]
+GPU_CASES = ["GRU of one", "GRU in float16", "LSTM", "LSTM in float16", "RNN", "RNN in bfloat16"]
+_SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_flow_by_coherent_loads_gives_the_same_bits"
+GPU_KERNELS = [f"suite/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
+               for test, way in [*((_SAME, way) for way in GPU_WAYS), (_COHERENT, GPU_WAYS[-1])]]
+PROJECTION = ["suite/test_gpu_projection.py", "-m", "not thorough"]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the layer looks for in shaders as they run. message: a part of what it says then. mistake: of a kernel that has
+    some, as MISTAKE takes it.
+    """
+
+    name: str
+    message: str
+    settings: str
+    mistake: tuple[str, ...]
+
+
+# Not in one run: where the layer has races to report, it leaves out accesses out of bounds
+LOOKED = (
+    Looked("accesses out of bounds", "access out of bounds", _GPU_ASSISTED,
+           ("gpu/gru_stepped", "gpu/exchange.glsl", "min(unit, HIDDEN - 1)", "unit", "stepped, all kept", "GRU of one")),
+    Looked("races in shared memory", "SharedMemoryDataRace", _RACES,
+           ("gpu/gru", "gpu/CELL.comp", "phase_barrier() { barrier(); }", "phase_barrier() {}", "sequence, turns", "GRU")))
+
+
+def layers() -> Path:
+    """The folder with the layer. Ends the program where it is not there."""
+    folder = Path(os.environ.get("VKDML_LAYER_PATH", ROOT / ".vulkan" / "layers"))
+    if not list(folder.glob("*.json")):
+        raise SystemExit(f"validate: no validation layer in {folder}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the "
+                         "folder of a current VkLayer_khronos_validation.json")
+    return folder
+
+
+def hazards(log: str) -> int:
+    return log.count("SYNC-HAZARD")
+
+
+def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ, settings: str = SYNCHRONIZATION
+             ) -> tuple[int, str]:
+    """The exit code of a command under the layer, and all that the layer logged."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "validation.log"
+        (Path(directory) / "vk_layer_settings.txt").write_text(settings.format(log=log))
+        with_layer = {**environment, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
+        code = subprocess.run(command, cwd=ROOT, env=with_layer).returncode
+        # Tests in processes of their own begin the file anew, where this one goes on behind a gap of zeros
+        return code, log.read_text().replace("\0", "") if log.exists() else ""
+
+
+def synchronization(tests: Sequence[str]) -> int:
+    code, control = messages(layers(), [sys.executable, "-c", CONTROL])
+    if code != 0:
+        print("validate: the control failed", file=sys.stderr)
+        return 1
+    if not hazards(control):
+        print("validate: the layer does not see a hazard that is there: it is too old, or was not loaded", file=sys.stderr)
+        return 1
+    print(f"control: the layer reports {hazards(control)} hazards where dispatches are not ordered", flush=True)
+    code, log = messages(layers(), [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests])
+    print(log[:4000], end="")
+    print(f"validate: {hazards(log)} hazards, {log.count('VUID-')} other messages; "
+          f"tests {'passed' if code == 0 else 'failed'}", flush=True)
+    return int(bool(log.strip()) or code != 0)
+
+
+def gpu_assisted(looked: Looked) -> int:
+    """Run the self-test, and the kernels for GPUs on buffers of exactly their sizes."""
+    _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *looked.mistake], settings=looked.settings)
+    if looked.message not in control:
+        print(f"validate: the layer does not see {looked.name} that are there, so it has not looked for any: it is too old, or "
+              "this driver has not what it needs for that")
+        return 0
+    print(f"control: the layer reports {control.count(looked.message)} {looked.name} of a kernel that has some", flush=True)
+    failed = 0
+    pytest = ["pytest", "-p", "no:cacheprovider", "-q", "--unguarded"]
+    for command in (["vkdml", "selftest"], [*pytest, *GPU_KERNELS], [*pytest, *PROJECTION]):
+        code, log = messages(layers(), [sys.executable, "-m", *command], settings=looked.settings)
+        print(log[:4000], end="")
+        print(f"validate: {log.count(looked.message)} {looked.name}; {command[0]} has {'passed' if code == 0 else 'failed'}",
+              flush=True)
+        failed |= bool(log.strip()) or code != 0
+    return int(failed)
+
+
+def main(tests: Sequence[str] = TESTS) -> int:
+    return synchronization(tests) or max(gpu_assisted(looked) for looked in LOOKED)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
