@@ -9,8 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.gpu.drivers import FETCHED, LIBRARIES, Driver, driver
-from tools.gpu.gpus import GPUS
+from vkdml_lab import ROOT
+from vkdml_lab.gpu.drivers import FETCHED, LIBRARIES, Driver, driver
+from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.radeon import building
 from vkdml_lab.radeon.server import Server, listen
 
@@ -20,17 +21,17 @@ _GPUS = ("rx7900xtx", "rx6900xt")
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("--gpu", choices=_GPUS, default="rx7900xtx", help="which GPU (rx7900xtx)")
-    parser.add_argument("--drivers", type=Path, default=FETCHED, help="the folder that tools/gpu/fetch made")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as python script.py, or pytest tests")
+    parser.add_argument("--drivers", type=Path, default=FETCHED, help="the folder that gpu/fetch made")
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as python script.py, or pytest tests")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The command's exit code, or 1 where something was found beside it."""
-    if not arguments.command:
+    if not arguments.argv:
         print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
         return 2
     if not (arguments.drivers / "done").exists():
-        fetched = subprocess.run([Path(__file__).parents[3] / "tools/gpu/fetch", arguments.drivers])
+        fetched = subprocess.run([ROOT / "lab/vkdml_lab/gpu/fetch", arguments.drivers])
         if fetched.returncode:
             print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
             return fetched.returncode
@@ -41,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     python = _virtual_environment(found, folder / "venv")
     shim = found.environment.pop("LD_PRELOAD")
     if sys.executable != str(python):  # LLVM needs the driver's C library, too
-        again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.command]
-        os.execve(python, [str(python), "-m", "vkdml_lab.radeon", *again], found.environment)
+        again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.argv]
+        os.execve(python, [str(python), "-m", "vkdml", "radeon", *again], found.environment)
     libraries = arguments.drivers.resolve() / gpu.suite / LIBRARIES
     state = Server(found.environment["AMDGPU_GPU_ID"], libraries, folder / "programs")
     with tempfile.TemporaryDirectory(prefix="vkdml-radeon-") as temporary:
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         listen(state, path)
         inside = found.environment | {"LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": str(path),
                                       "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
-        code = subprocess.run(arguments.command, env=inside).returncode
+        code = subprocess.run(arguments.argv, env=inside).returncode
     print("\n".join(state.summary()), file=sys.stderr)
     return code or int(not state.is_clean())
 
