@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vkdml_lab.radeon import decoder, disassembler
-from vkdml_lab.radeon.structures import FINDINGS, HARMLESS, VECTOR, Instruction, Report
+from vkdml_lab.radeon.structures import FINDINGS, NOTED, VECTOR, Instruction, Report
 
 _DECODE, _REPORT = 1, 2
 _REQUEST, _ANSWER = struct.Struct("III"), struct.Struct("III")
@@ -69,7 +69,7 @@ class Server:
 
     def is_clean(self) -> bool:
         """Whether nothing was found that may be a fault."""
-        return all(kind in HARMLESS for kind, _ in self.findings)
+        return all(kind in NOTED for kind, _ in self.findings)
 
     def summary(self) -> list[str]:
         """What to print at the end."""
@@ -78,7 +78,7 @@ class Server:
         for kind, text in FINDINGS.items():
             places = [(where, count) for (of, where), count in self.findings.items() if of == kind]
             if places:
-                said.append(f"radeon: {text}: {len(places)} places{' (harmless)' if kind in HARMLESS else ''}")
+                said.append(f"radeon: {text}: {len(places)} places{' (noted)' if kind in NOTED else ''}")
                 said += [f"    {where} ({count:,} times)" for where, count in places[:8]]
         return said
 
