@@ -15,7 +15,7 @@ import numpy as np
 
 from vkdml import Device, Options
 from vkdml.errors import VkdmlError
-from vkdml_lab.radeon import process
+from lab.tests.radeon import process
 from vkdml_lab.radeon.instructions import COMPARING, NAMES, NUMBERS, VECTOR
 from vkdml_lab.radeon.structures import FLAGS, Instruction
 from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR
@@ -71,7 +71,7 @@ def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None
         if not _COMMUTES & set(name.split("_")) and i.source[1].kind and bytes(i.source[0]) != bytes(i.source[1]):
             yield "swapped", _swapped
         if i.source[0].kind == IS_VECTOR:
-            yield "elsewhere", _from_elsewhere
+            yield "other register", _from_elsewhere
 
 
 @dataclass

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
         "library_path": str(libraries / f"libvulkan_{gpu.driver}.so"), "api_version": "1.3.0"}}))
     if gpu.shim:
         environment["LD_PRELOAD"] = str(folder.resolve() / "shims" / f"lib{gpu.shim}_noop_drm_shim.so")
-    # The drivers' C library is newer than the one here, and so everything in the process must have it
-    paths = f"{libraries}:/{LIBRARIES}"
+    # The drivers' C library is newer than the one here, and so everything in the process must have it. This Python's own library
+    # comes before the system's, which may be that of an older Python
+    paths = f"{libraries}:{sysconfig.get_config_var('LIBDIR')}:/{LIBRARIES}"
     return Driver([str(libraries / "ld-linux-x86-64.so.2"), "--library-path", paths], environment | _icd(icd))
 
 

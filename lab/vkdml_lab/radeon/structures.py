@@ -12,7 +12,7 @@ VCC, NULL, M0, EXEC, SCC = 106, 124, 125, 126, 253
 # How an operand is read. HIGH, WORD and BYTE select bits, ODD the second byte of what HIGH left. HALF is a float16 of v_fma_mix
 MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HIGH", "HALF", "WORD", "BYTE", "ODD"])}
 FLAGS = {name: 1 << bit for bit, name in enumerate([
-    "CLAMP", "TIMES2", "TIMES4", "HALVED", "IS_FLOAT",      # of a vector instruction's result
+    "CLAMP", "TIMES2", "TIMES4", "HALVED",      # of a vector instruction's result
     "TO_HIGH", "DUAL", "SETS_EXEC",
     "GLC", "OFFEN", "TWO", "SIGNED", "D16", "D16_HIGH",     # of an access to memory
 ])}

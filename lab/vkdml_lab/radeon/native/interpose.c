@@ -4,8 +4,9 @@
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
-enum { GEM_CLOSE = 0x09, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf, SYNC_DESTROY = 0xc0,
-       SYNC_WAIT = 0xc3, SYNC_RESET = 0xc4, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4 };
+enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf, SYNC_DESTROY = 0xc0,
+       SYNC_WAIT = 0xc3, SYNC_RESET = 0xc4, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4,
+       ADDFB2_MODIFIERS = 0x10 };
 enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024 };
 
 // The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
@@ -162,6 +163,7 @@ static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     const u32 number = _IOC_NR(kind);
     const u64 size = number == CREATE ? ((Create *)argument)->size : 0;
     start();
+    if (number == GET_CAP && *(u64 *)argument == ADDFB2_MODIFIERS) return ((u64 *)argument)[1] = 0;  // the shim would print
     if (number >= SYNC_CREATE && number <= SYNC_SIGNAL) return sync_call(number, argument);
     if (number == GEM_CLOSE) close_buffer(*(u32 *)argument);
     const int result = next(fd, kind, argument);

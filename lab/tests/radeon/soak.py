@@ -1,6 +1,6 @@
 """Random problems, each in a random way on a GPU that is hostile in a random way, against the float64 reference.
 
-    vkdml radeon python -m vkdml_lab.radeon.soak [--minutes M] [--seed N]
+    vkdml radeon python -m lab.tests.radeon.soak [--minutes M] [--seed N]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import count
 
 from vkdml import Device, Options
 from vkdml.errors import VkdmlError
-from vkdml_lab.radeon import process
+from lab.tests.radeon import process
 from vkdml_lab.suite.support import OTHER_SCHEDULES, check, random_case, run_on_device
 
 
