@@ -25,7 +25,7 @@ _OLDER_NAMES = [(re.compile(old), new) for old, new in (
      f"{'2addr_' if found[2] else ''}{'stride64_' if found[3] else ''}"),
     (r"_load_short_d16", "_load_d16_b16"), (r"_load_([us])short", r"_load_\g<1>16"), (r"_load_([us])byte", r"_load_\g<1>8"),
     (r"_load_short", "_load_i16"), (r"_load_s(8|16)", r"_load_i\1"), (r"_store_short", "_store_b16"), (r"_store_byte", "_store_b8"),
-    (r"^s_(and|or)n([12])_", lambda found: f"s_{found[1]}_not{2 - int(found[2]) if found[2] == '1' else 1}_"),
+    (r"^s_(and|or)n([12])_", lambda found: f"s_{found[1]}_not{int(found[2]) - 1}_"),
     (r"^s_ff1_", "s_ctz_"), (r"^s_flbit_i32_b32", "s_clz_i32_u32"), (r"^v_cvt_pkrtz_", "v_cvt_pk_rtz_"),
     (r"^(\w+_atomic_|ds_)(or|and|swap|xor)$", r"\1\2_b32"), (r"^(\w+_atomic_)(add|sub)$", r"\1\2_u32"),
     (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"))]
