@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lab.tests.radeon import process
 from vkdml import Device, Options
 from vkdml.errors import VkdmlError
-from lab.tests.radeon import process
+from vkdml.laboratory import FLOAT32, GRU
 from vkdml_lab.radeon.instructions import COMPARING, NAMES, NUMBERS, VECTOR
 from vkdml_lab.radeon.structures import FLAGS, Instruction
 from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR
 from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_device
-from vkdml.laboratory import FLOAT32, GRU
 
 # Sizes at which workgroups have several waves that store, and parts meet
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
@@ -115,7 +115,8 @@ def main() -> int:
     for way in arguments.ways:
         runner, known = Runner(device, case, WAYS[way]), {program.va for program in process.programs()}
         right, found = runner.run()
-        assert not found and runner.seen(right) == "not seen", found
+        assert not found, found
+        assert runner.seen(right) == "not seen"
         places = defaultdict(list)
         for program in process.programs():
             for n in range(0 if program.va in known else program.count):

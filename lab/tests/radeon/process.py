@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes as C
+import ctypes
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -12,26 +12,26 @@ from vkdml_lab.radeon.structures import FINDINGS, NOTED, Instruction
 SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget"]  # in the order of native/radeon.c, which explains them
 
 
-class Program(C.Structure):
+class Program(ctypes.Structure):
     """A program for the code at an address; its instructions may be changed while nothing is executed."""
 
 
-Program._fields_ = [("next", C.POINTER(Program)), ("va", C.c_uint64), ("wave", C.c_uint32), ("bytes", C.c_uint32),
-                    ("number", C.c_uint32), ("count", C.c_uint32), ("registers", C.c_uint32), ("code", C.c_void_p),
-                    ("instructions", C.POINTER(Instruction))]
+Program._fields_ = [("next", ctypes.POINTER(Program)), ("va", ctypes.c_uint64), ("wave", ctypes.c_uint32), ("bytes", ctypes.c_uint32),
+                    ("number", ctypes.c_uint32), ("count", ctypes.c_uint32), ("registers", ctypes.c_uint32), ("code", ctypes.c_void_p),
+                    ("instructions", ctypes.POINTER(Instruction))]
 
 
 @cache
-def _library() -> C.CDLL:
-    found = C.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
-    found.radeon_programs.restype, found.radeon_wait.restype = C.POINTER(Program), C.c_uint64
+def _library() -> ctypes.CDLL:
+    found = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
+    found.radeon_programs.restype, found.radeon_wait.restype = ctypes.POINTER(Program), ctypes.c_uint64
     return found
 
 
 def change(**settings: int) -> None:
     """Sets how the GPU behaves from now on."""
     for name, value in settings.items():
-        _library().radeon_set(SETTINGS.index(name), C.c_long(value))
+        _library().radeon_set(SETTINGS.index(name), ctypes.c_long(value))
 
 
 def programs() -> Iterator[Program]:

@@ -139,7 +139,8 @@ def test_exec(name, width, way):
     assert wave.run(f"s_{name}_{way}_b{width} {', '.join(registers)}") is None
     words = [int(wave.s[n]) | (int(wave.s[n + 1]) << 32 if width == 64 else 0) for n in (126, 4)]
     new = EXEC[name] & mask
-    assert words == [new, 0b1100 if way == "saveexec" else new] and wave.scc == 1
+    assert words == [new, 0b1100 if way == "saveexec" else new]
+    assert wave.scc == 1
 
 
 def test_every_instruction_has_results():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes as C
+import ctypes
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _LDS_WORDS = 1 << 14
 
 
 @cache
-def library() -> C.CDLL:
+def library() -> ctypes.CDLL:
     """The emulator, with functions that are exact."""
-    found = C.CDLL(str(building.build(Path(tempfile.gettempdir()))))
-    found.radeon_set(3, C.c_long(0))
+    found = ctypes.CDLL(str(building.build(Path(tempfile.gettempdir()), Path(__file__).with_name("wave.c"))))
+    found.radeon_set(3, ctypes.c_long(0))
     return found
 
 
@@ -40,9 +40,9 @@ class Wave:
     def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
         """Executes instructions. Returns the kind of what was found, if anything was."""
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text, None)])]
-        scc = C.c_uint32(self.scc)
+        scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
-            array.ctypes.data_as(C.c_void_p) for array in (self.v, self.s)), C.byref(scc), self.lds.ctypes.data_as(C.c_void_p))
+            array.ctypes.data_as(ctypes.c_void_p) for array in (self.v, self.s)), ctypes.byref(scc), self.lds.ctypes.data_as(ctypes.c_void_p))
         self.scc = scc.value
         return None if found < 0 else list(FINDINGS)[found]
 

@@ -1,4 +1,4 @@
-"""From LLVM's text of an instruction to the structure that C runs. Names, operands and modifiers that are not known are refused."""
+"""From LLVM's text of an instruction to the structure that C runs. What is not known is refused."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ import struct
 from collections.abc import Iterable
 
 from vkdml_lab.radeon import instructions as table
-from vkdml_lab.radeon.structures import CONSTANT, EXEC, FLAGS, M0, MODIFIERS, NONE, NULL, SCALAR, SCC, VCC, VECTOR, Instruction, Operand
+from vkdml_lab.radeon.structures import (
+    CONSTANT,
+    EXEC,
+    FLAGS,
+    M0,
+    MODIFIERS,
+    NONE,
+    NULL,
+    SCALAR,
+    SCC,
+    VCC,
+    VECTOR,
+    Instruction,
+    Operand,
+)
 
-_NAMED = {"vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1), "exec": (EXEC, 2), "exec_lo": (EXEC, 1), "exec_hi": (EXEC + 1, 1),
-          "m0": (M0, 1), "null": (NULL, 1), "src_scc": (SCC, 1), "scc": (SCC, 1)}
+_NAMED = {"vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1), "exec": (EXEC, 2), "exec_lo": (EXEC, 1),
+          "exec_hi": (EXEC + 1, 1), "m0": (M0, 1), "null": (NULL, 1), "src_scc": (SCC, 1), "scc": (SCC, 1)}
 _REGISTER = re.compile(r"([vs])(?:(\d+)|\[(\d+):(\d+)\])(\.[lh])?")
 _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
     (r"neg\((.*)\)", "NEG"), (r"-([vs|\[].*|vcc.*|exec.*|m0)", "NEG"), (r"\|(.*)\|", "ABS"), (r"abs\((.*)\)", "ABS"))]
@@ -24,8 +38,8 @@ _OLDER_NAMES = [(re.compile(old), new) for old, new in (
     (r"^ds_(read|write)(2?)(st64)?_", lambda found: f"ds_{'load' if found[1] == 'read' else 'store'}_"
      f"{'2addr_' if found[2] else ''}{'stride64_' if found[3] else ''}"),
     (r"_load_short_d16", "_load_d16_b16"), (r"_load_([us])short", r"_load_\g<1>16"), (r"_load_([us])byte", r"_load_\g<1>8"),
-    (r"_load_short", "_load_i16"), (r"_load_s(8|16)", r"_load_i\1"), (r"_store_short", "_store_b16"), (r"_store_byte", "_store_b8"),
-    (r"^s_(and|or)n([12])_", lambda found: f"s_{found[1]}_not{int(found[2]) - 1}_"),
+    (r"_load_short", "_load_i16"), (r"_load_s(8|16)", r"_load_i\1"), (r"_store_short", "_store_b16"),
+    (r"_store_byte", "_store_b8"), (r"^s_(and|or)n([12])_", lambda found: f"s_{found[1]}_not{int(found[2]) - 1}_"),
     (r"^s_ff1_", "s_ctz_"), (r"^s_flbit_i32_b32", "s_clz_i32_u32"), (r"^v_cvt_pkrtz_", "v_cvt_pk_rtz_"),
     (r"^(\w+_atomic_|ds_)(or|and|swap|xor)$", r"\1\2_b32"), (r"^(\w+_atomic_)(add|sub)$", r"\1\2_u32"),
     (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"))]
@@ -34,13 +48,13 @@ _SELECTIONS = {"DWORD": (), "WORD_0": ("WORD",), "WORD_1": ("HIGH", "WORD"), "BY
                "BYTE_2": ("HIGH", "BYTE"), "BYTE_3": ("HIGH", "ODD", "BYTE")}
 
 
-class Refused(ValueError):
+class Refused(ValueError):  # noqa: N818
     """An instruction that the emulator does not know."""
 
 
 def program(lines: Iterable[tuple[int, str, int | None]]) -> list[Instruction]:
-    """The instructions of lines: each one's address, text, and the address that a branch goes to. Those that run together as one
-    ("VOPD") are two, the first with a flag.
+    """The instructions of lines: each one's address, text, and the address that a branch goes to. What runs together ("VOPD")
+    is two, the first with a flag.
     """
     made: list[Instruction] = []
     places, branches = {}, []
@@ -65,7 +79,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
     name = re.sub(r"_(e32|e64|sdwa)$", "", full).replace("v_dual_", "v_")
     for old, new in _OLDER_NAMES:
         name = old.sub(new, name)
-    made, modifiers = Instruction(pc=pc), dict((word.split(":", 1) + [""])[:2] for word in words if word)
+    made, modifiers = Instruction(pc=pc), {word.partition(":")[0]: word.partition(":")[2] for word in words if word}
     try:
         if name in table.IGNORED:
             made.op = table.NUMBERS["nothing"]
@@ -131,7 +145,9 @@ def _wait(made: Instruction, name: str, rest: str) -> None:
     elif name == "s_waitcnt_vscnt":
         made.immediate[0] = int(rest.split(",")[1], 0)
     else:
-        made.immediate[:] = (counts.get("vmcnt", 63), counts.get("lgkmcnt", 63)) if counts else (int(rest, 0) >> 10 & 63, int(rest, 0) >> 4 & 63)
+        packed = 0 if counts else int(rest, 0)
+        both = [counts.get("vmcnt", 63), counts.get("lgkmcnt", 63)]
+        made.immediate[:] = both if counts else [packed >> 10 & 63, packed >> 4 & 63]
 
 
 def _scalar_load(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
@@ -146,15 +162,15 @@ def _scalar_load(made: Instruction, name: str, parts: list[str], modifiers: dict
 
 
 def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
-    is_float = table.VECTOR.get(name, "").startswith("word_of") or name.startswith("v_fma_mix")
+    is_float = table.VECTOR.get(name, "").startswith("word_of") or "_mix" in name
     if is_float:
-        made.flags |= _flags(modifiers, "clamp")
+        made.flags |= _flags(modifiers, "clamp") << name.endswith("f16")  # CLAMP_HALF
         made.flags |= {"": 0, "2": FLAGS["TIMES2"], "4": FLAGS["TIMES4"]}[modifiers.pop("mul", "")]
         made.flags |= {"": 0, "2": FLAGS["HALVED"]}[modifiers.pop("div", "")]
     elif "clamp" in modifiers:
         name += f" clamp{modifiers.pop('clamp')}"  # of whole numbers: a row of its own
     made.op = table.NUMBERS[name]
-    if name in table.BRANCHES or not parts:
+    if "branch" in name or not parts:
         return
     if name.startswith("v_cmpx"):
         made.flags |= FLAGS["SETS_EXEC"]
@@ -172,6 +188,7 @@ def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str
         made.source[n].modifiers |= MODIFIERS["HALF"] * halves[n] if "mix" in name else 0
     for n, is_high in enumerate(_bits(modifiers, "op_sel")):
         (made.source[n] if n < len(parts) - 1 else made.to).modifiers |= is_high * MODIFIERS["HIGH"]
+    made.to.modifiers |= MODIFIERS["HIGH"] if name == "v_fma_mixhi_f16" else 0
     if name == "v_cvt_f32_f16" and made.source[0].modifiers & (MODIFIERS["NEG"] | MODIFIERS["ABS"]):
         raise ValueError("the sign of a half")
 

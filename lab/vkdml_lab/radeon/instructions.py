@@ -26,7 +26,8 @@ VECTOR = {
     "v_mul_lo_u32": "S0 * S1", "v_mul_hi_u32": "(u32)((u64)S0 * S1 >> 32)", "v_mul_hi_i32": "(u32)((i64)I0 * I1 >> 32)",
     "v_mul_u32_u24": "low24(S0) * low24(S1)", "v_mad_u32_u24": "low24(S0) * low24(S1) + S2",
     "v_mul_i32_i24": "(u32)((i64)signed24(S0) * signed24(S1))", "v_mad_i32_i24": "(u32)((i64)signed24(S0) * signed24(S1)) + S2",
-    "v_min_u32": "least(S0, S1)", "v_max_u32": "most(S0, S1)", "v_min_i32": "I0 < I1 ? S0 : S1", "v_max_i32": "I0 > I1 ? S0 : S1",
+    "v_min_u32": "least(S0, S1)", "v_max_u32": "most(S0, S1)",
+    "v_min_i32": "I0 < I1 ? S0 : S1", "v_max_i32": "I0 > I1 ? S0 : S1",
     "v_min3_u32": "least(least(S0, S1), S2)", "v_max3_u32": "most(most(S0, S1), S2)",
     "v_maxmin_u32": "least(most(S0, S1), S2)", "v_minmax_u32": "most(least(S0, S1), S2)",
     # Shifts and parts of words
@@ -36,7 +37,8 @@ VECTOR = {
     "v_bfe_u32": "S0 >> (S1 & 31) & ((1u << (S2 & 31)) - 1)", "v_bfe_i32": "signed_field(S0, S1 & 31, S2 & 31)",
     "v_perm_b32": "permuted(S0, S1, S2)", "v_pack_b32_f16": "(S0 & 0xffff) | S1 << 16", "v_mov_b16": "half_of(i, D, S0)",
     # Floats
-    "v_add_f32": "word_of(F0 + F1)", "v_sub_f32": "word_of(F0 - F1)", "v_subrev_f32": "word_of(F1 - F0)", "v_mul_f32": "word_of(F0 * F1)",
+    "v_add_f32": "word_of(F0 + F1)", "v_sub_f32": "word_of(F0 - F1)",
+    "v_subrev_f32": "word_of(F1 - F0)", "v_mul_f32": "word_of(F0 * F1)",
     "v_fma_f32": "word_of(fmaf(F0, F1, F2))", "v_fmac_f32": "word_of(fmaf(F0, F1, float_of(D)))",
     "v_fmaak_f32": "word_of(fmaf(F0, F1, F2))", "v_fmamk_f32": "word_of(fmaf(F0, F1, F2))",
     "v_max_f32": "word_of(larger(F0, F1))", "v_min_f32": "word_of(smaller(F0, F1))",
@@ -49,6 +51,12 @@ VECTOR = {
     "v_rcp_f32": "word_of(inexact(1.0 / F0, S0))", "v_rcp_iflag_f32": "word_of(inexact(1.0 / F0, S0))",
     "v_rsq_f32": "word_of(inexact(1.0 / sqrt(F0), S0))", "v_sqrt_f32": "word_of(inexact(sqrt(F0), S0))",
     "v_exp_f32": "word_of(inexact(exp2(F0), S0))", "v_log_f32": "word_of(inexact(log2(F0), S0))",
+    # "VOP3P Instructions": of each source a half, as a float, or the word
+    "v_fma_mix_f32": "word_of(fmaf(F0, F1, F2))", "v_fma_mixlo_f16": "half_of(i, D, to_half(clamped_if(i, fmaf(F0, F1, F2))))",
+    "v_fma_mixhi_f16": "half_of(i, D, to_half(clamped_if(i, fmaf(F0, F1, F2))))",
+    # The bits of lanes below
+    "v_mbcnt_lo_u32_b32": "S1 + __builtin_popcount(S0 & (u32)((1ull << l) - 1))",
+    "v_mbcnt_hi_u32_b32": "S1 + __builtin_popcount(S0 & (u32)(((1ull << l) - 1) >> 32))",
     # Conversions
     "v_cvt_f32_u32": "word_of((float)S0)", "v_cvt_f32_i32": "word_of((float)I0)", "v_cvt_u32_f32": "to_unsigned(F0)",
     "v_cvt_i32_f32": "to_signed(F0)", "v_cvt_f32_f16": "word_of(from_half(S0))", "v_cvt_f16_f32": "half_of(i, D, to_half(F0))",
@@ -64,7 +72,8 @@ WIDE = {
 # "VOP2 Instructions", "VOP3 & VOP3SD Instructions": a sum of 33 bits or, below 0, a difference, whose last bit is the carry
 CARRYING = {
     "v_add_co_u32": "(u64)S0 + S1", "v_sub_co_u32": "(u64)S0 - S1", "v_subrev_co_u32": "(u64)S1 - S0",
-    "v_add_co_ci_u32": "(u64)S0 + S1 + BIT", "v_sub_co_ci_u32": "(u64)S0 - S1 - BIT", "v_subrev_co_ci_u32": "(u64)S1 - S0 - BIT",
+    "v_add_co_ci_u32": "(u64)S0 + S1 + BIT", "v_sub_co_ci_u32": "(u64)S0 - S1 - BIT",
+    "v_subrev_co_ci_u32": "(u64)S1 - S0 - BIT",
 }
 
 # "VOPC Instructions": a bit of each lane
@@ -105,7 +114,8 @@ SCALAR = {
     "s_brev_b32": "D = reversed(S0)", "s_bitreplicate_b64_b32": "D = replicated(S0)",
     "s_ctz_i32_b32": "D = S0 ? __builtin_ctz(S0) : ~0u", "s_ctz_i32_b64": "D = Q0 ? __builtin_ctzll(Q0) : ~0u",
     "s_clz_i32_u32": "D = S0 ? __builtin_clz(S0) : ~0u", "s_clz_i32_u64": "D = Q0 ? __builtin_clzll(Q0) : ~0u",
-    "s_bcnt1_i32_b32": "D = __builtin_popcount(S0); SCC = D != 0", "s_bcnt1_i32_b64": "D = __builtin_popcountll(Q0); SCC = D != 0",
+    "s_bcnt1_i32_b32": "D = __builtin_popcount(S0); SCC = D != 0",
+    "s_bcnt1_i32_b64": "D = __builtin_popcountll(Q0); SCC = D != 0",
     "s_bitset0_b32": "D = OLD & ~(1u << (S0 & 31))", "s_bitset1_b32": "D = OLD | 1u << (S0 & 31)",
     "s_bitcmp0_b32": "SCC = !(S0 >> (S1 & 31) & 1)", "s_bitcmp1_b32": "SCC = S0 >> (S1 & 31) & 1",
     "s_bfm_b32": "D = ((1u << (S0 & 31)) - 1) << (S1 & 31)", "s_bfm_b64": "D = ((1ull << (Q0 & 63)) - 1) << (Q1 & 63)",
@@ -134,18 +144,18 @@ ATOMIC = {"add_u32": "O + X", "sub_u32": "O - X", "and_b32": "O & X", "or_b32": 
           "min_u32": "least(O, X)", "max_u32": "most(O, X)"}
 
 # "SOPP Instructions" and what goes across lanes or to memory: native/waves.c and native/memory.c have each by its name
-OTHERS = """s_endpgm s_barrier s_waitcnt s_waitcnt_vscnt s_waitcnt_depctr s_getpc_b64 buffer_gl0_inv buffer_gl1_inv
-s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz
-v_readfirstlane_b32 v_readlane_b32 v_writelane_b32 v_swap_b32 v_mbcnt_lo_u32_b32 v_mbcnt_hi_u32_b32
-v_fma_mix_f32 v_fma_mixlo_f16 v_fma_mixhi_f16
-scalar_load buffer_load buffer_store buffer_atomic global_load global_store global_atomic ds_load ds_store ds_atomic""".split()
-BRANCHES = {name for name in OTHERS if "branch" in name}
+_CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_getpc_b64", "buffer_gl0_inv",
+            "buffer_gl1_inv"]
+_BRANCHES = ["s_branch", *(f"s_cbranch_{condition}" for condition in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz"))]
+_LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32"]
+_MEMORY = ["scalar_load", *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
 # "SOPP Instructions" of which a program's results do not depend: hints, and pauses
-IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_sendmsg", "s_setprio", "s_inst_prefetch", "s_set_inst_prefetch_distance",
-           "s_code_end", "s_icache_inv", "s_wait_idle", "v_nop"}
+IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_sendmsg", "s_setprio", "s_inst_prefetch",
+           "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_wait_idle", "v_nop"}
 
-_SHAPES = {"VECTOR": VECTOR, "WIDE": WIDE, "CARRYING": CARRYING, "COMPARING": COMPARING, "SCALAR": SCALAR,
-           "OTHER": dict.fromkeys([*OTHERS, "nothing"])}
+_SHAPES: dict[str, dict[str, str]] = {
+    "VECTOR": VECTOR, "WIDE": WIDE, "CARRYING": CARRYING, "COMPARING": COMPARING, "SCALAR": SCALAR,
+    "OTHER": dict.fromkeys([*_CONTROL, *_BRANCHES, *_LANES, *_MEMORY, "nothing"], "")}
 NUMBERS = {name: number for number, name in enumerate(name for table in _SHAPES.values() for name in table)}
 NAMES = list(NUMBERS)
 ATOMICS = {name: number for number, name in enumerate(ATOMIC)}
@@ -157,21 +167,25 @@ def c_text() -> dict[str, str]:
     numbers = [f"OP_{name.replace(' ', '_')} = {number}" for name, number in NUMBERS.items()]
     numbers += [f"{name} = {number}" for name, number in last.items()] + [f"OPS = {len(NUMBERS)}"]
 
-    def cases(table: dict[str, str], line: str, sources: tuple[str, str, str], others: dict[str, str]) -> str:
+    def cases(table: dict[str, str], line: str, sources: tuple[str, ...], others: dict[str, str]) -> str:
         views = {"S": "((u32){})", "I": "((i32){})", "F": "float_of({})", "Q": "{}"}
-        def c(found: re.Match[str]) -> str:
+
+        def in_c(found: re.Match[str]) -> str:
             return views[found[1]].format(sources[int(found[2])]) if found[1] else others[found[0]]
-        return "".join(f"case OP_{name.replace(' ', '_')}: " + re.sub(r"\b([SIFQ])([012])\b|\b(D|OLD|SCC|BIT)\b", c, line.format(text))
-                       + "; break;\n" for name, text in table.items())
+
+        word = re.compile(r"\b([SIFQ])([012])\b|\b(D|OLD|SCC|BIT)\b")
+        texts = {name: word.sub(in_c, line.format(text)) for name, text in table.items()}
+        return "".join(f"case OP_{name.replace(' ', '_')}: {text}; break;\n" for name, text in texts.items())
 
     lanes, words = ("a[l]", "b[l]", "c[l]"), ("q[0][l]", "q[1][l]", "q[2][l]")
-    bit = {"BIT": "(in >> l & 1)"}
+    wide = "u64 to = {}; result[l] = (u32)to;"
+    bit, scalars = {"BIT": "(in >> l & 1)"}, {"D": "to", "SCC": "scc", "OLD": "read_scalar(w, i, &i->to)"}
     return {
         "numbers.h": f"enum {{ {', '.join(numbers)} }};\n",
         "vector.inc": cases(VECTOR, "EACH_LANE result[l] = {}", lanes, bit | {"D": "d[l]"}),
-        "wide.inc": cases(WIDE, "EACH_LANE {{ u64 wide = {}; result[l] = (u32)wide; high[l] = (u32)(wide >> 32); }}", words, {}),
-        "carrying.inc": cases(CARRYING, "EACH_LANE {{ u64 sum = {}; result[l] = (u32)sum; bits |= (sum >> 32 & 1) << l; }}", lanes, bit),
+        "wide.inc": cases(WIDE, f"EACH_LANE {{{{ {wide} high[l] = (u32)(to >> 32); }}}}", words, {}),
+        "carrying.inc": cases(CARRYING, f"EACH_LANE {{{{ {wide} bits |= (to >> 32 & 1) << l; }}}}", lanes, bit),
         "comparing.inc": cases(COMPARING, "EACH_LANE bits |= (u64)(({}) != 0) << l", lanes, {}),
-        "scalar.inc": cases(SCALAR, "{{ {}; }}", ("first", "second", ""), {"D": "to", "SCC": "scc", "OLD": "read_scalar(w, i, &i->to)"}),
+        "scalar.inc": cases(SCALAR, "{{ {}; }}", ("first", "second"), scalars),
         "atomic.inc": "".join(f"case {number}: return {ATOMIC[name]};\n" for name, number in ATOMICS.items()),
     }

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes as C
 import hashlib
 import os
 import pickle
 import socketserver
 import struct
-import sys
 import threading
 from collections import Counter
+from ctypes import sizeof
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vkdml_lab.radeon import decoder, disassembler
+from vkdml_lab.radeon import decoder, disassembler, instructions, structures
 from vkdml_lab.radeon.structures import FINDINGS, NOTED, VECTOR, Instruction, Report
 
-_DECODE, _REPORT = 1, 2
-_REQUEST, _ANSWER = struct.Struct("III"), struct.Struct("III")
-_KINDS = list(FINDINGS)
+_REPORT = 2
+# A request: its kind, the width of a wave, bytes. An answer: the program's number, its instructions and its vector registers
+_NUMBERS = struct.Struct("III")
+_MODULES = b"".join(Path(str(module.__file__)).read_bytes() for module in (decoder, disassembler, instructions, structures))
 
 
 @dataclass
@@ -30,94 +30,82 @@ class Server:
     libraries: Path
     programs: Path
     lines: list[dict[int, str]] = field(default_factory=list)  # of each program by its number
-    dispatches: int = 0
-    executed: int = 0
-    nanoseconds: int = 0
-    loaded: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
     findings: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind and where
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def decode(self, code: bytes, wave: int) -> tuple[int, bytes]:
-        """A program's number and its instructions: none where it is refused, which is a finding."""
-        key = hashlib.sha256(b"".join([code, _SOURCES, f"{self.chip} {wave}".encode()])).hexdigest()
-        path = self.programs / key
-        if path.exists():
-            lines, packed = pickle.loads(path.read_bytes())
-        else:
-            try:
+    def decode(self, code: bytes, wave: int) -> bytes:
+        """The answer for a program: no instructions where it is refused, which is a finding."""
+        path = self.programs / hashlib.sha256(b"".join([code, _MODULES, f"{self.chip} {wave}".encode()])).hexdigest()
+        lines: list[disassembler.Line] = []
+        packed, registers = b"", 0
+        try:
+            if not path.exists():
                 lines = disassembler.lines(self.libraries, self.chip, code, wave)
-                packed = b"".join(map(bytes, decoder.program(lines)))
+                made = decoder.program(lines)
+                used = (one.reg + one.words for i in made for one in (i.to, i.to2, *i.source) if one.kind == VECTOR)
                 new = path.with_suffix(f".{os.getpid()}")
-                new.write_bytes(pickle.dumps((lines, packed)))
+                new.write_bytes(pickle.dumps((lines, b"".join(map(bytes, made)), max(used, default=0))))
                 new.rename(path)
-            except decoder.Refused as refused:
-                lines, packed = [], b""
-                self.findings["REFUSED", str(refused)] += 1
+            lines, packed, registers = pickle.loads(path.read_bytes())
+        except decoder.Refused as refused:
+            self.findings["REFUSED", str(refused)] += 1
         self.lines.append({pc: text for pc, text, _ in lines})
-        return len(self.lines) - 1, packed
+        return _NUMBERS.pack(len(self.lines) - 1, len(packed) // sizeof(Instruction), registers) + packed
 
-    def hear(self, report: Report) -> None:
-        """Adds a dispatch to what was counted."""
-        self.dispatches += 1
-        self.executed += report.executed
-        self.nanoseconds += report.nanoseconds
-        self.loaded += report.loaded
+    def add(self, report: Report) -> None:
+        """Counts a dispatch."""
+        self.totals["dispatches"] += 1
+        for name in ("executed", "nanoseconds", "loaded", "from_memory"):
+            self.totals[name] += getattr(report, name)
         lines = self.lines[report.program] if report.program < len(self.lines) else {}
         for found in report.found[:report.found_count]:
-            where = f"program {report.program:#x}: {found.pc:#06x} {lines[found.pc]}" if found.pc in lines else f"{found.detail:#x}"
-            self.findings[_KINDS[found.kind], where] += found.count
+            place = f"program {report.program}: {found.pc:#06x} {lines.get(found.pc, '')}"
+            where = place if found.pc in lines else f"{found.detail:#x}"
+            self.findings[list(FINDINGS)[found.kind], where] += found.count
 
     def is_clean(self) -> bool:
         """Whether nothing was found that may be a fault."""
         return all(kind in NOTED for kind, _ in self.findings)
 
-    def summary(self) -> list[str]:
+    def summary(self) -> str:
         """What to print at the end."""
-        said = [f"radeon: {self.dispatches:,} dispatches of {len(self.lines)} programs, {self.executed:,} instructions of waves in "
-                f"{self.nanoseconds / 1e9:.1f} s, {self.loaded:,} bytes loaded"]
+        n = self.totals
+        said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, {n['executed']:,} instructions of "
+                f"waves in {n['nanoseconds'] / 1e9:.1f} s, {n['loaded']:,} bytes loaded, {n['from_memory']:,} past the first cache"]
         for kind, text in FINDINGS.items():
             places = [(where, count) for (of, where), count in self.findings.items() if of == kind]
-            if places:
-                said.append(f"radeon: {text}: {len(places)} places{' (noted)' if kind in NOTED else ''}")
-                said += [f"    {where} ({count:,} times)" for where, count in places[:8]]
-        return said
-
-
-_SOURCES = b"".join(Path(module.__file__ or "").read_bytes() for module in (decoder, sys.modules[Instruction.__module__], decoder.table))
+            said += [f"radeon: {text}: {len(places)} places{' (noted)' if kind in NOTED else ''}"] if places else []
+            said += [f"    {where} ({count:,} times)" for where, count in places[:2 if kind in NOTED else 8]]
+        return "\n".join(said)
 
 
 class _Connection(socketserver.BaseRequestHandler):
-    server: _Listener
+    server: Listener
 
     def handle(self) -> None:
-        while len(header := self._bytes(_REQUEST.size)) == _REQUEST.size:
-            kind, wave, length = _REQUEST.unpack(header)
+        while len(header := self._bytes(_NUMBERS.size)) == _NUMBERS.size:
+            kind, wave, length = _NUMBERS.unpack(header)
             data, state = self._bytes(length), self.server.state
             with state.lock:
                 if kind == _REPORT:
-                    state.hear(Report.from_buffer_copy(data))
+                    state.add(Report.from_buffer_copy(data))
                 else:
-                    number, packed = state.decode(data, wave)
-                    made = [Instruction.from_buffer_copy(packed, at) for at in range(0, len(packed), C.sizeof(Instruction))]
-                    used = (one.reg + one.words for i in made for one in (i.to, i.to2, *i.source) if one.kind == VECTOR)
-                    self.request.sendall(_ANSWER.pack(number, len(made), max(used, default=0)) + packed)
+                    self.request.sendall(state.decode(data, wave))
 
     def _bytes(self, count: int) -> bytes:
-        parts = []
-        while count and (part := self.request.recv(count)):
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
+        data = b""
+        while len(data) < count and (part := self.request.recv(count - len(data))):
+            data += part
+        return data
 
 
-class _Listener(socketserver.ThreadingUnixStreamServer):
+class Listener(socketserver.ThreadingUnixStreamServer):
+    """Serves in threads, until the process ends."""
+
     daemon_threads = True
 
     def __init__(self, path: Path, state: Server) -> None:
         self.state = state
         super().__init__(str(path), _Connection)
-
-
-def listen(state: Server, path: Path) -> None:
-    """Serves in threads, until the process ends."""
-    threading.Thread(target=_Listener(path, state).serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, daemon=True).start()

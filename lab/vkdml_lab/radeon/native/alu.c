@@ -77,27 +77,3 @@ static inline u32 atomic_of(int number, u32 O, u32 X) {
     }
     return O;
 }
-
-// "V_FMA_MIX_F32" and its like: of each source a half or the word may be taken
-static void fma_mix(Wave *w, const Instruction *i, u32 *result) {
-    u32 copies[3][MOST_LANES];
-    float values[3][MOST_LANES];
-    const int lanes = MOST_LANES;
-    for (int n = 0; n < 3; n++) {
-        Operand o = i->source[n];
-        o.modifiers |= HALF;
-        const u32 *words = read_vector(w, i, &o, copies[n]), modifiers = i->source[n].modifiers;
-        EACH_LANE {
-            float value = modifiers & HALF ? from_half(modifiers & HIGH ? words[l] >> 16 : words[l]) : float_of(words[l]);
-            if (modifiers & ABS) value = fabsf(value);
-            values[n][l] = modifiers & NEG ? -value : value;
-        }
-    }
-    EACH_LANE {
-        float sum = fmaf(values[0][l], values[1][l], values[2][l]);
-        if (i->flags & CLAMP) sum = clamped(sum);
-        const u32 old = w->v[i->to.reg][l];
-        result[l] = i->op == OP_v_fma_mix_f32 ? word_of(sum) : i->op == OP_v_fma_mixlo_f16 ? (old & 0xffff0000) | to_half(sum)
-                                                                                        : (old & 0xffff) | to_half(sum) << 16;
-    }
-}

@@ -41,6 +41,7 @@ static inline float median(float a, float b, float c) {
 }
 static inline float fraction(float f) { return f - floorf(f) < 1 ? f - floorf(f) : f != f ? f : 0x1.fffffep-1f; }  // below 1
 static inline float clamped(float f) { return f > 0 ? smaller(f, 1) : 0; }  // NaN becomes 0: DX10_CLAMP, which the driver sets
+static inline float clamped_if(const Instruction *i, float f) { return i->flags & CLAMP_HALF ? clamped(f) : f; }
 
 // A function's result. The guide allows 1 ulp: inexact, it is sometimes the other float beside the true value
 static inline float inexact(double value, u32 argument) {

@@ -36,8 +36,7 @@ static void dispatch(const u32 *groups, u32 initiator) {
     else if (r2 & 1) refuse("scratch memory", r2);
     else if (d.program->registers > d.registers) found(NULL, OUTSIDE_REGISTERS, NULL, d.registers);
     else run_waves(&d);
-    report.program = d.program ? d.program->number : ~0u, report.wave = wave, report.threads = d.threads;
-    report.groups = groups[0] * groups[1] * groups[2], report.nanoseconds = nanoseconds() - start;
+    report.program = d.program ? d.program->number : ~0u, report.nanoseconds = nanoseconds() - start;
 }
 
 static void send_report(void) {

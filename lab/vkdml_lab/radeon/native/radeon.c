@@ -79,8 +79,8 @@ static inline float float_of(u32 word) { float f; memcpy(&f, &word, 4); return f
 static inline u32 word_of(float f) { u32 word; memcpy(&word, &f, 4); return word; }
 
 static Range *range_of(u64 va, u64 bytes);
-#include "registers.c"
 #include "arithmetic.c"
+#include "registers.c"
 #include "alu.c"
 #include "caches.c"
 #include "memory.c"

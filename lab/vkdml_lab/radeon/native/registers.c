@@ -74,11 +74,11 @@ static const u32 *read_vector(Wave *w, const Instruction *i, const Operand *o, u
         const u32 word = (u32)read_scalar(w, i, o);
         for (int l = 0; l < MOST_LANES; l++) copy[l] = word;
     }
-    const u32 modifiers = o->modifiers, mask = modifiers & WORD ? 0xffff : modifiers & BYTE ? 0xff : ~0u;
+    const u32 modifiers = o->modifiers, mask = modifiers & (WORD | HALF) ? 0xffff : modifiers & BYTE ? 0xff : ~0u;
     const u32 shift = (modifiers & HIGH ? 16 : 0) + (modifiers & ODD ? 8 : 0);
-    if (modifiers & HALF || !modifiers) return copy;
-    for (int l = 0; l < MOST_LANES; l++) {
+    for (int l = 0; modifiers && l < MOST_LANES; l++) {
         copy[l] = copy[l] >> shift & mask;
+        if (modifiers & HALF) copy[l] = word_of(from_half(copy[l]));
         if (modifiers & ABS) copy[l] &= 0x7fffffff;
         if (modifiers & NEG) copy[l] ^= 0x80000000;
     }

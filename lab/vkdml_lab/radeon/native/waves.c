@@ -1,5 +1,4 @@
 // The waves of a dispatch: one runs for a few instructions, then another one, in a random order and each at a pace of its own.
-static u64 op_counts[OPS];
 
 static int branches(const Wave *w, u16 op) {
     const int is_vcc_zero = !(w->s[VCC] | (w->width == 64 ? w->s[VCC + 1] : 0));
@@ -23,16 +22,11 @@ static void across_lanes(Wave *w, const Instruction *i, u32 *result, u32 *second
         write_scalar(w, i, &i->to, read_vector(w, i, from, result)[lane]);
     else if (i->op == OP_v_writelane_b32)
         w->v[i->to.reg][lane] = (u32)read_scalar(w, i, from), w->written[i->to.reg] = 1;
-    else if (i->op == OP_v_swap_b32) {
+    else {  // "V_SWAP_B32"
         memcpy(result, read_vector(w, i, from, result), MOST_LANES * sizeof *result);
         memcpy(second, read_vector(w, i, &i->to, second), MOST_LANES * sizeof *second);
         write_vector(w, i, i->to.reg, result);
         write_vector(w, i, from->reg, second);
-    } else {  // "V_MBCNT_LO_U32_B32", "V_MBCNT_HI_U32_B32": the bits of lanes below
-        const u32 *mask = read_vector(w, i, from, result), *sum = read_vector(w, i, &i->source[1], second);
-        const int high = i->op == OP_v_mbcnt_hi_u32_b32 ? 32 : 0;
-        for (int l = 0; l < w->width; l++) second[l] = sum[l] + __builtin_popcount(mask[l] & (u32)(((1ull << l) - 1) >> high));
-        write_vector(w, i, i->to.reg, second);
     }
 }
 
@@ -50,10 +44,6 @@ static void other(Wave *w, const Instruction *i, u32 *result, u32 *second, const
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
-    case OP_v_fma_mix_f32: case OP_v_fma_mixlo_f16: case OP_v_fma_mixhi_f16:
-        fma_mix(w, i, result);
-        write_vector(w, i, i->to.reg, result);
-        break;
     default:
         if (i->op >= OP_buffer_load) vector_memory(w, i);
         else across_lanes(w, i, result, second);
@@ -64,14 +54,13 @@ static void step(Wave *w, const Dispatch *d) {
     const Instruction *i = &d->program->instructions[w->pc];
     u32 result[MOST_LANES], second[MOST_LANES];
     int next = w->pc + 1;
-    op_counts[i->op]++;
     if (w->stores.count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
     if (i->op <= LAST_VECTOR) {
         vector(w, i, result);
         if (i->flags & DUAL) {  // both read before one writes
             vector(w, i + 1, second);
             write_vector(w, i + 1, i[1].to.reg, second);
-            op_counts[i[1].op]++, next++;
+            next++;
         }
         write_vector(w, i, i->to.reg, result);
     } else if (i->op <= LAST_WIDE) {
