@@ -117,11 +117,14 @@ def main() -> int:
         right, found = runner.run()
         assert not found, found
         assert runner.seen(right) == "not seen"
-        places = defaultdict(list)
+        places, idle = defaultdict(list), Counter[str]()
         for program in process.programs():
             for n in range(0 if program.va in known else program.count):
                 for kind, mutate in kinds_of(program.instructions[n]):
-                    places[kind].append((program, n, mutate))
+                    if program.instructions[n].runs:
+                        places[kind].append((program, n, mutate))
+                    else:
+                        idle[kind] += 1
         for kind, all_places in sorted(places.items()):
             shown, missed = Counter[str](), []
             for program, n, mutate in draw.sample(all_places, min(arguments.most, len(all_places))):
@@ -132,9 +135,9 @@ def main() -> int:
                 program.instructions[n] = Instruction.from_buffer_copy(kept)
                 shown[how] += 1
                 if how == "not seen":
-                    missed.append(f"program {program.number} at {instruction.pc:#x}")
+                    missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times")
             total.update(shown)
-            print(f"{way:9} {kind:16} {len(all_places):5} places: {dict(shown)}{' ' if missed else ''}{'; '.join(missed[:4])}", flush=True)
+            print(f"{way:9} {kind:16} {len(all_places):4} places, {idle[kind]} more do not run: {dict(shown)} {'; '.join(missed)}", flush=True)
     print(f"all: {sum(total.values())} mistakes, {dict(total)}")
     return 0
 

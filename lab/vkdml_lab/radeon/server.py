@@ -71,8 +71,9 @@ class Server:
     def summary(self) -> str:
         """What to print at the end."""
         n = self.totals
-        said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, {n['executed']:,} instructions of "
-                f"waves in {n['nanoseconds'] / 1e9:.1f} s, {n['loaded']:,} bytes loaded, {n['from_memory']:,} past the first cache"]
+        said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
+                f"{n['executed']:,} instructions of waves "
+                f"in {n['nanoseconds'] / 1e9:.1f} s, {n['loaded']:,} bytes loaded, {n['from_memory']:,} past a core's cache"]
         for kind, text in FINDINGS.items():
             places = [(where, count) for (of, where), count in self.findings.items() if of == kind]
             said += [f"radeon: {text}: {len(places)} places{' (noted)' if kind in NOTED else ''}"] if places else []

@@ -47,11 +47,11 @@ class Operand(ctypes.Structure):
 
 class Instruction(ctypes.Structure):
     """op: its number in the instruction table. size: bytes of an element in memory. immediate: an offset, or counts to wait
-    for. target: the index that a branch goes to. pc: the address from the program's beginning.
+    for. target: the index that a branch goes to. pc: its address from the program's beginning. runs: how often it ran.
     """
 
     _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 2), ("target", c_int32),
-                ("pc", c_int32), ("to", Operand), ("to2", Operand), ("source", Operand * 3)]
+                ("pc", c_int32), ("runs", c_uint32), ("to", Operand), ("to2", Operand), ("source", Operand * 3)]
 
 
 class Found(ctypes.Structure):

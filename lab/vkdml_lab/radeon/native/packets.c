@@ -73,12 +73,11 @@ static void copy(const u32 *body)  // DMA_DATA
     for (u64 n = 0; to && fills && n < bytes; n++) to[n] = body[1] >> n % 4 * 8;
 }
 
-// Caches are invalidated by this alone ("GCR_CNTL")
-static void acquire(const u32 *body) {
-    enum { SCALARS_INVALID = 1 << 7, VECTORS_INVALID = 1 << 8 };
+// Caches are invalidated by this alone: what ACQUIRE_MEM and RELEASE_MEM say
+static void invalidate(int scalars, int vectors) {
     now++;
-    if (body[6] & SCALARS_INVALID) scalars_cleaned = now;
-    if (body[6] & VECTORS_INVALID) all_cleaned = now;
+    if (scalars) scalars_cleaned = now;
+    if (vectors) all_cleaned = now;
 }
 
 static void execute(u64 va, u64 bytes);
@@ -99,12 +98,13 @@ static int packet(u32 op, const u32 *body, u32 count) {
         return !(body[2] >> 20 & 1);  // a chain: what follows is padding
     case WRITE_DATA: write_words(body[1] | (u64)body[2] << 32, body + 3, (count - 3) * 4); break;
     case DMA_DATA: copy(body); break;
-    case ACQUIRE_MEM: acquire(body); break;
+    case ACQUIRE_MEM: invalidate(body[6] >> 7 & 1, body[6] >> 8 & 1); break;
     case EVENT_WRITE:
         if ((body[0] & 63) == CS_PARTIAL_FLUSH) settled = now;
         break;
     case RELEASE_MEM: {
         const u32 what = body[1] >> 29 & 7;
+        invalidate(body[0] >> 30 & 1, body[0] >> 14 & 1);
         if (what >= 1 && what <= 3) write_words(body[2] | (u64)body[3] << 32, what == 3 ? &time : (const void *)&body[4], what == 1 ? 4 : 8);
         break;
     }

@@ -54,6 +54,7 @@ static void step(Wave *w, const Dispatch *d) {
     const Instruction *i = &d->program->instructions[w->pc];
     u32 result[MOST_LANES], second[MOST_LANES];
     int next = w->pc + 1;
+    d->program->instructions[w->pc].runs++;
     if (w->stores.count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
     if (i->op <= LAST_VECTOR) {
         vector(w, i, result);
