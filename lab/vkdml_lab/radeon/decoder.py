@@ -31,7 +31,7 @@ _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
 # Of memory: the bytes of an element, and the words
 _SIZES = {"b8": (1, 1), "u8": (1, 1), "i8": (1, 1), "b16": (2, 1), "u16": (2, 1), "i16": (2, 1),
           **{f"b{32 * words}": (4, words) for words in (1, 2, 3, 4, 8, 16)}}
-_MEMORY = re.compile(r"(buffer|global|ds)_(load|store|atomic)_(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
+_MEMORY = re.compile(r"(buffer|global|scratch|ds)_(load|store|atomic)_(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
 # RDNA 2 says the same with other names ("RDNA2 Instruction Set Architecture Reference Guide")
 _OLDER_NAMES = [(re.compile(old), new) for old, new in (
     (r"_dword(?:x(\d+))?$", lambda found: f"_b{32 * int(found[1] or 1)}"),
@@ -81,7 +81,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
         name = old.sub(new, name)
     made, modifiers = Instruction(pc=pc), {word.partition(":")[0]: word.partition(":")[2] for word in words if word}
     try:
-        if name in table.IGNORED:
+        if name in table.IGNORED or re.match(r"s_setreg_b32 hwreg\(HW_REG_FLAT_SCR_", text):  # the base of scratch memory
             made.op = table.NUMBERS["nothing"]
         elif name.startswith("s_waitcnt"):
             _wait(made, name, rest)
@@ -207,7 +207,8 @@ def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str,
     if space == "ds" and way != "load":
         data, where = parts[1:], parts[:1]
     else:
-        data, where = (parts[1:2], [parts[0], parts[2]]) if space == "global" and way == "store" else (parts[:1], parts[1:])
+        address_first = way == "store" and space in ("global", "scratch")
+        data, where = (parts[1:2], [parts[0], parts[2]]) if address_first else (parts[:1], parts[1:])
     made.to = operand(data[0])
     made.to.words = 2 * count if two and way == "load" else count
     made.to2 = operand(data[1]) if len(data) == 2 else Operand(NONE)

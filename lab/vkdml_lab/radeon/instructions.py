@@ -148,7 +148,8 @@ _CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_
             "buffer_gl1_inv"]
 _BRANCHES = ["s_branch", *(f"s_cbranch_{condition}" for condition in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz"))]
 _LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32"]
-_MEMORY = ["scalar_load", *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
+_MEMORY = ["scalar_load", "scratch_load", "scratch_store",
+           *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
 # "SOPP Instructions" of which a program's results do not depend: hints, and pauses
 IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_sendmsg", "s_setprio", "s_inst_prefetch",
            "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_wait_idle", "v_nop"}

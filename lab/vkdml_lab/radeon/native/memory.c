@@ -169,6 +169,24 @@ static u64 addresses_of(Wave *w, const Instruction *i, u64 *address, u32 bytes) 
     return lanes;
 }
 
+// Memory of the wave's own, done at once: where a lane's registers are too few
+static void scratch(Wave *w, const Instruction *i) {
+    const Operand *o = &i->source[0];
+    const int stores = i->op == OP_scratch_store;
+    const u32 base = i->immediate[0] + (u32)read_scalar(w, i, &i->source[1]);
+    if (o->kind == VECTOR) check_vector(w, i, o->reg, 1);
+    if (stores) check_vector(w, i, i->to.reg, i->to.words);
+    for (u32 k = 0; k < i->to.words; w->written[i->to.reg + k++] = 1)
+        for (int l = 0; l < w->width; l++) {
+            const u32 at = (base + (o->kind == VECTOR ? w->v[o->reg][l] : 0)) / 4 + k;
+            u32 *word = w->scratch && at < SCRATCH_WORDS ? &w->scratch[at][l] : NULL, *reg = &w->v[i->to.reg + k][l];
+            if (!(exec_of(w) >> l & 1)) continue;
+            if (!word) found(w, OUTSIDE_BUFFER, i, 4 * at);
+            else if (stores) *word = *reg;
+            else *reg = *word;
+        }
+}
+
 static void hold(Wave *w, Pending *p, const Operand *o, u32 first) {  // what is stored
     check_vector(w, p->i, o->reg, o->words);
     for (u32 k = 0; k < o->words; k++) memcpy(p->data[first + k], w->v[o->reg + k], sizeof p->data[0]);

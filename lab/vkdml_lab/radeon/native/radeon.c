@@ -17,7 +17,7 @@ typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t
 typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 #include "shared.h"
 #include "numbers.h"
-enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 64, SCALARS = 128 };
+enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 64, SCALARS = 128, SCRATCH_WORDS = 64 };
 #define LOW32 0xffffffffull
 #define ADDRESS 0xffffffffffffull   // of a pointer; the rest repeats its highest bit
 
@@ -57,6 +57,7 @@ typedef struct {
     u64 steps;
     u8 scalar_written[SCALARS], scalar_due[SCALARS], written[256], due[256];
     Queue loads, shared, stores;
+    u32 (*scratch)[MOST_LANES];
 } Wave;
 enum { RUNS, AT_BARRIER, OVER };
 
@@ -67,7 +68,7 @@ struct Group { u32 number, barriers, lds_bytes; int wave_count; Wave *waves; u8 
 typedef struct {
     const Program *program;
     u32 groups[3], threads, wave, waves, lds_bytes, registers, mode, user[16], user_count, wgp;
-    u8 has_group_id[3], has_group_size;
+    u8 has_group_id[3], has_group_size, has_scratch;
 } Dispatch;
 
 static u64 random_state = 88172645463325252ull;

@@ -44,6 +44,7 @@ static void other(Wave *w, const Instruction *i, u32 *result, u32 *second, const
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
+    case OP_scratch_load: case OP_scratch_store: scratch(w, i); break;
     default:
         if (i->op >= OP_buffer_load) vector_memory(w, i);
         else across_lanes(w, i, result, second);
@@ -87,7 +88,7 @@ static void start_wave(Wave *w, const Dispatch *d, Group *group, int index, int 
     u32 (*v)[MOST_LANES] = w->v, at = 0;
     const u32 number = group->number, left = d->threads - index * d->wave;
     const u32 id[3] = {number % d->groups[0], number / d->groups[0] % d->groups[1], number / d->groups[0] / d->groups[1]};
-    *w = (Wave){.v = v, .group = group, .index = index, .width = d->wave, .core = 2 * slot + (d->wgp ? index & 1 : 0)};
+    *w = (Wave){.v = v, .scratch = w->scratch, .group = group, .index = index, .width = d->wave, .core = 2 * slot + (d->wgp ? index & 1 : 0)};
     w->pace = (u32)(1000 * pow(0.05, draw() % 1000 / 1000.0));
     for (u32 r = 0; r < d->registers; r++)
         for (int l = 0; l < MOST_LANES; l++) v[r][l] = r ? 0x7fc00000 ^ (draw() & 0xffffff) << 3 : index * d->wave + l;
@@ -95,7 +96,8 @@ static void start_wave(Wave *w, const Dispatch *d, Group *group, int index, int 
     for (; at < d->user_count; at++) w->s[at] = d->user[at], w->scalar_written[at] = 1;
     for (int n = 0; n < 3; n++)
         if (d->has_group_id[n]) w->s[at] = id[n], w->scalar_written[at++] = 1;
-    if (d->has_group_size) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at] = 1;
+    if (d->has_group_size) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at++] = 1;
+    if (d->has_scratch) w->s[at] = 0, w->scalar_written[at] = 1;  // where the wave's begins
     set_exec(w, left >= d->wave ? (d->wave == 64 ? ~0ull : LOW32) : (1ull << left) - 1);
     w->scalar_written[EXEC] = w->scalar_written[EXEC + 1] = w->written[0] = 1;
 }
@@ -141,7 +143,8 @@ static void run_waves(const Dispatch *d) {
         const int k = draw() % (n + 1);
         order[n] = order[k], order[k] = n;
     }
-    for (int n = 0; n < waves; n++) all[n].v = registers + (size_t)n * d->registers;
+    u32 (*scratch_of)[SCRATCH_WORDS][MOST_LANES] = d->has_scratch ? calloc(waves, sizeof *scratch_of) : NULL;
+    for (int n = 0; n < waves; n++) all[n].v = registers + (size_t)n * d->registers, all[n].scratch = scratch_of ? scratch_of[n] : NULL;
     for (int n = 0; n < slots; n++) {
         groups[n] = (Group){.wave_count = d->waves, .waves = all + n * d->waves, .lds_bytes = d->lds_bytes,
                             .lds = (u8 *)(lds + n * lds_words), .words = words + n * lds_words};
@@ -173,5 +176,5 @@ static void run_waves(const Dispatch *d) {
         while (q->count) free(q->of[--q->count]);
     }
     _mm_setcsr(csr);
-    free(groups), free(all), free(registers), free(lds), free(words), free(order), free(live);
+    free(groups), free(all), free(registers), free(scratch_of), free(lds), free(words), free(order), free(live);
 }
