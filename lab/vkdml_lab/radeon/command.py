@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     gpu, folder = GPUS[arguments.gpu], arguments.drivers.resolve() / "radeon"
     (folder / "programs").mkdir(parents=True, exist_ok=True)
     found = driver(gpu, arguments.drivers, folder)
-    python = _virtual_environment(found.prefix, folder / "venv")
+    python = found.virtual_environment(folder / "venv")
     shim = found.environment.pop("LD_PRELOAD")
     if sys.executable != str(python):  # LLVM needs the driver's C library, too
         again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.argv]
@@ -49,23 +49,3 @@ def run(arguments: argparse.Namespace) -> int:
         code = subprocess.run(arguments.argv, env=inside).returncode
     print(state.summary(), file=sys.stderr)
     return code or int(not state.is_clean())
-
-
-def _virtual_environment(prefix: list[str], folder: Path) -> Path:
-    """A virtual environment like this one, whose programs run with the driver's C library; its Python. prefix: the linker."""
-    script, real = folder / "bin" / "python", Path(sys.executable).resolve()
-    if sys.executable == str(script):
-        return script
-    script.parent.mkdir(parents=True, exist_ok=True)
-    is_system = sys.prefix == sys.base_prefix
-    if not is_system and not (folder / "lib").exists():
-        (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
-    (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(is_system).lower()}\n")
-    texts = {"python": f'{prefix[0]} --argv0 "$0" {" ".join(prefix[1:])} {real}'}
-    for path in Path(sys.prefix, "bin").iterdir():  # pytest, vkdml, ...
-        if path.is_file() and path.read_bytes().startswith(f"#!{sys.prefix}/bin/python".encode()):
-            texts[path.name] = f'"{script}" "{path}"'
-    for name, text in texts.items():
-        (script.parent / name).write_text(f'#!/bin/sh\nexec {text} "$@"\n')
-        (script.parent / name).chmod(0o755)
-    return script

@@ -1,4 +1,4 @@
-"""From LLVM's text of an instruction to the structure that C runs. What is not known is refused."""
+"""Structures that C runs, made of LLVM's text of instructions. What is not known is refused."""
 
 from __future__ import annotations
 
