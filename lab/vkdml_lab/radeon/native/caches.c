@@ -11,17 +11,20 @@ static u64 began;                               // when this dispatch did
 
 static inline u64 cleaned_at(int core) { return cleaned[core] > all_cleaned ? cleaned[core] : all_cleaned; }
 
+static Range *memory_at(const Wave *w, const Instruction *i, u64 va, u64 bytes) {
+    Range *range = range_of(va, bytes);
+    if (!range) found(w, FAULT, i, va);
+    return range;
+}
+
 // The memory behind a line as an instruction reads it; looked up once for neighbouring lanes
 typedef struct { u64 line; const u8 *from; const Range *range; } View;
 
 static int look(Wave *w, const Instruction *i, u64 va, View *view) {
     const u64 number = va / LINE_BYTES;
     if (view->line == number && view->from) return 1;
-    view->range = range_of(va, 4), view->line = number, view->from = NULL;
-    if (!view->range) {
-        found(w, FAULT, i, va);
-        return 0;
-    }
+    view->range = memory_at(w, i, va, 4), view->line = number, view->from = NULL;
+    if (!view->range) return 0;
     const u8 *memory = view->range->host + (number * LINE_BYTES - view->range->va);
     Line *kept = &lines[w->core][number % LINES];
     const int is_kept = kept->line == number && kept->filled >= cleaned_at(w->core);
@@ -54,23 +57,16 @@ static inline u32 load(Wave *w, const Instruction *i, u64 va, View *view) {
 }
 
 static u32 load_scalar(Wave *w, const Instruction *i, u64 va) {
-    const Range *range = range_of(va, 4);
-    u32 word = 0xdeadbeef;
-    if (!range) found(w, FAULT, i, va);
-    else {
-        memcpy(&word, range->host + (va - range->va), 4);
-        check_order(w, i, va, range->stamps[(va - range->va) / 4], -1, scalars_cleaned);
-        report.loaded += 4;
-    }
-    return word;
+    const Range *range = memory_at(w, i, va, 4);
+    if (!range) return 0xdeadbeef;
+    check_order(w, i, va, range->stamps[(va - range->va) / 4], -1, scalars_cleaned);
+    report.loaded += 4;
+    return *(u32 *)(range->host + (va - range->va));
 }
 
 static u8 *to_store(Wave *w, const Instruction *i, u64 va) {
-    Range *range = range_of(va, i->size);
-    if (!range) {
-        found(w, FAULT, i, va);
-        return NULL;
-    }
+    Range *range = memory_at(w, i, va, i->size);
+    if (!range) return NULL;
     range->stamps[(va - range->va) / 4] = ++now << 16 | w->core;
     return range->host + (va - range->va);
 }

@@ -21,10 +21,7 @@ static void do_shared(Wave *w, Pending *p, int l, u32 k) {
     const u32 at = (u32)p->address[l] + (k < half ? k * 4 : (u32)(i->immediate[1] - i->immediate[0]) + (k - half) * 4);
     u32 *data = &p->data[k][l];
     if (i->op == OP_ds_load) *data = 0;
-    if ((u64)at + i->size > w->group->lds_bytes) {
-        found(w, OUTSIDE_LDS, i, at);
-        return;
-    }
+    if ((u64)at + i->size > w->group->lds_bytes) return found(w, OUTSIDE_LDS, i, at);
     if (at % i->size) found(w, MISALIGNED, i, at);
     if (i->op == OP_ds_load && !w->group->words[at / 4].is_written) found(w, UNWRITTEN_LDS, i, at);
     check_race(w, i, at);
@@ -41,10 +38,8 @@ static void perform(Wave *w, Pending *p) {  // reads or writes memory
     View view = {0};
     if (p->done) return;
     p->done = 1;
-    if (i->op == OP_scalar_load) {
-        for (u32 k = 0; k < p->words; k++) p->data[0][k] = p->address[k] ? load_scalar(w, i, p->address[k]) : 0;
-        return;
-    }
+    for (u32 k = 0; i->op == OP_scalar_load && k < p->words; k++)
+        p->data[0][k] = p->address[k] ? load_scalar(w, i, p->address[k]) : 0;
     for (int n = 0; is_shared(p) && n < w->shared.count && w->shared.of[n] != p; n++)  // in their order
         if (is_shared(w->shared.of[n])) perform(w, w->shared.of[n]);
     if (!is_shared(p) && p->loads) do_sent_of_group(w);
@@ -79,14 +74,12 @@ static void wait_until(Wave *w, Queue *q, int left) {
     for (int n = 0; n < q->count; n++) ordered += !left || q->of[n]->i->op != OP_scalar_load;
     for (int n = 0; n < q->count && ordered > left;) {
         Pending *p = q->of[n];
-        if (left && p->i->op == OP_scalar_load) {
-            n++;
-            continue;
+        if (left && p->i->op == OP_scalar_load) n++;
+        else {
+            perform(w, p);
+            memmove(&q->of[n], &q->of[n + 1], (--q->count - n) * sizeof *q->of);
+            finish(w, p), ordered--;
         }
-        perform(w, p);
-        memmove(&q->of[n], &q->of[n + 1], (--q->count - n) * sizeof *q->of);
-        finish(w, p);
-        ordered--;
     }
 }
 

@@ -45,11 +45,8 @@ static void send_report(void) {
 }
 
 static u8 *command_memory(u64 va, u64 bytes, int writes) {
-    Range *range = range_of(va &= ADDRESS, bytes);
-    if (!range) {
-        found(NULL, FAULT, NULL, va);
-        return NULL;
-    }
+    Range *range = memory_at(NULL, NULL, va &= ADDRESS, bytes);
+    if (!range) return NULL;
     u64 *stamps = &range->stamps[(va - range->va) / 4];
     for (u64 n = 0; n < (bytes + 3) / 4; n++)
         if (writes) stamps[n] = ++now << 16 | COMMANDS;
@@ -62,8 +59,7 @@ static void write_words(u64 va, const void *data, u64 bytes) {
     if (memory) memcpy(memory, data, bytes);
 }
 
-static void copy(const u32 *body)  // DMA_DATA
-{
+static void copy(const u32 *body) {  // DMA_DATA
     const u64 bytes = body[5] & 0x3ffffff;
     const int fills = (body[0] >> 29 & 3) == 2;
     const u8 *from = fills || !bytes ? NULL : command_memory(body[1] | (u64)body[2] << 32, bytes, 0);
@@ -83,7 +79,7 @@ static void execute(u64 va, u64 bytes);
 
 // Returns whether the rest of the buffer is executed
 static int packet(u32 op, const u32 *body, u32 count) {
-    const u64 time = nanoseconds() / 10;
+    const u64 time = nanoseconds() / 10, what = op == RELEASE_MEM ? body[1] >> 29 & 7 : 0;  // 1 and 2: a number, 3: the time
     switch (op) {
     case SET_SH_REG: case SET_SH_REG_INDEX:
         for (u32 n = 1; n < count; n++) sh[((body[0] & 0xffff) + n - 1) % REGISTERS] = body[n];
@@ -101,12 +97,10 @@ static int packet(u32 op, const u32 *body, u32 count) {
     case EVENT_WRITE:
         if ((body[0] & 63) == CS_PARTIAL_FLUSH) settled = now;
         break;
-    case RELEASE_MEM: {
-        const u32 what = body[1] >> 29 & 7;
+    case RELEASE_MEM:
         invalidate(body[0] >> 30 & 1, body[0] >> 14 & 1);
         if (what >= 1 && what <= 3) write_words(body[2] | (u64)body[3] << 32, what == 3 ? &time : (const void *)&body[4], what == 1 ? 4 : 8);
         break;
-    }
     case COPY_DATA:
         if ((body[0] & 15) == 9) write_words(body[3] | (u64)body[4] << 32, &time, 8);
         else refuse("COPY_DATA of", body[0]);
@@ -119,25 +113,19 @@ static int packet(u32 op, const u32 *body, u32 count) {
 }
 
 static void execute(u64 va, u64 bytes) {
-    const Range *range = range_of(va &= ADDRESS, bytes);
-    if (!range) {
-        refuse("no commands are at", (u32)va);
-        return;
-    }
+    const Range *range = memory_at(NULL, NULL, va &= ADDRESS, bytes);
+    if (!range) return;
     const u32 *words = (const u32 *)(range->host + (va - range->va)), *end = words + bytes / 4;
     while (words < end) {
         const u32 header = *words++, op = header >> 8 & 255, count = (header >> 16 & 0x3fff) + 1;
         if (header >> 30 == 2 || header == (u32)ONE_WORD_NOP) continue;
-        if (header >> 30 != 3 || words + count > end) {
-            refuse("no packet", header);
-            return;
-        }
+        if (header >> 30 != 3 || words + count > end) return refuse("no packet", header);
         if (!packet(op, words, count)) return;
         words += count;
     }
 }
 
-// A submission begins with memory as all before it left it, and with clean caches: the kernel waits, and invalidates them
+// The kernel waits for the submission before, and invalidates all caches
 static void submitted(u64 va, u64 bytes) {
     settled = all_cleaned = scalars_cleaned = ++now;
     execute(va, bytes);

@@ -4,10 +4,7 @@ static Report report;
 static void found(const Wave *w, u32 kind, const Instruction *i, u64 detail) {  // each kind and place once, with a count
     const int pc = i ? i->pc : -1;
     for (u32 n = 0; n < report.found_count; n++)
-        if (report.found[n].kind == kind && report.found[n].pc == pc) {
-            report.found[n].count++;
-            return;
-        }
+        if (report.found[n].kind == kind && report.found[n].pc == pc) return (void)report.found[n].count++;
     if (report.found_count < MOST_FOUND) report.found[report.found_count++] = (Found){kind, pc, w ? w->group->number : 0, 1, detail};
 }
 
@@ -20,8 +17,8 @@ static inline void set_exec(Wave *w, u64 lanes) {
 // Whether a load to the register is under way in lanes that are active
 static int is_due(const Wave *w, const Queue *q, u32 reg, u64 lanes) {
     for (int n = 0; n < q->count; n++) {
-        const Pending *p = q->of[n];
-        if (p->i->to.kind == VECTOR && p->loads && reg - p->i->to.reg < p->i->to.words && p->mask & lanes) return 1;
+        const Operand *to = &q->of[n]->i->to;
+        if (to->kind == VECTOR && q->of[n]->loads && reg - to->reg < to->words && q->of[n]->mask & lanes) return 1;
     }
     return 0;
 }
