@@ -8,6 +8,7 @@ enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x
        SYNC_WAIT = 0xc3, SYNC_RESET = 0xc4, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4,
        ADDFB2_MODIFIERS = 0x10 };
 enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024 };
+#define MOST_BYTES (3ull << 30)  // the shim has one more, and no way to say that there is none left
 
 // The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
 typedef struct { u64 size, alignment, domains, flags; } Create;           // answers with the handle
@@ -20,6 +21,7 @@ typedef struct { u64 handles; i64 until; u32 count, flags, first; } Wait;
 typedef struct { u64 handles; u32 count; } Handles;
 
 static struct { u8 *host; u64 size; } buffers[MOST];
+static u64 allocated;                              // bytes of all buffers, of which there are MOST_BYTES
 static Range ranges[MOST];
 static int range_count, has_thread;
 static struct { u8 exists, is_signaled; u64 submission; } syncs[MOST];  // signaled when that submission is over, or at once
@@ -156,6 +158,7 @@ static void close_buffer(u32 handle) {
     if (handle >= MOST || !buffers[handle].size) return;
     wait_until_idle();
     if (buffers[handle].host) munmap(buffers[handle].host, buffers[handle].size);
+    allocated -= buffers[handle].size;
     buffers[handle].host = NULL, buffers[handle].size = 0;
 }
 
@@ -166,9 +169,11 @@ static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     if (number == GET_CAP && *(u64 *)argument == ADDFB2_MODIFIERS) return ((u64 *)argument)[1] = 0;  // the shim would print
     if (number >= SYNC_CREATE && number <= SYNC_SIGNAL) return sync_call(number, argument);
     if (number == GEM_CLOSE) close_buffer(*(u32 *)argument);
+    if (size > MOST_BYTES || allocated + size > MOST_BYTES) return errno = ENOMEM, -1;
     const int result = next(fd, kind, argument);
     const Mapping *m = argument;
     if (result) return result;
+    allocated += size;
     if (number == CREATE) buffers[*(u32 *)argument % MOST].size = size, buffers[*(u32 *)argument % MOST].host = NULL;
     if (number == VA && (m->operation == MAPS || m->operation == REPLACES)) map(fd, m, next);
     else if (number == VA) unmap(m->address & ADDRESS, m->size);
