@@ -1,5 +1,6 @@
 """Kernels on the emulated Radeon beneath Mesa's driver, as `vkdml radeon` runs them: some minutes, so `make test` runs none of it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -20,14 +21,23 @@ def drivers():
             pytest.skip(f"Mesa's drivers cannot be fetched: {fetched.stderr.strip()}")
 
 
-def radeon(*command):
-    return subprocess.run([sys.executable, "-m", "vkdml", "radeon", *command], cwd=ROOT, capture_output=True, text=True)
+def radeon(*command, **settings):
+    environment = os.environ | {f"VKDML_RADEON_{name.upper()}": value for name, value in settings.items()}
+    return subprocess.run([sys.executable, "-m", "vkdml", "radeon", *command], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
 @pytest.mark.parametrize(("gpu", "only"), [("rx7900xtx", "flow or barrier"), ("rx6900xt", "stepped and GRU")])
 def test_kernels(drivers, gpu, only):
     found = radeon("--gpu", gpu, "pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-m", "not thorough", "-k", only)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("resident", ["1", "2"])
+def test_parts_that_have_no_room_give_up_and_are_right(drivers, resident):
+    found = radeon("pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-k", "test_each_way and many and GRU",
+                   resident=resident)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
