@@ -10,7 +10,7 @@ RUN make -C /src wheels
 FROM debian:trixie-slim AS vkdml
 RUN apt-get update && apt-get install -y --no-install-recommends libvulkan1 python3 python3-venv
 COPY --from=build /src/dist /wheels
-RUN python3 -m venv /opt/vkdml && /opt/vkdml/bin/pip install --no-cache-dir /wheels/*.whl
+RUN python3 -m venv /opt/vkdml && /opt/vkdml/bin/pip install --no-cache-dir /wheels/vkdml-*.whl
 ENV PATH=/opt/vkdml/bin:$PATH
 ENTRYPOINT ["vkdml"]
 CMD ["devices"]

@@ -65,8 +65,11 @@ docs: setup-docs
 vulkan-extras:
 	@tools/get_vulkan_extras
 
-wheels all-wheels:
-	@tools/setup $@
+wheels:
+	@tools/setup wheels
+
+all-wheels:
+	@tools/setup all-wheels
 
 validate: setup-conformance
 	@$(VENV_PYTHON) -m vkdml_lab.validate

@@ -1,4 +1,4 @@
-"""setuptools' build_py, which also compiles the shaders of vkdml_lab/bench/ceilings.py into a wheel."""
+"""setuptools' build_py, which also compiles the shaders of bench/ceilings.py into a wheel."""
 
 from __future__ import annotations
 

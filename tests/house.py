@@ -33,8 +33,8 @@ INNER = "|".join(sorted({part for layer in LAYERS["vkdml"] for part in layer.spl
 LABORATORY = "src/vkdml/laboratory.py"
 GPUS = "src/vkdml/planning/gpus.py"
 
-OURS = ("src/**/*.py", "lab/**/*.py", "tools/**/*.py", "tests/**/*.py")
-OUTSIDE = ("lab/vkdml_lab/**/*.py", "tools/**/*.py")  # programs that use the package
+OURS = ("src/**/*.py", "bench/**/*.py", "lab/**/*.py", "tools/**/*.py", "tests/**/*.py")
+OUTSIDE = ("bench/**/*.py", "lab/vkdml_lab/**/*.py", "tools/**/*.py")  # programs that use the package
 TESTS_IN_LAB = ("lab/vkdml_lab/suite/", "lab/vkdml_lab/fuzz/")  # they test the inside of the package
 SHADERS = ("shaders/**/*.comp", "shaders/**/*.glsl")
 CELLS = "gru|lstm|rnn"
@@ -83,7 +83,7 @@ NEVER = [
 UNREAD = {".git", ".venv", ".vulkan", "__pycache__", "build", "dist"}
 ANY = re.compile(r"\b(PATH|NAME|DIRECTORY|FILE)\b")  # stand for anything in a path
 PATH = re.compile(r"(?<![\w/.:~$<}-])((?:\.\./)*(?:(?:[\w.*-]|\{[\w,.-]*\})+/)*(?:[\w*-]|\{[\w,.-]*\})+\.(?:py|glsl|comp|md)"
-                  r"|(?:src|shaders|tests|tools|lab|docs|examples)/(?:[\w.*-]|\{[\w,.-]*\}|/)*)(::\w+)?(?![\w/])")
+                  r"|(?:src|shaders|tests|tools|lab|bench|docs|examples)/(?:[\w.*-]|\{[\w,.-]*\}|/)*)(::\w+)?(?![\w/])")
 
 
 # Reading a tree
@@ -120,6 +120,7 @@ def modules(root: Path) -> dict[str, Path]:
     for path in files(root, *OURS):
         parts = path.relative_to(root).with_suffix("").parts
         own = parts[1:] if parts[:2] in (("src", "vkdml"), ("lab", "vkdml_lab")) else parts
+        own = ("vkdml_lab", *own) if own[0] == "bench" else own  # lab/vkdml_lab/bench is a link to it
         found[".".join(own).removesuffix(".__init__")] = path
     return found
 

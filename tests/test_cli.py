@@ -264,6 +264,7 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: --compare: onnxruntime: .*double.*leave --compare out"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),
     (("run", "gru.onnx", "--device", "no such"), "vkdml: no Vulkan device 'no such'"),
+    (("dispatch", "gru.onnx"), "vkdml: dispatch: model: found gru.onnx; expected a DxDispatch model, .json; `vkdml run` runs ONNX models"),
     (("dispatch", "bad.json"), "vkdml: model: commands.0..resource"),
     (("dispatch", "relu.json", "--device", "9"), "vkdml: no Vulkan device '9'"),
     (("dispatch", "relu.json", "--max-bytes", "32"), "vkdml: model: dispatchables.relu: found 64 bytes"),

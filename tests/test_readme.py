@@ -74,6 +74,7 @@ def test_each_kind_of_user_has_an_example():
         ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "A single node"): ["python"],
         ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
         ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/pydirectml.md", "A whole model"): ["python"], ("docs/faces/torch.md", "A module"): ["python"],
+        ("docs/faces/torch.md", "Rows of several lengths"): ["python"],
         ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"]}
 
 

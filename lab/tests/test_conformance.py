@@ -1,7 +1,6 @@
 """`vkdml conformance`: errors as they are measured, and what becomes of failures, crashes and hangs. Records are made up."""
 
 import json
-import os
 import sys
 from dataclasses import asdict, replace
 
@@ -296,11 +295,9 @@ def test_what_is_chosen(tmp_path):
     assert run_suite(tmp_path, chosen=Chosen(only=("none",))).ended == "no test has none in its name"
 
 
-def test_quick_ends(tmp_path, monkeypatch):
+def test_quick_ends(tmp_path):
     """Tests that would begin too late are skipped, and say why."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    (tmp_path / "late.py").write_text("from vkdml_lab.suite import plugin\nplugin.QUICK_SECONDS = -1\n")
-    run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["-p", "late"])
+    run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["--seconds=-1"])
     assert {(test["outcome"], failures.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
 
 
@@ -324,7 +321,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         return Run(about, found[about["device"]["index"]], TOLD)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(suite, "machine", lambda: suite.Machine([other, DEVICE], SOFTWARE))
+    monkeypatch.setattr(suite, "machine", lambda: suite.ThisMachine([other, DEVICE], SOFTWARE))
     monkeypatch.setattr(suite, "run_suite", run)
     assert cli.main(["conformance", "--seed", "4", "--resume", "--only", "a", "b", "--output", "new/report"]) == 1
     chosen = Chosen(("a", "b"), seed=4)

@@ -19,7 +19,7 @@ from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, SEQUENCE, STEPPED, TRIED, Part
 from vkdml_lab.gpu.model import Estimate
 from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, STORES, VECTORS, WORDS
-from vkdml_lab.gpu.steps import Step
+from vkdml_lab.gpu.steps import LoopStep
 from vkdml_lab.suite.devices import GPUS as DEVICES
 
 ONE_ROW = Case("gru", (100, 1, 256, 256))
@@ -139,7 +139,7 @@ def test_what_is_expected_is_demanded():
 def test_times_that_are_known():
     """What the report shows is read back; a step that takes more breaks the demand."""
     key = next(iter(times.KNOWN))
-    slow, as_known = (replace(part(*key[:1], case=CASES[key[1]], plan=key[2]), step=Step(True, ()), estimate=took(share * times.KNOWN[key]))
+    slow, as_known = (replace(part(*key[:1], case=CASES[key[1]], plan=key[2]), step=LoopStep(True, ()), estimate=took(share * times.KNOWN[key]))
                       for share in (1.04, 1.02))
     (demand,) = (one for one in DEMANDS if "times.py" in one.what)
     assert [demand.is_kept(demand.figure(one)) for one in (slow, as_known)] == [False, True]

@@ -12,7 +12,7 @@ from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import DESKTOP, Gpu
 from vkdml_lab.gpu.loops import Loop
 from vkdml_lab.gpu.model import LATENCY, estimate, iteration
-from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step, step_of
+from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep, step_of
 
 RATES = replace(GPUS["unknown"], units=4, clock=1e9, simds=2, simd_lanes=32, subgroups=16, unit_shared_bytes=65536, shared_rate=128,
                 unit_cache_rate=64, cache_rate=1e12)
@@ -88,7 +88,7 @@ def made(step, workgroups=1, workgroup=32, **figures):
 
 
 def test_an_estimate():
-    found = made(Step(True, (10,)))
+    found = made(LoopStep(True, (10,)))
     # A step: a poll, ten blocks, and what is between them
     assert found.step.totals["state loads"] == 1
     assert found.step.totals["weight loads"] == 10
@@ -98,19 +98,19 @@ def test_an_estimate():
 
 
 def test_waiting_is_added():
-    without = made(Step(True, (10,)))
-    assert made(Step(True, (10,), waits=1.0)).seconds == pytest.approx(without.seconds + 1)
-    assert made(Step(True, (10,), wait_cycles=1000)).seconds == pytest.approx(without.seconds + 1e-6)
+    without = made(LoopStep(True, (10,)))
+    assert made(LoopStep(True, (10,), waits=1.0)).seconds == pytest.approx(without.seconds + 1)
+    assert made(LoopStep(True, (10,), wait_cycles=1000)).seconds == pytest.approx(without.seconds + 1e-6)
 
 
 def test_subgroups_share_a_vector_unit():
-    assert made(Step(True, (10,)), workgroup=512).limits["instructions"] == 8 * made(Step(True, (10,))).limits["instructions"]
+    assert made(LoopStep(True, (10,)), workgroup=512).limits["instructions"] == 8 * made(LoopStep(True, (10,))).limits["instructions"]
 
 
 def test_workgroups_that_do_not_fit_run_later():
-    assert made(Step(True, (10,)), workgroups=8, shared=40000).rounds == 2
-    assert made(Step(True, (10,)), workgroups=8, shared=10000).rounds == 1
-    assert made(Step(True, (10,)), workgroups=4 * 3, workgroup=512, subgroups=8).rounds == 3
+    assert made(LoopStep(True, (10,)), workgroups=8, shared=40000).rounds == 2
+    assert made(LoopStep(True, (10,)), workgroups=8, shared=10000).rounds == 1
+    assert made(LoopStep(True, (10,)), workgroups=4 * 3, workgroup=512, subgroups=8).rounds == 3
 
 
 def dispatch(kernel, **constants):
@@ -120,17 +120,17 @@ def dispatch(kernel, **constants):
 
 
 @pytest.mark.parametrize(("kernel", "step"), [
-    ("gpu/gru", Step(True, (64, 2), passes=128, own_loads=1, in_loop=True)),
-    ("gpu/gru_stepped", Step(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True)),
-    ("gpu/gru_barrier", Step(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True)),
-    ("gpu/lstm_flow", Step(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True))])
+    ("gpu/gru", LoopStep(True, (64, 2), passes=128, own_loads=1, in_loop=True)),
+    ("gpu/gru_stepped", LoopStep(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True)),
+    ("gpu/gru_barrier", LoopStep(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True)),
+    ("gpu/lstm_flow", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True))])
 def test_steps(kernel, step):
     assert step_of(dispatch(kernel)) == step
 
 
 def test_loops_that_run_once_are_none():
     assert step_of(dispatch("gpu/gru_flow", REGISTER_LOADS=4)).trips == (8,)
-    assert step_of(dispatch("gpu/gru", WORKGROUP=8192, REGISTER_LOADS=8)) == Step(True, (), passes=2, own_loads=1, streams=False)
+    assert step_of(dispatch("gpu/gru", WORKGROUP=8192, REGISTER_LOADS=8)) == LoopStep(True, (), passes=2, own_loads=1, streams=False)
 
 
 @pytest.mark.parametrize("kernel", ["pack", "gpu/begin", "gpu/end", "float64/gru", "float64/projection"])

@@ -10,7 +10,7 @@ from vkdml.planning import gpus
 from vkdml_lab.bench import reports
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu_report import model
-from vkdml_lab.gpu_report.fit import APART, FIGURES, NOTHING, Run, fit
+from vkdml_lab.gpu_report.fit import APART, FIGURES, NOTHING, Run, fit, with_figures
 from vkdml_lab.gpu_report.problems import FIVE, WAYS, about
 from vkdml_lab.suite.devices import DEVICES, GPUS
 
@@ -23,7 +23,7 @@ def made_up(info=INFO, ways=WAYS, true=TRUE):
     rows = [{**about(case), "schedule": way, "seconds": 1.0, "right": True, "gave up": 0} for case in CASES for way in ways]
     for row in rows:
         if run := Run.of(row, info):
-            row["seconds"] = run.planner.costs.with_figures(true).run_seconds(run.tiling)
+            row["seconds"] = run.tiling.run_seconds(with_figures(run.target, true))
     return rows
 
 

@@ -25,15 +25,15 @@ def schedule(way, step, estimate, problem="gru-100x1x256x256", **changes):
 
 PLAN = {"figures of": "RTX 3090", "meeting": 2.5e-6, "seen": 0.5e-6, "dispatch": 5e-6}
 RIGHT = {"right": True, "tests": "all passed"}
-MANY = {"right": True, "count": 468}
+MANY = {"right": True, "count": 468, "of": 518}
 
 
 # Is it right here?
 
 @pytest.mark.parametrize(("parts", "says"), [
     ([], "Not checked."),
-    ([found(CONFORMANCE, [MANY]), found(SCHEDULES, [RIGHT, RIGHT])], "Yes**, all results (468 of conformance, 2 of schedules)."),
-    ([found(CONFORMANCE, [RIGHT], 1, 9)], "Yes**, all results (1 of conformance), so far: conformance is not done."),
+    ([found(CONFORMANCE, [MANY]), found(SCHEDULES, [RIGHT, RIGHT])], "Yes**, all that was checked (conformance 468 of 518, schedules 2)."),
+    ([found(CONFORMANCE, [RIGHT], 1, 9)], "Yes**, all that was checked (conformance 1), so far: conformance is not done."),
     ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [{"not checked": "all runs gave up"}])], "so far: schedules is not done."),
     ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [RIGHT, {"right": False, "failed": "wrong"}])],
      "No**: 1 results have not passed (schedules)."),
@@ -44,6 +44,13 @@ def test_is_it_right(parts, says):
     said = first_page.right(parts)
     assert said.startswith("**Is it right here?")
     assert said.strip("*").endswith(says) or says in said
+
+
+@pytest.mark.parametrize(("load", "is_busy"), [(0.5, False), (2.5, True)])
+def test_no_conclusion_from_times_of_a_busy_machine(load, is_busy):
+    page = first_page.report(GPUS["RTX 3090"], [], False, load)
+    assert ("**No conclusion from times**: other programs ran (load 2.5;" in page) is is_busy
+    assert ("**Does it choose well?**" in page) is not is_busy
 
 
 def test_a_part_without_time_is_not_passed():

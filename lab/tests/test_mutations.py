@@ -337,11 +337,11 @@ def test_wrong_extreme(monkeypatch, activation, function, test, values):
 
 # Mistakes in reading ONNX's activation_alpha and activation_beta, as changes of the text of activations.from_onnx
 LISTS = {
-    "by position": {"values.pop(0) if values": "values[i] if i < len(values)", "if values:": "if False:"},
+    "by position": {"given.pop(0)) if given": "given[i]) if i < len(given)"},
     "from the end": {"pop(0)": "pop()"},
-    "the first for all": {"values.pop(0)": "values[0]", "if values:": "if False:"},
-    "alphas and betas exchanged": {"zip(left,": "zip(left[::-1],", "if values:": "if False:"},
-    "ignored": {"values.pop(0) if values else": "", "if values:": "if False:"},
+    "the first for all": {"given.pop(0)": "given[0]"},
+    "alphas and betas exchanged": {"zip(left,": "zip(left[::-1],"},
+    "ignored": {"parameter(operator, *given.pop(0)) if given else default": "default"},
 }
 
 

@@ -1,10 +1,15 @@
-"""Which members of a family `make test` runs."""
+"""Which members of a family `make test` runs, and in which order --quick runs tests."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from vkdml_lab.suite.plugin import typical
+from vkdml_lab.suite.plugin import in_turns, typical
+
+
+class Test(SimpleNamespace):
+    __hash__ = object.__hash__
+    __test__ = False
 
 
 class Member:
@@ -30,3 +35,16 @@ def test_the_first_so_many():
     members = [Member(seed=seed) for seed in "abcde"]
     assert letters(typical(members, 2)) == {"a", "b"}
     assert typical(members, 9) == set(members)
+
+
+def test_quick_has_each_operator_from_the_first_turn_on():
+    """However slow the device is, it is not all of one operator."""
+    items = [Test(name=f"test_{function}[{case}-{cell}]", function=function, path=SimpleNamespace(stem=stem))
+             for stem, function in (("test_plain", "a"), ("test_reference", "b"), ("test_reference", "c"), ("test_casts", "d"))
+             for cell in ("GRU", "LSTM", "RNN") for case in range(3)]
+    turns = in_turns(items)
+    assert set(turns) == set(items)
+    assert [item.function for item in turns[:4]] == ["b", "c", "a", "d"]
+    assert [item.name[-5:].strip("]-[0") for item in turns[:4]] == ["LSTM", "RNN", "GRU", "GRU"]
+    for start in range(0, 12, 4):
+        assert len({item.name[-5:] for item in turns[start:start + 4]}) == 3

@@ -200,7 +200,7 @@ def test_a_report(tmp_path, capsys):
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--target", "tensorflow:cpu"], "one of onnxruntime, torch"), (["--target", "python:f"], "module.function"),
     (["--target", "python:lab.tests.strange_functions.none"], "has no function none"),
-    (["--target", "onnxruntime:rocm"], "has no ROCMExecutionProvider"), (["--target", "torch:cpu", "--quick"], "--quick"),
+    (["--target", "onnxruntime:rocm"], "has no ROCMExecutionProvider"), (["--target", "torch:cpu", "--resume"], "--resume"),
     (["--target", "torch:cpu", "--export", "x"], "with --export")])
 def test_wrong_usage(arguments, said, capsys):
     assert cli.main(["conformance", *arguments]) == 1

@@ -6,7 +6,12 @@ from tools.compile_shaders import kernels
 from vkdml.planning.plan import plan
 from vkdml_lab.suite.devices import GPU
 from vkdml_lab.suite.test_gpu_kernels import CASES, WAYS
-from vkdml_lab.validate import GPU_CASES, GPU_WAYS
+from vkdml_lab.validate import GPU_CASES, GPU_KERNELS, GPU_WAYS, PROJECTION, ROOT, TESTS
+
+
+def test_what_is_run_is_there():
+    for test in [*TESTS, *GPU_KERNELS, PROJECTION[0]]:
+        assert (ROOT / test.partition("::")[0]).exists(), test
 
 
 def test_all_kernels_for_gpus_are_run():

@@ -20,10 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 FROM_THE_CHECKOUT = {"broken.py", "controls.py", "house.py"}
 
 
-def wheel_of(project, folder):
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, project], check=True)
-    (wheel,) = folder.glob(f"{'vkdml_lab' if project.name == 'lab' else 'vkdml'}-*.whl")
-    return wheel
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """Both wheels, built from a copy: modules have come and gone since this tree was first built."""
+    folder = tmp_path_factory.mktemp("wheels")
+    tree = shutil.copytree(ROOT, folder / "tree", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "*-report"))
+    for project in (tree, tree / "lab"):
+        subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, project], check=True)
+    return [next(folder.glob(f"{name}-*.whl")) for name in ("vkdml", "vkdml_lab")]
 
 
 def contents(wheel):
@@ -40,14 +44,13 @@ def test_ceilings_are_compiled_with_what_they_try(monkeypatch):
 
 
 @pytest.mark.thorough
-def test_the_wheel_of_vkdml_has_nothing_else(tmp_path):
-    """As modules have come and gone since this tree was first built, a copy is built."""
-    tree = shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "lab"))
-    names = contents(wheel_of(tree, tmp_path))
+def test_the_wheel_of_vkdml_has_nothing_else(wheels):
+    names = contents(wheels[0])
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == modules
     assert {re.sub(r"^vkdml/engine/vulkan/_kp\.[\w-]+\.so$", "kp", re.sub(r"^vkdml/spirv/[\w/]+\.spv$", "kernel", name))
-            for name in names - modules} == {"kp", "kernel", "vkdml/spirv/checksums.txt", "vkdml/py.typed"}
+            for name in names - modules} == {"kp", "kernel", "vkdml/spirv/checksums.txt", "vkdml/py.typed",
+                                            "vkdml/engine/vulkan/_kp.pyi"}
 
 
 def test_only_tests_import_from_the_checkout():
@@ -60,9 +63,8 @@ def test_only_tests_import_from_the_checkout():
 
 @pytest.mark.device
 @pytest.mark.thorough
-def test_a_wheel_runs_the_suite(tmp_path):
+def test_a_wheel_runs_the_suite(wheels, tmp_path):
     """In an environment of its own, which has everything but this package from the tests' one."""
-    wheels = [wheel_of(ROOT, tmp_path), wheel_of(ROOT / "lab", tmp_path)]
     venv.create(tmp_path / "venv", with_pip=False)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, *wheels], check=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_uint32, c_void_p
-from typing import Any
+from ctypes import Structure, byref, c_char, c_char_p, c_uint32, c_void_p
+from typing import Any, ClassVar
 
 from vkdml import DeviceInfo
-from vkdml.laboratory import queries, structures
+from vkdml.laboratory import queries, structures, system
 
 # VkMemoryPropertyFlagBits and VkQueueFlagBits, from the lowest bit on
 _MEMORY = ("DEVICE_LOCAL", "HOST_VISIBLE", "HOST_COHERENT", "HOST_CACHED", "LAZILY_ALLOCATED", "PROTECTED", "DEVICE_COHERENT",
@@ -18,6 +18,54 @@ _QUEUES = ("GRAPHICS", "COMPUTE", "TRANSFER", "SPARSE_BINDING", "PROTECTED", "VI
 _COMPONENTS = {0: "float16", 1: "float32", 2: "float64", 3: "int8", 4: "int16", 5: "int32", 6: "int64", 7: "uint8", 8: "uint16",
                9: "uint32", 10: "uint64", 1000141000: "bfloat16", 1000491002: "float8_e4m3", 1000491003: "float8_e5m2"}
 _SCOPES = {1: "device", 2: "workgroup", 3: "subgroup", 5: "queue family"}
+
+
+class Float16Int8Features(structures.Chained):
+    TYPE, SINCE, EXTENSION = 1000082000, (1, 2), b"VK_KHR_shader_float16_int8"
+    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), ("shaderFloat16", c_uint32), ("shaderInt8", c_uint32)]
+
+
+class VulkanMemoryModelFeatures(structures.Chained):
+    TYPE, SINCE, EXTENSION = 1000211000, (1, 2), b"VK_KHR_vulkan_memory_model"
+    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")]]
+
+
+class IntegerDotProductFeatures(structures.Chained):
+    TYPE, SINCE, EXTENSION = 1000280000, (1, 3), b"VK_KHR_shader_integer_dot_product"
+    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), ("shaderIntegerDotProduct", c_uint32)]
+
+
+class CooperativeMatrixFeatures(structures.Chained):
+    TYPE, EXTENSION = 1000506000, b"VK_KHR_cooperative_matrix"
+    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), ("cooperativeMatrix", c_uint32),
+                ("cooperativeMatrixRobustBufferAccess", c_uint32)]
+
+
+class CooperativeMatrixProperties(Structure):
+    """A shape and types that a device multiplies."""
+
+    TYPE = 1000506001
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+        "MSize", "NSize", "KSize", "AType", "BType", "CType", "ResultType", "saturatingAccumulation", "scope")]]
+
+
+class LayerProperties(Structure):
+    _fields_ = [("layerName", c_char * 256), ("specVersion", c_uint32), ("implementationVersion", c_uint32),
+                ("description", c_char * 256)]
+
+
+_FEATURES: tuple[type[structures.Chained], ...] = (
+    *structures.FEATURES, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures, CooperativeMatrixFeatures)
+
+
+def loader() -> dict[str, Any]:
+    """The version of the Vulkan loader, and by their names those of the layers that it finds: of Vulkan, and (of their own)."""
+    vk, packed = system.load_vulkan(), c_uint32()
+    vk.vkEnumerateInstanceVersion(byref(packed))
+    layers = {layer.layerName.decode(): f"{queries.dotted(layer.specVersion)} ({layer.implementationVersion})"
+              for layer in queries.enumerated(LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
+    return {"loader": queries.dotted(packed.value), "layers": layers}
 
 
 def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
@@ -46,11 +94,11 @@ def device_facts(info: DeviceInfo) -> dict[str, Any]:
         handle, properties = handles[info.index], structures.Properties()
         vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
         extensions = queries.extensions_of(vk, handle)
-        asked = queries.ask(vk, handle, queries.version_of(properties.apiVersion), extensions)
-        matrices = asked[structures.CooperativeMatrixFeatures].cooperativeMatrix
+        asked = queries.ask(vk, handle, queries.version_of(properties.apiVersion), extensions, _FEATURES)
+        matrices = asked[CooperativeMatrixFeatures].cooperativeMatrix
         shapes = _cooperative_matrices(vk, instance, handle) if matrices else []
     ids, sizes = asked[structures.IDProperties], asked[structures.SubgroupSizeControlProperties]
-    floats, model = asked[structures.Float16Int8Features], asked[structures.VulkanMemoryModelFeatures]
+    floats, model = asked[Float16Int8Features], asked[VulkanMemoryModelFeatures]
     control = asked[structures.SubgroupSizeControlFeatures]
     return {
         "device UUID": bytes(ids.deviceUUID).hex(),
@@ -62,7 +110,7 @@ def device_facts(info: DeviceInfo) -> dict[str, Any]:
         "float16": bool(floats.shaderFloat16),
         "int8": bool(floats.shaderInt8),
         "16-bit storage": info.storage_16bit,
-        "integer dot product": bool(asked[structures.IntegerDotProductFeatures].shaderIntegerDotProduct),
+        "integer dot product": bool(asked[IntegerDotProductFeatures].shaderIntegerDotProduct),
         "subgroup-size control": info.subgroup_size_control,
         "full subgroups": bool(control.computeFullSubgroups),
         "subgroup sizes": [sizes.minSubgroupSize, sizes.maxSubgroupSize],
@@ -87,8 +135,8 @@ def _cooperative_matrices(vk: ctypes.CDLL, instance: c_void_p, handle: c_void_p)
         return []
     function, count = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_void_p, c_void_p)(address), c_uint32()
     function(handle, byref(count), None)
-    shapes = (structures.CooperativeMatrixProperties * count.value)(*[
-        structures.CooperativeMatrixProperties(sType=structures.CooperativeMatrixProperties.TYPE) for _ in range(count.value)])
+    shapes = (CooperativeMatrixProperties * count.value)(*[
+        CooperativeMatrixProperties(sType=CooperativeMatrixProperties.TYPE) for _ in range(count.value)])
     function(handle, byref(count), shapes)
     return [{"M N K": [found.MSize, found.NSize, found.KSize],
              "A B C result": [_COMPONENTS.get(of, of) for of in (found.AType, found.BType, found.CType, found.ResultType)],

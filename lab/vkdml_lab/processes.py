@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
@@ -13,12 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 _OUTPUT_LINES = 100
+_PR_SET_PDEATHSIG = 1
 _ENDING_SECONDS = 10.0  # a killed process may take so long; one that waits for a driver may never end
 _LAST_WORDS_SECONDS = 5.0  # a process may take so long to end once it has closed its pipe
+
+
+class UnavailableError(Exception):
+    """What is to be run cannot run on this machine. The text says why, and a report says it as it is."""
 
 
 class WorkerError(Exception):
@@ -165,3 +172,25 @@ class Worker:
         said = [crashed(code or 0), child.output(1)]
         self.close()
         return ": ".join(filter(None, said))
+
+
+def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    """("ok", what the worker's method returns) or ("error", what it raises)."""
+    try:
+        return "ok", getattr(worker, command)(*arguments)
+    except (ImportError, UnavailableError) as error:
+        return "error", str(error)
+    except Exception as error:  # any error of a library is a result that the report shows
+        return "error", f"{type(error).__name__}: {error}"
+
+
+def serve(worker: object, descriptor: str) -> None:
+    """The other side of a Worker: answer its commands with the methods of an object, until it is done."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not notice that its parent has ended
+    connection = Connection(int(descriptor))
+    while True:
+        try:
+            command, arguments = connection.recv()
+        except EOFError:
+            return
+        connection.send(answer(worker, command, arguments))

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from vkdml_lab import ROOT
 
-TESTS = ["suite/test_reference.py", "suite/test_elementwise.py", "suite/test_plain.py",
-         "suite/test_casts.py", "tests/engine/test_operator.py", "tests/engine/test_weights.py",
+TESTS = ["lab/vkdml_lab/suite/test_reference.py", "lab/vkdml_lab/suite/test_elementwise.py",
+         "lab/vkdml_lab/suite/test_plain.py",
+         "lab/vkdml_lab/suite/test_casts.py", "tests/engine/test_operator.py", "tests/engine/test_weights.py",
          "tests/engine/test_binding.py", "tests/engine/test_resources.py", "tests/engine/test_copies.py",
          "tests/engine/test_graph.py", "tests/engine/test_fallback.py", "tests/engine/test_float64.py",
          "tests/engine/test_execution.py", "tests/faces/test_element_types.py", "tests/faces/onnx"]
@@ -74,9 +75,9 @@ khronos_validation.gpuav_descriptor_checks = false
 GPU_WAYS = ["sequence, turns", "stepped, all kept", "barrier, shared", "flow, in chunks"]
 GPU_CASES = ["GRU of one", "GRU in float16", "LSTM", "LSTM in float16", "RNN", "RNN in bfloat16"]
 _SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_flow_by_coherent_loads_gives_the_same_bits"
-GPU_KERNELS = [f"suite/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
+GPU_KERNELS = [f"lab/vkdml_lab/suite/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
                for test, way in [*((_SAME, way) for way in GPU_WAYS), (_COHERENT, GPU_WAYS[-1])]]
-PROJECTION = ["suite/test_gpu_projection.py", "-m", "not thorough"]
+PROJECTION = ["lab/vkdml_lab/suite/test_gpu_projection.py", "-m", "not thorough"]
 
 
 @dataclass(frozen=True)

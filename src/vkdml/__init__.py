@@ -5,6 +5,7 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 (`vkdml.torch`), PyDirectML scripts (`vkdml.pydirectml`) and the command `vkdml`.
 """
 
+import typing as _typing
 from importlib.metadata import version as _version
 
 from .engine.vulkan.buffers import Buffer
@@ -25,11 +26,11 @@ from .faces.directml.device import Device
 from .faces.directml.recorder import CommandRecorder
 from .faces.functional import gru, lstm, rnn
 from .faces.layers import GRU, LSTM, RNN, Stream
-from .operators.header import c_names, descs, device_descs, plain_descs
+from .operators.checks import OPERATOR_TYPES as _OPERATOR_TYPES
+from .operators.header import c_names, descs, device_descs
 from .operators.header.c_names import DMLCalcBufferTensorSize
 from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
 from .operators.header.device_descs import *  # noqa: F403
-from .operators.header.plain_descs import *  # noqa: F403
 from .planning.device_info import DeviceInfo
 from .planning.needs import OperatorMemory
 from .planning.options import Options
@@ -40,7 +41,12 @@ __all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "C
            "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
            "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
            "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
-__all__ += descs.__all__ + plain_descs.__all__ + device_descs.__all__
+__all__ += descs.NAMES + device_descs.NAMES
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)
+
+if not _typing.TYPE_CHECKING:
+    def __getattr__(name: str) -> None:
+        there = ", ".join(structure.__name__ for structure in _OPERATOR_TYPES)
+        raise AttributeError(f"module 'vkdml' has no attribute {name!r}" + f"; it has {there}" * name.startswith("DML_"))

@@ -49,6 +49,17 @@ def check_type(operator: str, field: str, value: object, *allowed: type[T]) -> T
     return value
 
 
+def check_list(operator: str, field: str, values: object, *allowed: type[T]) -> list[T]:
+    """The items of a list or tuple. Refuses anything else, and an item of another class than these."""
+    if not isinstance(values, list | tuple):
+        raise InvalidArgumentError(operator, field, type(values).__name__, f"a list of {allowed[0].__name__}")
+    return [check_type(operator, f"{field}[{i}]", value, *allowed) for i, value in enumerate(values)]
+
+
+class TorchArgumentError(InvalidArgumentError, RuntimeError):
+    """A wrong call of a PyTorch module or operator, for which PyTorch raises a RuntimeError or a ValueError."""
+
+
 class FieldError(InvalidArgumentError, TypeError):
     """A structure's field that is misspelled, missing or given twice."""
 

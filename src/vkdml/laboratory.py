@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 # Arguments and output of commands
 from .cli.argument_types import DEVICE, add_common, count, existing_file, print_json
+from .cli.values import read_npy
 
 # What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
 from .engine import compiled
@@ -22,7 +23,7 @@ from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import PLAIN_PROBLEMS, kind_of, plans_of, problem_of, types_of
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
-from .engine.vulkan import driver, files, queries, structures
+from .engine.vulkan import driver, files, queries, structures, system
 from .engine.vulkan import gpu as devices
 from .engine.vulkan import spirv as kernels
 from .engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
@@ -31,7 +32,7 @@ from .engine.vulkan.spirv import of_spirv
 from .engine.weights import Contents, Snapshot
 
 # What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
-from .faces import sessions
+from .faces import functional, sessions
 from .faces.directml.binding import Compiled, Dispatchable
 
 # What is computed: the tables of cells, activations and types, and problems
@@ -43,28 +44,26 @@ from .operators.correctness import differences, with_sequence
 from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ITEMSIZES, ElementType
 from .operators.graph_checks import check_graph, nodes_of
-from .operators.header import descs, device_descs, plain_descs
+from .operators.header import descs, device_descs
 from .operators.plain_problem import ElementwiseProblem, PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.table import from_desc as from_any_desc
 from .operators.whole_numbers import ceil_div, round_up
 from .planning import families
-from .planning.candidates import Planner, best_of_each_way
-from .planning.costs import described
 from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
 from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED
 from .planning.plain import plan as plan_plain
-from .planning.plan import Plan, plan, plan_of
-from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, compute_units, gpu_rates, profile
-from .planning.tiling import MEETING, STATE, Tiling
+from .planning.plan import Plan, best, best_of_each_way, described, plan, plan_of, tilings
+from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, Rates, compute_units, gpu_rates, profile
+from .planning.tiling import MEETING, STATE, Target, Tiling
 
 
 def as_in_a_new_process() -> None:
     """Forget the devices that are open, and all that calls without a device have kept."""
-    sessions.shared_sessions = sessions.SessionCache(kept=16)
+    functional.shared_session = sessions.Session()
     sessions._devices.clear()
     devices._open.clear()
     gc.collect()
@@ -72,13 +71,13 @@ def as_in_a_new_process() -> None:
 
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
     """What the first call of its size class has compiled, on a GPU of which nothing is known: by what it is for."""
-    planner = Planner(problem, info)
-    timed = likely(planner)
+    target = Target(problem, info)
+    timed = likely(target)
     meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
-    return {"its plan": [plan_of(planner, planner.best())],
+    return {"its plan": [plan(problem, info)],
             "self-test": list(plans_of(info, problem_of(kind_of(problem), problem.element))),
             "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
-            "tuning": [plan_of(planner, tiling) for tiling in timed]}
+            "tuning": [plan_of(target, tiling) for tiling in timed]}
 
 
 @contextmanager

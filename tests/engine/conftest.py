@@ -5,9 +5,9 @@ import pytest
 
 from vkdml.engine.trust import tuner
 from vkdml.engine.trust.trial import Verdict
-from vkdml.planning import candidates, profiles
-from vkdml.planning.costs import Costs
+from vkdml.planning import plan, profiles
 from vkdml.planning.gpus import GPUS
+from vkdml.planning.tiling import Tiling
 from vkdml_lab.suite.support import Case, gru_desc, random_arrays
 
 COMPUTE_UNITS = 2
@@ -23,12 +23,12 @@ def tuned(device, monkeypatch, tmp_path):
     made_up = replace(row, tuned=True, prefers_shuffles=False,
                       gpu=replace(GPUS["unknown"], units=COMPUTE_UNITS), integrated_units=COMPUTE_UNITS)
     monkeypatch.setitem(profiles.PROFILES, name, made_up)
-    monkeypatch.setattr(Costs, "seconds", lambda costs, tiling: (1 + SCHEDULES.index(tiling.loop.schedule)) * 1e-3
-                        + 1e-6 * costs.run_seconds(tiling))
-    for cached in (tuner.tuner, candidates._ranked):
+    monkeypatch.setattr(Tiling, "seconds", lambda tiling, target: (1 + SCHEDULES.index(tiling.loop.schedule)) * 1e-3
+                        + 1e-6 * tiling.run_seconds(target))
+    for cached in (tuner.tuner, plan.ranked):
         cached.cache_clear()
     yield device
-    for cached in (tuner.tuner, candidates._ranked):
+    for cached in (tuner.tuner, plan.ranked):
         cached.cache_clear()
 
 

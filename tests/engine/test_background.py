@@ -22,14 +22,6 @@ def test_work_is_done_in_order_by_one_thread():
     assert done[200:] == list(range(200))
 
 
-def test_an_error_is_told_and_work_goes_on():
-    background = Background()
-    failed = background.submit(lambda: 1 // 0)
-    background.submit(lambda: None).result(60)
-    with pytest.raises(ZeroDivisionError):
-        failed.result(60)
-
-
 def test_the_thread_goes_once_it_has_done_all():
     background, begin, done = Background(), threading.Event(), []
     futures = [background.submit(begin.wait), background.submit(lambda: done.append(threading.current_thread()))]

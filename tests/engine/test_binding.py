@@ -8,7 +8,7 @@ import pytest
 import vkdml as v
 from vkdml.engine.weights import OWNED
 from vkdml.operators import cells
-from vkdml.planning.needs import laid_out
+from vkdml.planning.device_info import laid_out
 from vkdml_lab.suite.support import (
     DTYPES,
     Case,

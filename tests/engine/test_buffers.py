@@ -106,6 +106,17 @@ def test_stamps_of_parts(device):
     assert changed(buffer._mark_written) == [True, True, True]
 
 
+def test_parts_that_are_joined_have_the_newest_stamp(device):
+    """Parts beside each other become one once there are many, so that weights in one of them are not taken for unchanged."""
+    buffer = Buffer(device.gpu, 8192)
+    for place in range(0, 8192, 4):
+        before, part = buffer.stamp, Range(buffer, place, 4)
+        part._mark_computed()
+        assert before < part.stamp == buffer.stamp
+        if place:
+            assert Range(buffer, place - 4, 4).stamp >= before
+
+
 @pytest.mark.device
 @pytest.mark.parametrize("ends", ["gpu.driver._lose('lost by a test')", "devices._open.clear(), sessions._devices.clear()"])
 def test_a_hosts_array_outlives_its_device(ends):

@@ -24,13 +24,13 @@ def verified():
 @pytest.fixture
 def checks(monkeypatch):
     """The operators that were checked, and their outputs."""
-    found, verify = [], recording.verify
+    found, verify = [], recording._verify
 
     def counted(gpu, problem, plan, memory):
         found.append((problem.operator, sorted(set(memory) & set(problem.outputs))))
         verify(gpu, problem, plan, memory)
 
-    monkeypatch.setattr(recording, "verify", counted)
+    monkeypatch.setattr(recording, "_verify", counted)
     return found
 
 
@@ -122,6 +122,6 @@ def test_an_execution_in_the_background_is_checked(verified, monkeypatch):
     def fail(*_):
         raise vkdml.VerificationError("wrong")
 
-    monkeypatch.setattr(recording, "verify", fail)
+    monkeypatch.setattr(recording, "_verify", fail)
     with pytest.raises(vkdml.VerificationError):
         rnn_in_place(verified).recorder.execute_async().wait()

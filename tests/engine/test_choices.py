@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 import os
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,7 +38,7 @@ def test_what_was_put_is_there_for_others(cache):
     assert choices.count() == len(files(cache)) == 1
 
 
-@pytest.mark.parametrize("other", [{"name": "another"}, {"driver": "another"}, {"driver_version": "2"}])
+@pytest.mark.parametrize("other", [{"name": "another"}, {"driver": "another"}, {"driver_version": "2"}, {"pipeline_cache_uuid": "ab" * 16}])
 def test_each_device_and_driver_has_its_own(other):
     Choices(GPU).put(KEY, VALUE)
     assert Choices(replace(GPU, **other)).get(KEY) is None
@@ -151,3 +153,38 @@ def test_a_file_that_others_can_write_to_is_ignored(cache):
     path.unlink()
     os.mkfifo(path, 0o600)
     assert Choices(GPU).get(KEY) is None
+
+
+@pytest.mark.parametrize(("hours", "is_believed"), [([0, 1], False), ([0, 1, 2], True), ([0, 1, 2, 25], True), ([0, 30, 60], True)])
+def test_the_third_give_up_is_believed_for_a_day(monkeypatch, hours, is_believed):
+    now = [1e9]
+    monkeypatch.setattr(choices, "time", SimpleNamespace(time=lambda: now[0]))
+    for hour in hours:
+        now[0] = 1e9 + 3600 * hour
+        Choices(GPU).count_give_up(KEY)
+    assert Choices(GPU).gives_up(KEY) == is_believed
+    assert not Choices(GPU).gives_up({**KEY, "hidden": 6})
+    now[0] += 25 * 3600
+    assert not Choices(GPU).gives_up(KEY)
+    Choices(GPU).count_give_up(KEY)
+    assert Choices(GPU).gives_up(KEY)  # at once, after two before
+
+
+@pytest.mark.parametrize("value", [{"gave up": True}, {"gave up": [True, 1, 2]}, {"gave up": ["a"] * 3}])
+def test_other_counts_of_give_ups_are_none(value):
+    Choices(GPU).put({**KEY, "gave up": True}, value)
+    assert not Choices(GPU).gives_up(KEY)
+    Choices(GPU).count_give_up(KEY)
+    assert not Choices(GPU).gives_up(KEY)
+
+
+def test_what_killed_processes_left_is_swept(cache):
+    """But not what another process may be writing now."""
+    Choices(GPU).put(KEY, VALUE)
+    (path,) = files(cache)
+    for name, age in (("old", 7200), ("new", 60)):
+        left = path.with_name(f"{name}.tmp")
+        left.touch()
+        os.utime(left, (time.time() - age,) * 2)
+    Choices(GPU).put(KEY, VALUE)
+    assert files(cache) == [path, path.with_name("new.tmp")]

@@ -9,8 +9,8 @@ import vkdml
 from tools.compile_shaders import compile_source
 from vkdml.engine.vulkan import structures
 from vkdml.engine.vulkan.buffers import Buffer
-from vkdml.engine.vulkan.enabled import Enabled
 from vkdml.engine.vulkan.gpu import Gpu
+from vkdml.engine.vulkan.queries import Enabled
 from vkdml.engine.vulkan.spirv import of_spirv
 from vkdml.planning.dispatches import Dispatch
 from vkdml_lab.suite.devices import GPU

@@ -225,3 +225,32 @@ def test_a_carried_state_outlives_preparing_that_fails(device, monkeypatch, fail
     with pytest.raises(vkdml.OutOfMemoryError):
         chain.prepare({})
     np.testing.assert_array_equal(chain.read("h", (4,), np.float32), state)
+
+
+@pytest.mark.parametrize(("name", "change", "message"), [
+    ("x", lambda array: array[:-1], r"DML_RNN_OPERATOR_DESC: x: found 72 bytes; expected 96 bytes, as the operators read them"),
+    ("x", lambda array: array[..., :-1], "x: found 92 bytes; expected 96"), ("x", lambda array: None, "x: found no array; expected 96 bytes"),
+    ("x", lambda array: np.concatenate([array, array]), "x: found 192 bytes; expected 96"),
+    ("w0", lambda array: array[:, 1:], "w0: found 48 bytes; expected 60"), ("r0", lambda array: array[..., :1].copy(), "r0: found 20 bytes")])
+def test_an_input_of_another_size_is_refused(device, values, name, change, message):
+    """Before anything is made or changed: what is missing would be what another run left in the buffer."""
+    single = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    for first in (True, False):
+        with pytest.raises(vkdml.InvalidArgumentError, match=message):
+            run(single, values | {name: change(values[name])})
+        assert bool(single._commands) != first
+        np.testing.assert_allclose(run(single, values), reference.rnn(values["x"], values["w0"], values["r0"])[0], atol=1e-5)
+
+
+def test_a_carried_state_of_another_size_is_refused(device):
+    node = relu_node(device, (1, 1, 1, 4), ("h", "h'"))
+    chain = Execution(device.gpu, device.share, [node], [], carried={"h'": "h"})
+    with pytest.raises(vkdml.InvalidArgumentError, match="h: found 12 bytes; expected 16 bytes"):
+        chain.write("h", np.ones(3, np.float32))
+    np.testing.assert_array_equal(chain.read("h", (4,), np.float32), np.zeros(4))
+
+
+def test_a_node_that_reads_more_than_another_computes_is_refused(device):
+    nodes = [relu_node(device, (1, 1, 1, 3), ("x", "y")), relu_node(device, (1, 1, 1, 4), ("y", "z"))]
+    with pytest.raises(vkdml.InvalidArgumentError, match="InputTensor: found 12 bytes that an operator computes; expected 16"):
+        Execution(device.gpu, device.share, nodes, ["z"])

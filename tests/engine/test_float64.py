@@ -11,21 +11,38 @@ from vkdml.operators import reference
 pytestmark = pytest.mark.device
 
 
-@pytest.mark.parametrize(("name", "value"), [("x", 1e39), ("w", -1e300), ("initial_h", 4e38)])
-def test_float64_beyond_pairs_is_refused(name, value):
+def rnn_arrays(size):
+    return np.full((2, 1, 2), size), np.full((1, 1, 2), size), np.zeros((1, 1, 1))
+
+
+@pytest.mark.parametrize("gap", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_range_is_that_of_elements_alone(gap, place):
+    """Neither does a gap of a strided view switch the check of results off, nor is it refused itself."""
+    for size, refused in ((0.5, False), (1e30, True)):
+        given = list(rnn_arrays(size))
+        spaced = np.full((*given[place].shape[:-1], 4), gap)
+        spaced[..., ::2] = given[place]
+        given[place] = spaced[..., ::2]
+        if refused:
+            with pytest.raises(vkdml.InvalidArgumentError, match="numbers out of range on the way"):
+                vkdml.rnn(*given, activations=["Relu"])
+        else:
+            np.testing.assert_allclose(vkdml.rnn(*given)[0], reference.rnn(*given)[0], rtol=1e-12)
+    wrong = list(rnn_arrays(0.5))
+    wrong[place][0, 0, 1] = -1e39
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{'XW'[place]}: found 1e\\+39"):
+        vkdml.rnn(*wrong)
+    wrong[place][0, 0, 0] = np.inf
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{'XW'[place]}: found 1e\\+39"):
+        vkdml.rnn(*wrong)
+
+
+def test_an_initial_state_beyond_pairs_is_refused():
     given = arrays("float64")
-    given[name][0, 0, 0] = value
-    argument = {"x": "X", "w": "W"}.get(name, name)
-    with pytest.raises(vkdml.InvalidArgumentError, match=f"gru: {argument}: found .*; expected numbers up to 3.4e\\+38"):
+    given["initial_h"][0, 0, 0] = 4e38
+    with pytest.raises(vkdml.InvalidArgumentError, match="gru: initial_h: found .*; expected numbers up to 3.4e\\+38"):
         vkdml.gru(**given)
-
-
-def test_float64_overflow_on_the_way_is_told():
-    given = arrays("float64", 1) | {"activations": ["Relu"]}
-    given["x"] = np.abs(given["x"]) * 1e30
-    given["w"] = np.abs(given["w"]) * 1e30
-    with pytest.raises(vkdml.InvalidArgumentError, match="vkdml.rnn: Y: found numbers out of range on the way"):
-        vkdml.rnn(**given)
 
 
 def test_float64_keeps_what_is_not_finite():

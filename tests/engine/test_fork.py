@@ -95,10 +95,9 @@ def test_no_lock_of_another_thread_is_waited_for(opened):
     """Nor one of the thread that forks."""
     result = "told(compute)" if opened else "compute() > 0"
     assert run(f"""
-from vkdml.faces import sessions
 from vkdml.engine.vulkan import gpu as devices
 {"compute()" if opened else ""}
-locks = [devices._opening, sessions.shared_sessions._lock, *(gpu.lock for gpu in devices._open.values())]
+locks = [devices._opening, *(gpu.lock for gpu in devices._open.values())]
 held, done = threading.Event(), threading.Event()
 def hold():
     for lock in locks:
@@ -124,11 +123,11 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), compute() > 0)
 def test_a_child_may_drop_what_the_parent_made():
     assert run("""
 import gc
-from vkdml.faces import sessions
+from vkdml.faces import functional, sessions
 from vkdml.engine.vulkan import gpu as devices
 
 def drop():
-    sessions.shared_sessions = sessions.SessionCache(16)
+    functional.shared_session = sessions.Session()
     sessions._devices.clear()
     devices._open.clear()
     del globals()["device"]

@@ -1,10 +1,12 @@
 """What is logged, at which level, and where VKDML_LOG sends it."""
 
+import io
 import logging
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.store import Store
 from vkdml.operators import element_types
 from vkdml_lab.suite.devices import make_problem
+from vkdml_lab.suite.support import tensor
 
 RUN = """
 import numpy as np, vkdml
@@ -111,3 +114,35 @@ def test_what_was_tested(caplog, device):
         outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))
     (text,) = [text for text in told(caplog)["INFO"] if text.startswith("tested ")]
     assert text.startswith(f"tested {outcome}, in ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("stream", "seconds", "lines"), [(Terminal, 0.0, 2), (Terminal, 60.0, 0), (io.StringIO, 0.0, 0)])
+def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, lines):
+    """As a pipeline is made, and in the first submission, in which llvmpipe compiles most. Never in a pipe."""
+    device, said = vkdml.Device(), stream()
+    x, y = device.upload(np.ones(3, np.float32)), device.create_buffer(12)
+    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(3), tensor(3))
+    operator = device.compile_operator(device.create_operator(desc))
+    device.gpu.store.clear()
+    table, recorder = device.create_binding_table(operator), device.create_command_recorder()
+    table.bind_inputs([x])
+    table.bind_outputs([y])
+
+    def slow(call):
+        return lambda *arguments: (time.sleep(0.2), call(*arguments))[1]
+
+    for name in ("make", "run"):
+        monkeypatch.setattr(device.gpu.driver, name, slow(getattr(device.gpu.driver, name)))
+    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(gpu, "_LONG_SECONDS", seconds)
+    recorder.record_dispatch(operator, table)
+    for _ in range(2):
+        recorder.execute()
+    assert said.getvalue().count("\n") == lines
+    assert len(re.findall(r"vkdml: .* is compiling elementwise, .*warm_up", said.getvalue())) == lines

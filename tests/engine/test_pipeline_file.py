@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from vkdml.engine.vulkan import pipeline_file
-from vkdml.engine.vulkan.pipeline_file import PipelineFile
+from vkdml.engine.vulkan import files
+from vkdml.engine.vulkan.files import PipelineFile
 from vkdml_lab.suite.devices import GPU
 
 INFO = replace(GPU, vendor=0x1002, device_id=7, pipeline_cache_uuid=bytes(range(16)).hex())
-HEADER = pipeline_file._HEADER.pack(32, 1, 0x1002, 7, bytes(range(16)))
+HEADER = files._HEADER.pack(32, 1, 0x1002, 7, bytes(range(16)))
 DATA = HEADER + b"pipelines"
 
 
@@ -49,7 +49,7 @@ def test_a_torn_file_is_as_none(folder, spoil):
 def test_a_file_of_another_driver_is_as_none(folder):
     write()
     (path,) = folder.iterdir()
-    write(replace(INFO, device_id=8), pipeline_file._HEADER.pack(32, 1, 0x1002, 8, bytes(range(16))) + b"pipelines")
+    write(replace(INFO, device_id=8), files._HEADER.pack(32, 1, 0x1002, 8, bytes(range(16))) + b"pipelines")
     (other,) = set(folder.iterdir()) - {path}
     path.write_bytes(other.read_bytes())
     assert PipelineFile(INFO).read() == b""
@@ -74,7 +74,7 @@ def test_writing_is_worth_it(folder):
 
 
 def test_files_are_bounded_and_the_oldest_go(folder, monkeypatch):
-    monkeypatch.setattr(pipeline_file, "_MOST_BYTES", 100)
+    monkeypatch.setattr(files, "_MOST_BYTES", 100)
     for version in range(4):
         write(replace(INFO, driver_version=str(version)))
         for path in folder.iterdir():
@@ -82,15 +82,6 @@ def test_files_are_bounded_and_the_oldest_go(folder, monkeypatch):
     assert [bool(PipelineFile(replace(INFO, driver_version=str(version))).read()) for version in range(4)] == [False, False, True, True]
     write(data=HEADER + bytes(100))
     assert PipelineFile(INFO).read() == b""
-
-
-def test_what_killed_processes_left_is_bounded(folder):
-    write()
-    for number in range(3):
-        (folder / f"tmp{number}.tmp").write_bytes(bytes(20 * 2**20))
-        os.utime(folder / f"tmp{number}.tmp", (number, number))
-    write()
-    assert sorted(path.suffix for path in folder.iterdir()) == [".bin", ".tmp"]
 
 
 def test_a_file_that_others_can_write_is_not_read(folder):

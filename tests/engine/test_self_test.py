@@ -8,11 +8,12 @@ import pytest
 
 import vkdml
 from vkdml import cli
+from vkdml.engine import compiled
 from vkdml.engine.trust import choices, self_test
 from vkdml.operators import cells, element_types
-from vkdml.planning.candidates import Planner
 from vkdml.planning.options import MEETINGS
-from vkdml.planning.plan import plan_of
+from vkdml.planning.plan import plan_of, tilings
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite.support import make_desc, tensor
 
 pytestmark = pytest.mark.device
@@ -28,9 +29,9 @@ def quick(monkeypatch):
 def fresh(monkeypatch, tmp_path):
     """Nothing is kept from before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    self_test._check_kind.cache_clear()
+    self_test.check_kind.cache_clear()
     yield
-    self_test._check_kind.cache_clear()
+    self_test.check_kind.cache_clear()
 
 
 @pytest.mark.family("each kind in each type", first=2)
@@ -45,8 +46,8 @@ def test_this_device_passes(device, kind, element):
 def test_every_kernel_is_run_once_at_least(device, element):
     problem = self_test._recurrent("LSTM", element)
     run = [kernel for plan in self_test.plans_of(device.info, problem) for kernel in self_test._kernels(plan)]
-    planner = Planner(problem, device.info, without=frozenset(MEETINGS))
-    assert set(run) == {kernel for tiling in planner.tilings() for kernel in self_test._kernels(plan_of(planner, tiling))}
+    target = Target(problem, device.info, without=frozenset(MEETINGS))
+    assert set(run) == {kernel for tiling in tilings(target) for kernel in self_test._kernels(plan_of(target, tiling))}
 
 
 def test_what_the_device_has_no_bindings_for_is_left_out(device, monkeypatch):
@@ -113,10 +114,10 @@ def compile_both(device):
     ("", True, 0), ("", False, 2), ("on", True, 2), ("on", False, 2), ("off", False, 0)])
 def test_drivers_that_are_not_known_are_tested_on_first_use(device, tested, monkeypatch, mode, is_known, expected):
     monkeypatch.setenv("VKDML_SELFTEST", mode)
-    monkeypatch.setattr(self_test, "profile", lambda info: SimpleNamespace(is_known=is_known))
+    monkeypatch.setattr(compiled, "profile", lambda info: SimpleNamespace(is_known=is_known, tuned=False))
     compile_both(device)
     assert tested["tested"] == [("RNN", "float32"), ("activation", "float32")][:expected]
-    self_test._check_kind.cache_clear()  # as in another process
+    self_test.check_kind.cache_clear()  # as in another process
     compile_both(device)
     assert len(tested["tested"]) == choices.count() == expected
 
@@ -134,7 +135,7 @@ def test_what_fails_is_refused_and_tested_again(device, tested, monkeypatch):
 
 def test_the_mode_is_checked(device, monkeypatch):
     monkeypatch.setenv("VKDML_SELFTEST", "yes")
-    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_SELFTEST: found 'yes'; expected on or off"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_SELFTEST: found 'yes'; expected one of on, off"):
         compile_both(device)
 
 

@@ -1,9 +1,12 @@
 """What the process keeps, and what it drops."""
 
+import sys
+import threading
+
 import pytest
 
 import vkdml
-from vkdml.engine.vulkan.store import Lease, Store
+from vkdml.engine.vulkan.store import Lease, Recent, Store
 
 
 def keys(store):
@@ -91,3 +94,40 @@ def test_users_that_are_gone_are_not_told():
 def test_wrong_limits_of_a_device_are_refused(device, name, limit):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: found"):
         setattr(device, name, limit)
+
+
+class Slow:
+    """A key whose comparison lets other threads run."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        sum(range(200))
+        return self.number == other.number
+
+    def __hash__(self):
+        return self.number
+
+
+def test_threads_with_keys_of_their_own_get_their_own_values():
+    """As calls on several devices do, at the same time: also while few are kept."""
+    recent, wrong, interval = Recent(3), [], sys.getswitchinterval()
+
+    def ask(number):
+        for _ in range(3000):
+            found = recent.get(Slow(number), lambda: number)
+            if found != number:
+                wrong.append((number, found))
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    assert len(recent) <= 3

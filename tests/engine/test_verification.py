@@ -5,8 +5,8 @@ import pytest
 
 import vkdml
 from vkdml.engine import compiled
+from vkdml.engine.compiled import Share
 from vkdml.engine.execution import Execution, Node
-from vkdml.engine.trust.verification import Share
 from vkdml.operators import cells, element_types
 from vkdml_lab.suite.support import CELLS, DTYPES, SCHEDULES, Case, make_desc, options, random_arrays, random_case, wild_case
 
@@ -119,7 +119,7 @@ def test_devices_with_other_shares_are_others(verified):
 def checks(monkeypatch):
     """The operators that were checked."""
     found = []
-    monkeypatch.setattr(compiled, "verify", lambda gpu, problem, plan, memory: found.append(problem.operator))
+    monkeypatch.setattr(compiled, "_verify", lambda gpu, problem, plan, memory: found.append(problem.operator))
     return found
 
 
@@ -144,7 +144,7 @@ def test_a_state_stays_as_it_was(verified, monkeypatch):
         raise vkdml.VerificationError("wrong")
 
     with monkeypatch.context() as patch:
-        patch.setattr(compiled, "verify", fail)
+        patch.setattr(compiled, "_verify", fail)
         with pytest.raises(vkdml.VerificationError):
             stream.step(x)
     np.testing.assert_array_equal(stream.state["initial_h"][0], first)

@@ -102,8 +102,8 @@ def function(weights):
 
 
 def float64_function(weights):
-    """Its weights are converted at each call."""
-    return lambda: vkdml.rnn(X.astype(np.float64), **weights)[0]
+    """R is converted at each call."""
+    return lambda: vkdml.rnn(X.astype(np.float64), **weights | {"w": weights["w"].astype(np.float64)})[0]
 
 
 def node(weights):

@@ -1,5 +1,6 @@
 """The numpy function: ONNX's shapes and words, reuse between calls, and refusals."""
 
+import gc
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_any_layout_in_memory_and_narrower_types(arrays):
 def test_calls_alike_share_what_is_compiled(arrays, monkeypatch):
     arguments = one_direction(arrays)
     check(arguments)
-    monkeypatch.setattr(sessions, "Call", lambda *arguments: pytest.fail("compiled again"))
+    monkeypatch.setattr(sessions.Session, "_made", lambda *arguments: pytest.fail("compiled again"))
     check(arguments | {"x": arguments["x"] * 2})
     for device in (vkdml.Device(), 0, vkdml.Device().info.name):
         vkdml.gru(**arguments, device=device)
@@ -90,7 +91,7 @@ def test_errors_name_the_call_at_hand(arrays):
              "SequenceLengthsTensor": np.array([9, 9, 9])}
     for name in ("first", "second"):
         with pytest.raises(vkdml.InvalidArgumentError, match=f"{name}: sequence length of row 0"):
-            sessions.shared_sessions.run(name, cells.GRU, wrong, {}, (True, True))
+            sessions.shared_session.run(name, sessions.Settings(name, cells.GRU, {}, (True, True), None, vkdml.Options()), wrong)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
@@ -138,14 +139,15 @@ def test_results_are_not_overwritten_by_the_next_call(arrays):
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    """Of operators, and of the shapes of each."""
-    few = sessions.SessionCache(kept=3)
-    monkeypatch.setattr(functional, "shared_sessions", few)
-    monkeypatch.setattr(sessions, "SHAPES_KEPT", 2)
+    """Whatever the operators and the shapes; weights are kept once for all shapes of calls with them."""
+    few = sessions.Session(kept=6)
+    monkeypatch.setattr(functional, "shared_session", few)
     for h in range(1, 6):
         for t in range(1, 5):
             vkdml.rnn(np.zeros((t, 1, 1), np.float32), np.zeros((1, h, 1), np.float32), np.zeros((1, h, h), np.float32))
-    assert [len(each._calls) for each in few._sessions._values.values()] == [2, 2, 2]
+    assert [(problem.hidden, problem.steps) for problem in few.problems()] == [(4, 3), (4, 4), (5, 1), (5, 2), (5, 3), (5, 4)]
+    gc.collect()
+    assert len(few._contents) == 2
 
 
 def test_lengths_of_one_size_class_share_pipelines(arrays, device):
@@ -175,7 +177,12 @@ class NoArray:
     ({"x": np.zeros((T, B, I), np.complex64)}, "vkdml.gru: X: found complex64; expected one of float32, float16, bfloat16, float64"),
     ({"x": np.zeros((T, B, I), np.int32)}, "vkdml.gru: X: found int32"),
     ({"x": np.full((T, B, I), "a")}, "vkdml.gru: X: found <U1"),
-    ({"w": np.zeros((1, 3 * H, I + 1), np.float32)}, r"vkdml.gru: W: found \(1, 18, 5\); expected \(1, 18, 4\), that is \[D, 3\*H, I\]"),
+    ({"x": np.zeros((T, B, I + 1), np.float32)}, r"vkdml.gru: X: found \(5, 3, 5\); expected \(5, 3, 4\), that is \[T, B, I\]"),
+    ({"w": np.zeros((1, 3 * H + 1, I), np.float32)}, r"vkdml.gru: W: found \(1, 19, 4\); expected \(1, 18, 4\), that is \[D, 3\*H, I\]"),
+    ({"w": np.zeros((1, I, 3 * H), np.float32)}, r"vkdml.gru: W: found \(1, 4, 18\); expected \(1, 18, 4\)"),
+    ({"r": np.zeros((1, H, 3 * H), np.float32)}, r"vkdml.gru: R: found \(1, 6, 18\); expected \(1, 18, 6\)"),
+    ({"x": np.zeros((T, B, I))}, r"vkdml.gru: X: found float64; expected float32, the type of W: np.asarray\(x, 'float32'\)"),
+    ({"x": [[[1.0] * I] * B]}, r"vkdml.gru: X: found float64; expected float32, the type of W: np.asarray\(x, 'float32'\)"),
     ({"r": np.zeros((3 * H, H), np.float32)}, r"vkdml.gru: R: found the shape .* expected \[D, 3\*H, H\]"),
     ({"b": np.zeros((1, 3 * H), np.float32)}, r"vkdml.gru: B: found \(1, 18\); expected \(1, 36\)"),
     ({"initial_h": np.zeros((B, 1, H), np.float32)}, "vkdml.gru: initial_h: found"),
@@ -190,6 +197,8 @@ class NoArray:
     ({"activations": "Tanh"}, "vkdml.gru: activations: found 'Tanh'"),
     ({"activations": ["Tanh", "Cosine"]}, r"vkdml.gru: activations\[1\]: found 'Cosine'; expected one of Affine"),
     ({"activations": ["Tanh", {}]}, "vkdml.gru: "),
+    ({"activations": [vkdml.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=np.nan)] * 2}, r"vkdml.gru: activations\[0\].Alpha: found nan"),
+    ({"activations": ["Elu", "Tanh"], "activation_alpha": [np.inf]}, r"vkdml.gru: activation_alpha\[0\]: found inf"),
     ({"activations": [vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()] * 2, "activation_alpha": [1.0]}, "vkdml.gru: activation_alpha"),
     ({"x": [[1, 2], [3]]}, "vkdml.gru: X: found lists of different lengths"),
     ({"x": np.ma.masked_array(np.zeros((2, 1, 3), np.float32), [[[False, False, True]]] * 2)}, "vkdml.gru: X: found an array with masked elements"),
@@ -205,11 +214,31 @@ class NoArray:
     ({"clip": "a"}, "clip: found 'a'"),
     ({"device": "none such"}, "no Vulkan device 'none such'"),
     ({"linear_before_reset": np.zeros(2)}, "linear_before_reset: found"),
-    ({"clip": -1.0}, "clip: found -1.0"),
-    ({"linear_before_reset": 3}, "linear_before_reset: found 3; expected 0 or 1"),
+    ({"clip": -1.0}, "vkdml.gru: clip: found -1.0"),
+    ({"linear_before_reset": 1.5}, "linear_before_reset: found 1.5; expected a whole number, of which 0 is false"),
 ])
 def test_wrong_arguments(arrays, changes, message):
     arguments = one_direction(arrays)
     with pytest.raises(vkdml.VkdmlError, match=message):
         vkdml.gru(**(arguments | changes))
     check(arguments)
+
+
+def test_what_onnx_runtime_ignores_is_ignored():
+    """A second activation of one direction's RNN, values that no activation takes, and which number is true."""
+    x, w, r = (np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in ((T, B, I), (1, H, I), (1, H, H)))
+    elu = {"activations": ["Elu"], "activation_alpha": [0.5]}
+    expected = vkdml.rnn(x, w, r, **elu)[0]
+    for more in ({"activations": ["Elu", "Tanh"]}, {"activation_alpha": [0.5, np.nan]}, {"activation_beta": [0.0, 1.0]}):
+        np.testing.assert_array_equal(vkdml.rnn(x, w, r, **elu | more)[0], expected)
+        np.testing.assert_array_equal(vkdml.RNN(w, r, **elu | more)(x)[0], expected)
+    w, r = np.repeat(w, 3, 1), np.repeat(r, 3, 1)
+    for true in (2, -1, np.int64(3)):
+        np.testing.assert_array_equal(vkdml.gru(x, w, r, linear_before_reset=true)[0], vkdml.gru(x, w, r, linear_before_reset=True)[0])
+
+
+def test_a_name_that_is_absent():
+    with pytest.raises(AttributeError, match="no attribute 'DML_CONVOLUTION_OPERATOR_DESC'; it has .*DML_GEMM_OPERATOR_DESC.*DML_LSTM"):
+        vkdml.DML_CONVOLUTION_OPERATOR_DESC  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'Gru'$"):
+        vkdml.Gru  # noqa: B018

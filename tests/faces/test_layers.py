@@ -137,7 +137,7 @@ def test_layers_with_the_same_weights_share_them(device):
     ({"w": make(3 * H, I)}, r"GRU: W: found the shape \(18, 4\); expected \[D, 3\*H, I\], .* vkdml.torch takes them"),
     ({"w": np.zeros((1, 3 * H, 0), np.float32)}, r"GRU: W: found the shape \(1, 18, 0\)"),
     ({"w": np.zeros((1, 3 * H, I), np.int32)}, "GRU: W: found int32; expected one of float32"),
-    ({"w": I, "r": H}, "GRU: W: found 4, no array; expected one of float32"),  # sizes, as PyTorch's layers take
+    ({"w": I, "r": H}, r"GRU: W: found 4, no array; expected one of float32, .*\(vkdml.torch.GRU takes sizes"),
     ({"r": make(3 * H, H)}, r"GRU: R: found the shape \(18, 6\); expected \[D, 3\*H, H\]"),
     ({"r": np.zeros((1, 3 * H, H))}, "GRU: R: found float64; expected float32, the type of W, or one that converts to it exactly"),
     ({"b": make(1, 3 * H)}, r"GRU: B: found \(1, 18\); expected \(1, 36\)"),
@@ -145,7 +145,7 @@ def test_layers_with_the_same_weights_share_them(device):
     ({"direction": "backward"}, "GRU: direction: found 'backward'"),
     ({"activations": ["Tanh"]}, "GRU: activations: found"),
     ({"activations": ["Tanh", {}]}, "GRU"),
-    ({"clip": -1.0}, "clip: found -1.0"),
+    ({"clip": -1.0}, "GRU: clip: found -1.0"),
     ({"layout": 2}, "GRU: layout: found 2"),
     ({"options": {}}, "GRU: options: found dict"),
     ({"device": []}, "GRU: device: found list"),
@@ -160,7 +160,7 @@ def test_wrong_weights_and_attributes(changes, message):
     ((None,), "GRU: X: found None"),
     ((np.zeros((T, B, I)),), "GRU: X: found float64; expected float32, the type of W"),
     ((make(T, B),), r"GRU: X: found the shape \(5, 3\); expected \[T, B, I\]"),
-    ((make(T, B, I + 1),), r"GRU: W: found \(1, 18, 4\); expected \(1, 18, 5\)"),
+    ((make(T, B, I + 1),), r"GRU: X: found \(5, 3, 5\); expected \(5, 3, 4\)"),
     ((make(T, B, I), make(1, B + 1, H)), r"GRU: initial_h: found \(1, 4, 6\); expected \(1, 3, 6\)"),
     ((make(T, B, I), None, np.array([1, 2, 9])), "GRU: sequence length of row 2: found 9"),
 ])

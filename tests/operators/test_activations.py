@@ -9,7 +9,7 @@ import pytest
 
 import vkdml
 from vkdml.operators import cells
-from vkdml.operators.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, FusedActivation, from_onnx
+from vkdml.operators.activations import BY_DESC, BY_ONNX_NAME, BY_TYPE, ParametrizedActivation, from_onnx
 from vkdml.operators.header import descs
 
 
@@ -63,18 +63,20 @@ def test_a_row_stays_itself_when_it_is_pickled(row):
 ])
 def test_value(name, params, x, expected):
     row = BY_TYPE[vkdml.DML_OPERATOR_TYPE[f"ACTIVATION_{name}"]]
-    np.testing.assert_allclose(FusedActivation(row, params)(np.array([x])), [expected], rtol=1e-12)
+    np.testing.assert_allclose(ParametrizedActivation(row, params)(np.array([x])), [expected], rtol=1e-12)
 
 
 def test_onnx_parameters_are_consumed_in_order_by_those_that_take_one():
-    descriptors = from_onnx("GRU", ["TANH", "LeakyRelu", "hardsigmoid", "Elu"], [0.3, 0.4], [0.6])
-    assert descriptors == [descs.DML_ACTIVATION_TANH_OPERATOR_DESC(), descs.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(Alpha=0.3),
-                           descs.DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(Alpha=0.4, Beta=0.6),
-                           descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=1.0)]
+    """What is left over is ignored, whatever it is."""
+    names = ["TANH", "LeakyRelu", "hardsigmoid", "Elu"]
+    expected = [descs.DML_ACTIVATION_TANH_OPERATOR_DESC(), descs.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(Alpha=0.25),
+                descs.DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC(Alpha=0.5, Beta=0.75), descs.DML_ACTIVATION_ELU_OPERATOR_DESC(Alpha=1.0)]
+    assert from_onnx("GRU", names, [0.25, 0.5], [0.75]) == expected
+    assert from_onnx("GRU", names, [0.25, 0.5, 1.0, np.nan], [0.75, 3.0]) == expected
 
 
 def test_onnx_defaults():
-    found = {name: from_onnx("GRU", [name], None, None)[0] for name in BY_ONNX_NAME}
+    found = {name: from_onnx("GRU", [name], [], [])[0] for name in BY_ONNX_NAME}
     assert found["scaledtanh"] == descs.DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(Alpha=1.0, Beta=1.0)
     assert found["thresholdedrelu"] == descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=1.0)
     assert found["leakyrelu"] == descs.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(Alpha=0.01)
@@ -85,7 +87,8 @@ def test_onnx_defaults():
     assert len(found) == 11
 
 
-@pytest.mark.parametrize(("names", "alphas", "field"), [(["Swish"], None, r"activations\[0\]"), (["Tanh"], [1.0], "activation_alpha")])
+@pytest.mark.parametrize(("names", "alphas", "field"), [
+    (["Swish"], [], r"activations\[0\]"), (["LeakyRelu", "Elu"], [1.0, np.nan], r"activation_alpha\[1\]")])
 def test_wrong_onnx_activations(names, alphas, field):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"GRU: {field}: found"):
-        from_onnx("GRU", names, alphas, None)
+        from_onnx("GRU", names, alphas, [])

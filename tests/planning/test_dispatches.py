@@ -7,16 +7,13 @@ import pytest
 
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells, element_types
-from vkdml.planning.candidates import Planner
-from vkdml.planning.costs import Costs, Measured, described
 from vkdml.planning.loop_dispatches import pack, time_loop
 from vkdml.planning.options import Options
-from vkdml.planning.plan import plan
-from vkdml.planning.size_classes import of_representative
+from vkdml.planning.plan import Measured, as_measured, best, described, fallbacks, plan, ranked
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
 from vkdml_lab.suite.support import CELLS, SCHEDULES, options_on, tensor
 
-GPU_COSTS = Costs(GPU)
 MOST_SECONDS = 0.05  # of a submission on a GPU
 NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not
 
@@ -37,25 +34,6 @@ def test_kernels_find_what_they_declare(info, name):
             assert len(declared.push) * 4 <= 128  # what Vulkan guarantees
 
 
-@pytest.mark.parametrize(("info", "element", "options", "kernels"), [
-    (GPU, "FLOAT32", Options(schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
-    (GPU, "FLOAT16", Options(schedule="stepped"), {"gpu/projection", "gpu/begin", "gpu/lstm_stepped", "gpu/end"}),
-    (GPU, "FLOAT32", Options(meeting="barrier"), {"gpu/projection", "gpu/begin", "gpu/lstm_barrier", "gpu/end"}),
-    (GPU, "FLOAT32", Options(meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
-    (CPU, "FLOAT32", Options(lanes=False, schedule="sequence"), {"gpu/projection", "gpu/lstm"}),
-    (CPU, "FLOAT32", Options(schedule="sequence", fused=True), {"cpu/lstm_lanes"}),
-    (CPU, "BFLOAT16", Options(schedule="stepped", fused=False), {"cpu/projection_lanes", "cpu/lstm_lanes"}),
-    (CPU, "FLOAT32", Options(resident=True), {"cpu/projection_lanes", "cpu/lstm_resident"}),
-    (CPU, "FLOAT32", Options(schedule="persistent", meeting="flow"), {"gpu/projection", "gpu/begin", "gpu/lstm_flow", "gpu/end"}),
-    (CPU, "FLOAT64", Options(schedule="sequence", fused=False), {"float64/projection", "float64/lstm"}),
-    (GPU, "FLOAT64", Options(schedule="stepped", fused=True), {"float64/lstm"}),
-])
-def test_kernels(info, element, options, kernels):
-    planned = plan(make_problem(4, 3, 10, 45, cell=cells.LSTM, element=getattr(element_types, element)), info, options)
-    assert {dispatch.kernel for dispatch in planned.execute} == kernels
-    assert {dispatch.kernel for dispatch in planned.initialize} == {"float64/pack" if element == "FLOAT64" else "pack"}
-
-
 def test_halves_are_stored_by_kernels_of_their_own_where_the_device_can():
     """On a GPU; a CPU driver's kernels store whole words."""
     for info, element in product((GPU, CPU), element_types.ALL):
@@ -70,8 +48,9 @@ def test_halves_are_stored_by_kernels_of_their_own_where_the_device_can():
 
 @pytest.mark.parametrize(("info", "fused"), [(GPU, False), (CPU, False), (CPU, True)])
 def test_buffers_are_bound_by_their_blocks(info, fused):
-    tiling = Planner(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused)).best()
-    *projections, loop = time_loop(tiling, Costs(info))
+    target = Target(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused))
+    tiling = best(target)
+    *projections, loop = time_loop(target, tiling)
     expected_push = {
         "first_step": 0, "last_step": 4, "phase": 0, "gates_step": 0, "steps": 4, "batch": 3, "tiles": tiling.loop.tiles,
         "last_slot": 0,
@@ -90,7 +69,7 @@ def test_buffers_are_bound_by_their_blocks(info, fused):
     for projection in projections:
         assert projection.buffers == of_input | {"SequenceLengths": "SequenceLengthsTensor", "Gates": "gates"}
         assert (projection.writes, projection.push) == (("gates",), expected_push)
-    assert [dispatch.buffers for dispatch in pack(tiling, GPU)] == [
+    assert [dispatch.buffers for dispatch in pack(target, tiling)] == [
         {"Weights": "WeightTensor", "Bias": "BiasTensor", "Packed": "packed input weights"},
         {"Weights": "RecurrenceTensor", "Bias": "BiasTensor", "Peephole": "PeepholeTensor", "Packed": "packed recurrent weights"}]
 
@@ -119,27 +98,18 @@ def test_without_last_states_parts_have_no_end():
 
 def test_what_is_left_out_is_not_bound():
     optional = dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "BiasTensor", "OutputSequenceTensor"])
-    tiling = Planner(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False)).best()
-    projection, loop = time_loop(tiling, GPU_COSTS)
+    target = Target(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False))
+    tiling = best(target)
+    projection, loop = time_loop(target, tiling)
     assert set(projection.buffers) == {"Input", "InputWeights", "Gates"}
     assert set(loop.buffers) == {"State", "HiddenWeights", "Gates", "OutputSingle"}
     assert loop.writes == ("state", "OutputSingleTensor")
-    assert [set(dispatch.buffers) for dispatch in pack(tiling, GPU)] == [{"Weights", "Packed"}] * 2
+    assert [set(dispatch.buffers) for dispatch in pack(target, tiling)] == [{"Weights", "Packed"}] * 2
 
 
 def test_numbers_that_the_resident_kernels_share():
     loop = plan(make_problem(4, 3, 10, 45), CPU, Options(resident=True)).execute[-1].constants
     assert (loop["ARRAY_COLUMNS"], loop["SHARED_SLOTS"]) == (32, 2)
-
-
-def test_stepped_makes_the_state_first():
-    steps = [(step, step + 1, phase) for step in range(3) for phase in range(2)]
-    for info, options, first, last in ((CPU, Options(schedule="stepped", fused=True), [(0, 0, 0)], []),
-                                       (GPU, Options(schedule="stepped"), [(0, 1, 0)], [(2, 3, 0)])):
-        planned = plan(make_problem(3, 4, 64, 128), info, options)
-        pushes = [(push["first_step"], push["last_step"], push["phase"])
-                  for push in (dispatch.push for dispatch in planned.execute if "projection" not in dispatch.kernel)]
-        assert pushes == first + steps + last
 
 
 def test_a_kernel_does_not_know_the_input_that_is_projected():
@@ -148,7 +118,8 @@ def test_a_kernel_does_not_know_the_input_that_is_projected():
 
 
 @pytest.mark.parametrize(("element", "strides", "in_vecs"), [
-    ("FLOAT32", (32, 8, 1), 1), ("FLOAT32", (33, 8, 1), 0), ("FLOAT32", (32, 8, 2), 0), ("FLOAT16", (34, 10, 1), 1), ("FLOAT16", (33, 8, 1), 0)])
+    ("FLOAT32", (32, 8, 1), 1), ("FLOAT32", (33, 8, 1), 0), ("FLOAT32", (32, 8, 2), 0), ("FLOAT16", (34, 10, 1), 1), ("FLOAT16", (33, 8, 1), 0),
+    ("FLOAT16", (36, 9, 1), 0), ("BFLOAT16", (36, 9, 1), 0), ("FLOAT32", (36, 9, 1), 0)])
 def test_what_lets_inputs_be_loaded_at_once(element, strides, in_vecs):
     element = getattr(element_types, element)
     described = tensor(1, 5, 4, 8, data_type=element.data_type, Strides=(0, *strides))
@@ -178,24 +149,24 @@ def test_a_submission_ends_before_drivers_would_end_it(options, sizes, phases, e
     """
     problem = make_problem(*sizes, 64, 1024, element=getattr(element_types, element))
     options = replace(options, workspace_bytes=2**24)
-    planner = Planner(problem, GPUS["RTX 3090"], options)
+    target = Target(problem, GPUS["RTX 3090"], options)
     if slower > 1:
-        best, costs = Planner(of_representative(problem), planner.info, options).ranked()[0], planner.costs
-        seconds = costs.step_seconds(best) + costs.projection_seconds(best, best.problem.steps) / best.problem.steps
-        planner = Planner(problem, planner.info, options, Measured(described(best), slower * seconds))
-        assert planner.costs.step_seconds(best) == pytest.approx(slower * costs.step_seconds(best))
-    tiling = planner.best()
-    for each in (tiling, *(planner.fallbacks(tiling) if tiling.loop.meeting else [])):
-        check_submissions(planner, each, phases if each.loop.schedule == "stepped" else 1)
+        first, modelled = ranked(target)[0], target
+        seconds = first.step_seconds(target) + first.projection_seconds(target, first.problem.steps) / first.problem.steps
+        target = as_measured(target, Measured(described(first), slower * seconds))
+        assert first.step_seconds(target) == pytest.approx(slower * first.step_seconds(modelled))
+    tiling = best(target)
+    for each in (tiling, *(fallbacks(target, tiling) if tiling.loop.meeting else [])):
+        check_submissions(target, each, phases if each.loop.schedule == "stepped" else 1)
 
 
-def check_submissions(planner, tiling, phases):
+def check_submissions(target, tiling, phases):
     seconds, submissions = [], 0
-    for dispatch in time_loop(tiling, planner.costs):
+    for dispatch in time_loop(target, tiling):
         steps = dispatch.push["last_step"] - dispatch.push["first_step"]
         is_projection, is_step = "projection" in dispatch.kernel, dispatch.kernel.partition("/")[2].startswith("gru")
-        of_dispatch = (planner.costs.projection_seconds(tiling, steps) if is_projection
-                       else steps * planner.costs.step_seconds(tiling) / phases if is_step else 0)
+        of_dispatch = (tiling.projection_seconds(target, steps) if is_projection
+                       else steps * tiling.step_seconds(target) / phases if is_step else 0)
         if dispatch.starts_submission:
             assert sum(seconds) + of_dispatch > MOST_SECONDS
             seconds, submissions = [], submissions + 1

@@ -8,12 +8,12 @@ import pytest
 from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
 from vkdml.operators.whole_numbers import round_up
-from vkdml.planning.candidates import Planner
-from vkdml.planning.families.gpu_loop import GpuLoop, GpuLoops, column_groups, packed_units, registers, resident_workgroups
+from vkdml.planning.families.gpu_loop import column_groups, loops_of, packed_units, registers, resident_workgroups
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
+from vkdml.planning.plan import best, ranked, tilings
 from vkdml.planning.profiles import gpu_rates
-from vkdml.planning.tiling import MEETING, Machine, Target
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import DEVICES, GPU, GPUS, SMALLEST, make_problem
 from vkdml_lab.suite.support import CELLS
 
@@ -27,7 +27,7 @@ KINDS = ((cells.GRU, element_types.FLOAT32), (cells.LSTM, element_types.FLOAT16)
 def all_loops(problem, info, options=Options()):
     """Of one time step's dispatches, with every schedule, each asked for."""
     return [loop for schedule in SCHEDULES
-            for loop in GpuLoops(Target(problem, Machine(info), replace(options, schedule=schedule))).loops(schedule)]
+            for loop in loops_of(Target(problem, info, replace(options, schedule=schedule)), schedule)]
 
 
 def of_sizes(hiddens, batches):
@@ -60,7 +60,7 @@ def test_all_tilings_of_a_problem_share_packed_weights():
     for name, (cell, element), hidden in product(UNLIKE, KINDS, (7, 260)):
         problem = make_problem(100, 9, 33, hidden, cell=cell, element=element)
         tilings = [tiling for schedule in SCHEDULES
-                   for tiling in Planner(problem, ALL_DEVICES[name], Options(schedule=schedule)).ranked()]
+                   for tiling in ranked(Target(problem, ALL_DEVICES[name], Options(schedule=schedule)))]
         assert len({tiling.loop.schedule for tiling in tilings}) == 3
         assert len({(tiling.loop.hidden, tiling.input, tiling.loop.units, tiling.loop.column_groups) for tiling in tilings}) == 1
         loop = tilings[0].loop
@@ -95,9 +95,13 @@ def test_workgroups_are_within_the_devices_limits():
 
 @pytest.mark.parametrize("shared_loads", [1, 8, 1000])
 def test_forced_shared_memory_is_within_the_devices_limits(shared_loads):
+    """And holds the weights of one turn alone."""
+    in_turns = []
     for info, hidden in product((SMALLEST, *GPUS.values()), (64, 512, 3000)):
-        for loop in all_loops(make_problem(100, 9, 64, hidden), info, Options(shared_loads=shared_loads, register_loads=0)):
-            assert loop.shared_bytes + 48 <= info.max_shared_memory
+        loops = all_loops(make_problem(100, 9, 64, hidden), info, Options(shared_loads=shared_loads, register_loads=0))
+        assert all(loop.shared_bytes + 48 <= info.max_shared_memory for loop in loops)
+        in_turns += [loop.shared_loads for loop in loops if loop.turns > 1]
+    assert set(in_turns) == {0}
 
 
 def test_what_stays_has_registers():
@@ -141,27 +145,18 @@ def test_every_device_can_step_any_h(name, cell):
     """With vectors in the buffer where shared memory has no room for them."""
     for hidden, element in product((1, 1000, 5000, 10_000), ELEMENTS):
         problem, info = make_problem(2, 3, 10, hidden, cell=cell, element=element), ALL_DEVICES[name]
-        loops = list(GpuLoops(Target(problem, Machine(info), Options(schedule="stepped"))).loops("stepped"))
+        loops = list(loops_of(Target(problem, info, Options(schedule="stepped")), "stepped"))
         assert loops
         assert all(loop.rows == 1 for loop in loops if not loop.shared_state)
-        assert Planner(problem, info, Options(schedule="stepped")).best()
+        assert best(Target(problem, info, Options(schedule="stepped")))
 
 
 def test_vectors_stay_in_the_buffer_where_they_do_not_fit():
-    loop = Planner(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="stepped")).best().loop
+    loop = best(Target(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="stepped"))).loop
     assert not loop.shared_state
     assert loop.constants["TILE_VECS"] == loop.constants["FIRST_SUM"] == 0
     with pytest.raises(Exception, match=r"options.schedule: found 'sequence'"):
-        Planner(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="sequence")).best()
-
-
-def test_rows_are_shared_out_evenly():
-    for _, loops in of_sizes((64, 512), (1, 2, 9, 70, 1000)):
-        for loop in loops:
-            covered = loop.tiles * loop.tiles_of_group * loop.rows
-            assert covered >= loop.problem.batch
-            assert (loop.tiles - 1) * loop.tiles_of_group * loop.rows < loop.problem.batch
-            assert loop.schedule != "sequence" or loop.tiles_of_group == 1
+        best(Target(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="sequence")))
 
 
 # A group for each tile would be more workgroups than run side by side, so rows of other batches go through one after the other
@@ -169,7 +164,7 @@ def test_rows_are_shared_out_evenly():
 def test_rows_of_any_batch_of_a_class_have_their_place(batch):
     for name in UNLIKE:
         for schedule in ("stepped", "persistent"):
-            for tiling in Planner(make_problem(50, batch, 64, 256), ALL_DEVICES[name], Options(schedule=schedule)).tilings()[:5]:
+            for tiling in tilings(Target(make_problem(50, batch, 64, 256), ALL_DEVICES[name], Options(schedule=schedule)))[:5]:
                 loop = tiling.loop
                 assert loop.tiles <= loop.most_groups
                 assert loop.tiles * loop.tiles_of_group * loop.rows >= batch > (loop.tiles - 1) * loop.tiles_of_group * loop.rows
@@ -180,18 +175,19 @@ def test_rows_of_any_batch_of_a_class_have_their_place(batch):
 def test_parts_that_wait_and_were_not_asked_for_run_side_by_side(name):
     info, waits = GPUS[name], 0
     for cell, sizes in product(CELLS, ((250, 1, 64, 128), (250, 1, 64, 512), (250, 1, 64, 1024, 2), (50, 200, 64, 256))):
-        for tiling in Planner(make_problem(*sizes, cell=cell), info).tilings():
+        target = Target(make_problem(*sizes, cell=cell), info)
+        for tiling in tilings(target):
             if tiling.loop.schedule == "persistent":
                 waits += 1
-                assert tiling.loop.workgroups <= resident_workgroups(tiling.loop, Machine(info))
+                assert tiling.loop.workgroups <= resident_workgroups(tiling.loop, target)
                 assert tiling.loop.parts > 1
     assert waits
 
 
 def test_a_cpu_driver_runs_as_many_parts_as_it_has_cores():
     info = replace(DEVICES["llvmpipe"], cores=3)
-    loop = Planner(make_problem(9, 4, 8, 64), info, Options(lanes=False, schedule="persistent")).best().loop
-    assert resident_workgroups(loop, Machine(info)) == 3
+    target = Target(make_problem(9, 4, 8, 64), info, Options(lanes=False, schedule="persistent"))
+    assert resident_workgroups(best(target).loop, target) == 3
 
 
 # Options
@@ -201,7 +197,7 @@ def test_a_cpu_driver_runs_as_many_parts_as_it_has_cores():
     {"meeting": "flow", "register_loads": 1, "shared_loads": 2}, {"schedule": "sequence", "rows": 5, "workgroup": 192},
     {"schedule": "stepped", "register_loads": 0}], ids=str)
 def test_a_forced_option_runs(forced):
-    loop = Planner(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced)).best().loop
+    loop = best(Target(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced))).loop
     assert (loop.kernel, {name: getattr(loop, name) for name in forced}) == ("gpu/gru", forced)
 
 
@@ -212,13 +208,14 @@ def test_a_forced_option_runs(forced):
     ({"workgroup": 2048}, "options.workgroup: found 2048; expected a multiple of 32, at most 1024"),
     ({"schedule": "persistent", "register_loads": 100}, "options.register_loads: found 100; expected "),
     ({"schedule": "persistent", "shared_loads": 100}, "options.shared_loads: found 100; expected "),
+    ({"schedule": "sequence", "workgroup": 32, "shared_loads": 1}, "options.shared_loads: found 1; expected 0 with schedule = 'sequence', workgroup"),
     ({"schedule": "stepped", "parts": 60}, "options.parts: found 60; expected "),
     ({"schedule": "stepped", "units_at_once": 2}, "options.units_at_once: found 2; expected 1 with schedule = 'stepped'"),
     ({"schedule": "stepped", "shared_state": False}, "options.shared_state: found False; expected True"),
 ], ids=lambda value: str(value) if isinstance(value, dict) else "")
 def test_what_cannot_be_forced_is_refused(forced, said):
     with pytest.raises(Exception, match="DML_GRU_OPERATOR_DESC") as refusal:
-        Planner(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced)).best()
+        best(Target(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced)))
     assert said in str(refusal.value)
 
 
@@ -226,10 +223,10 @@ def test_what_cannot_be_forced_is_refused(forced, said):
 
 def pieces(problem, info, options):
     """Kernels with their steps, phases and last slots, and the tiling."""
-    planner = Planner(problem, info, options)
-    tiling = planner.best()
+    target = Target(problem, info, options)
+    tiling = best(target)
     found = [(dispatch.kernel.removeprefix("gpu/"), dispatch.push["first_step"], dispatch.push["last_step"],
-              dispatch.push["phase"], dispatch.push["last_slot"]) for dispatch in time_loop(tiling, planner.costs)]
+              dispatch.push["phase"], dispatch.push["last_slot"]) for dispatch in time_loop(target, tiling)]
     return found, tiling
 
 
@@ -239,19 +236,10 @@ def test_stepped_begins_once():
                      ("gru_stepped", 1, 2, 0, 0), ("gru_stepped", 1, 2, 1, 0), ("end", 1, 2, 0, 0)]
 
 
-@pytest.mark.parametrize("meeting", ["barrier", "flow"])
-def test_each_chunk_has_a_beginning_that_knows_where_the_last_h_is(meeting):
-    found, _ = pieces(make_problem(7, 3, 10, 45, cell=cells.RNN), GPU, Options(meeting=meeting, chunk_steps=3))
-    kernel = f"rnn_{meeting}"
-    assert [piece[:3] + piece[4:] for piece in found if piece[0] != kernel] == [
-        ("begin", 0, 3, 0), ("projection", 0, 7, 0), ("begin", 3, 6, 3), ("begin", 6, 7, 3), ("end", 6, 7, 0)]
-    assert [piece[:3] for piece in found if piece[0] == kernel] == [(kernel, 0, 3), (kernel, 3, 6), (kernel, 6, 7)]
-
-
 def test_the_last_h_is_found_where_the_projection_comes_in_chunks():
     """Of 5 steps each, which 3 do not divide."""
     problem = make_problem(12, 3, 10, 45, cell=cells.RNN)
-    of_step = Planner(problem, GPU, Options(meeting="flow")).best().projection.step_bytes
+    of_step = best(Target(problem, GPU, Options(meeting="flow"))).projection.step_bytes
     found, tiling = pieces(problem, GPU, Options(meeting="flow", chunk_steps=3, workspace_bytes=5 * of_step))
     assert (tiling.loop.chunk_steps, tiling.projection.chunk_steps) == (3, 5)
     assert found == [
@@ -260,18 +248,11 @@ def test_the_last_h_is_found_where_the_projection_comes_in_chunks():
         ("projection", 10, 12, 0, 0), ("begin", 10, 12, 0, 2), ("rnn_flow", 10, 12, 0, 0), ("end", 10, 12, 0, 0)]
 
 
-def test_a_projection_that_has_fewer_steps_than_a_chunk_bounds_the_first_beginning():
-    problem = make_problem(12, 3, 10, 45, cell=cells.RNN)
-    of_step = Planner(problem, GPU, Options(meeting="flow")).best().projection.step_bytes
-    found, _ = pieces(problem, GPU, Options(meeting="flow", workspace_bytes=5 * of_step))
-    assert [piece[1:3] for piece in found if piece[0] == "begin"] == [(0, 5), (5, 10), (10, 12)]
-
-
 def test_beginnings_and_ends_have_an_invocation_for_all():
     for cell, element, batch in product(CELLS, ELEMENTS, (1, 9, 300)):
-        planner = Planner(make_problem(20, batch, 10, 45, 2, cell=cell, element=element), GPU, Options(meeting="flow"))
-        tiling = planner.best()
-        begin, *_, end = time_loop(tiling, planner.costs)
+        target = Target(make_problem(20, batch, 10, 45, 2, cell=cell, element=element), GPU, Options(meeting="flow"))
+        tiling = best(target)
+        begin, *_, end = time_loop(target, tiling)
         loop, workgroup = tiling.loop, begin.constants["WORKGROUP"]
         assert begin.groups[0] * workgroup >= max(2 * batch * loop.vector_bytes // 16, 2 * loop.tiles)
         assert end.groups[0] * workgroup >= 2 * batch * 45
@@ -279,39 +260,23 @@ def test_beginnings_and_ends_have_an_invocation_for_all():
 
 def test_in_flow_chunks_bound_the_buffer():
     for cell, batch in product(CELLS, (1, 50)):
-        loop = Planner(make_problem(20_000, batch, 64, 1024, cell=cell), GPUS["RTX 3090"], Options(meeting="flow")).best().loop
+        loop = best(Target(make_problem(20_000, batch, 64, 1024, cell=cell), GPUS["RTX 3090"], Options(meeting="flow"))).loop
         words = loop.problem.loop.phases * loop.chunk_steps * batch * loop.vector_bytes
         assert words <= 64 * 2**20
         assert loop.states_bytes <= words + 4 * batch * loop.vector_bytes
         assert loop.chunk_steps < 20_000
 
 
-def test_states_have_room_for_the_slots_of_the_longest_chunk():
-    for cell, meeting in product(CELLS, ("barrier", "flow", None)):
-        options = Options(meeting=meeting, chunk_steps=5) if meeting else Options(schedule="stepped")
-        loop = Planner(make_problem(12, 9, 10, 45, cell=cell), GPU, options).best().loop
-        phases, own = loop.problem.loop.phases, loop.problem.loop.slots - 2
-        vectors = own + 1 + phases * (5 if meeting == "flow" else 1)
-        assert loop.states_bytes == vectors * 9 * loop.vector_bytes
-        assert loop.buffers[MEETING] >= (1 + loop.tiles) * 4
-
-
 def test_beginnings_are_within_llvmpipes_limit():
     """An invocation makes some of the slots."""
-    planner = Planner(make_problem(1_000_000, 1, 8, 64), DEVICES["llvmpipe"], Options(lanes=False, schedule="persistent", meeting="flow"))
-    tiling = planner.best()
-    dispatches = time_loop(tiling, planner.costs)
+    target = Target(make_problem(1_000_000, 1, 8, 64), DEVICES["llvmpipe"], Options(lanes=False, schedule="persistent", meeting="flow"))
+    tiling = best(target)
+    dispatches = time_loop(target, tiling)
     begin = max((dispatch for dispatch in dispatches if dispatch.kernel == "gpu/begin"), key=lambda one: one.push["last_step"] - one.push["first_step"])
     steps = begin.push["last_step"] - begin.push["first_step"]
     slots = -(-tiling.problem.loop.phases * steps // begin.groups[1])
     assert steps > 100
-    assert slots + 8 <= tiling.iterations(steps) <= planner.profile.most_iterations
-
-
-def test_none_of_these_is_another_kernels():
-    for info in (DEVICES["llvmpipe"], GPU):
-        found = Planner(make_problem(9, 7, 10, 45), info, Options(lanes=False)).tilings()
-        assert all(isinstance(tiling.loop, GpuLoop) and tiling.projection for tiling in found)
+    assert slots + 8 <= tiling.iterations(steps) <= target.profile.most_iterations
 
 
 # The size of subgroups
@@ -332,9 +297,9 @@ def test_the_time_loop_alone_asks_for_a_size_of_subgroups():
     """The best is timed in both."""
     info = replace(GPUS["RX 7900 XTX"], subgroup_size_control=True, max_workgroup_subgroups=32)
     for schedule, hidden in product((None, "sequence"), (256, 1024)):
-        planner = Planner(make_problem(100, 1, 64, hidden), info, Options(schedule=schedule))
-        timed = likely(planner)
+        target = Target(make_problem(100, 1, 64, hidden), info, Options(schedule=schedule))
+        timed = likely(target)
         assert all(replace(timed[0].loop, subgroup_size=size) in [tiling.loop for tiling in timed] for size in (0, 32))
         for tiling in timed:
-            for dispatch in time_loop(tiling, planner.costs):
+            for dispatch in time_loop(target, tiling):
                 assert dispatch.subgroup_size == ("gru" in dispatch.kernel) * tiling.loop.subgroup_size

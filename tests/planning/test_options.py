@@ -1,11 +1,10 @@
 """What no device and no problem could have is refused where options are made."""
 
-from typing import Any
 
 import pytest
 
 import vkdml
-from vkdml.planning.options import SCHEDULES, Options
+from vkdml.planning.options import Options
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -20,9 +19,3 @@ def test_a_wrong_value_is_refused(name, value):
 def test_one_part_is_not_in_parts(schedule):
     with pytest.raises(vkdml.InvalidArgumentError, match=f"Options: parts: found 1; expected at least 2 for the schedule {schedule}"):
         Options(schedule=schedule, parts=1)
-
-
-def test_right_values_are_not():
-    for schedule in (None, *SCHEDULES):
-        right: dict[str, Any] = {"parts": 2, "fused": True, "lanes": False, "rows": 32, "units_at_once": 8, "workgroup": 1, "chunk_steps": 1}
-        assert Options(schedule=schedule, **right).rows == 32

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from vkdml.planning import profiles
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
 from vkdml.planning.profiles import PROFILES, compute_units, gpu_rates, profile
@@ -130,7 +129,3 @@ def test_only_llvmpipe_ends_loops():
     limits = {name: row.most_iterations for name, row in PROFILES.items() if row.most_iterations < 2**31}
     assert set(limits) == {name for name, row in PROFILES.items() if row.driver == "llvmpipe"}
     assert max(limits.values()) < 65_535
-
-
-def test_private_arrays():
-    assert profiles.PRIVATE_ARRAYS == 16

@@ -5,7 +5,8 @@ import time
 
 import numpy as np
 
-from vkdml_lab.bench.runner import Runner, UnavailableError, zero_arrays
+from vkdml_lab.bench.runner import Runner, zero_arrays
+from vkdml_lab.processes import UnavailableError
 
 
 class Library:

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/bench/accuracy.py: errors in ULP, and the report in its quick form."""
+"""bench/accuracy.py: errors in ULP, and the report in its quick form."""
 
 import json
 

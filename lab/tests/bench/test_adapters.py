@@ -4,7 +4,8 @@ import pytest
 
 from lab.tests.bench.support import KINDS
 from vkdml_lab.bench import measure
-from vkdml_lab.bench.runner import UnavailableError, most_alike
+from vkdml_lab.bench.runner import most_alike
+from vkdml_lab.processes import UnavailableError
 
 
 @pytest.mark.device

@@ -4,7 +4,8 @@ import pytest
 
 import vkdml
 from vkdml.operators.problem import from_desc
-from vkdml.planning.candidates import Planner
+from vkdml.planning.plan import best
+from vkdml.planning.tiling import Target
 from vkdml_lab.bench import candidates
 from vkdml_lab.bench.adapters.ours import make_desc
 from vkdml_lab.bench.cases import Case
@@ -16,10 +17,10 @@ def test_candidates_are_timed_beside_the_choice():
     """The model's choice comes first, and one of those that have a time is the best."""
     device = vkdml.Device()
     case = Case("gru", 3, 1, 8, 256)
-    planner = Planner(from_desc(make_desc(case, "float32")), device.info)
-    tried = candidates.worth_trying(planner)
+    target = Target(from_desc(make_desc(case, "float32")), device.info)
+    tried = candidates.worth_trying(target)
     assert len({tiling.loop.schedule for tiling in tried}) > 1
-    assert tried[0] == planner.best()
+    assert tried[0] == best(target)
     rows = candidates.of_case(case, device, samples=1)
     assert [row["way"].split(",")[0] for row in rows] == [tiling.loop.schedule for tiling in tried]
     assert [row["kernel"] for row in rows] == [tiling.loop.kernel for tiling in tried]

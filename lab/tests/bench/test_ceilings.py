@@ -6,7 +6,7 @@ from vkdml.planning.profiles import compute_units
 from vkdml_lab.bench import ceilings
 from vkdml_lab.bench.peers import devices
 from vkdml_lab.bench.report import ceiling_table
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 
 pytestmark = pytest.mark.device
 

@@ -13,7 +13,7 @@ import pytest
 
 import vkdml
 from lab.tests.dxdispatch.support import SAMPLE, one_operator, relu, zeros
-from vkdml.engine.vulkan.files import read_npy
+from vkdml.laboratory import read_npy
 from vkdml_lab.dxdispatch import load
 from vkdml_lab.dxdispatch.reader import parse
 

@@ -36,7 +36,7 @@ def assert_none_fails(operators, count, seed, most_blind, **drawn):
 
 
 def test_random_calls(device):
-    counts = assert_none_fails([SIMPLE], 120, 0, 0.2, **FEW)
+    counts = assert_none_fails([SIMPLE], 160, 0, 0.2, **FEW)
     assert {face for face, _ in counts} == set(FACES)
 
 

@@ -46,3 +46,9 @@ def test_a_mistake_is_found(device, compiled_anew, monkeypatch, way, mistake, me
     mistake(monkeypatch)
     found = search([SIMPLE], 20, 0, Counter(), is_broken=False)
     assert message in str(found)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_calls_are_as_pytorchs(device):
+    for seed in range(24):
+        torch_face.check_operator(seed) if seed % 4 == 3 else torch_face.Draw(seed).check()

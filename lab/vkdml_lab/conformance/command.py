@@ -62,23 +62,24 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _elsewhere(chosen: argparse.Namespace) -> int:
     """What needs no Vulkan device: another library is tested, or cases are exported."""
-    given = [f"--{name}" for name in ("target", "export", "device", "quick", "resume") if getattr(chosen, name)]
+    given = [f"--{name}" for name in ("target", "export", "device", "resume") if getattr(chosen, name)]
     if len(given) > 1:
-        raise InvalidArgumentError("conformance", given[0], f"with {given[1]}", "only --only, --long, --seed, --output, --json")
+        raise InvalidArgumentError("conformance", given[0], f"with {given[1]}",
+                                   "only --only, --quick, --long, --seed, --output, --json")
     name = "exporting" if chosen.export else "running"
     code: int = importlib.import_module(f"vkdml_lab.targets.{name}").main(chosen)
     return code
 
 
-def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[str, list[str]]:
-    """Test a device as a part of another report. Returns the outcome, and a sentence for each failure."""
+def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[Run, list[str]]:
+    """Test a device as a part of another report, going on where it was. Returns the run, and a sentence for each failure."""
     machine, chosen = suite.machine(), Chosen()
     device = machine.device(info)
     about = {"device": device, "software": machine.software, "chosen": chosen.described()}
-    found = suite.run_suite(folder / "results.jsonl", about, chosen, tests=tests)
+    found = suite.run_suite(folder / "results.jsonl", about, chosen, resume=True, tests=tests)
     report.write([found], folder)
     failures = [f"{test['test']}: {first_line(test)}" for test in found.failed]
-    return found.outcome, [*filter(None, [found.ended]), *failures]
+    return found, [*filter(None, [found.ended]), *failures]
 
 
 def whole_seed(text: str) -> int:

@@ -75,7 +75,17 @@ def _section(run: Run) -> str:
         *compared,
         reports.bullets("Skipped:", [f"{count}: {why}" for why, count in
                                      Counter(map(failures.first_line, run.skipped)).most_common()]),
+        reports.bullets("Not reached, none of their tests:", not_reached(run)),
         f"{left_out} tests of the suite were not chosen." if left_out else "")
+
+
+def not_reached(run: Run) -> list[str]:
+    """The tests' functions of which every test was skipped because the time of --quick was over."""
+    functions: dict[str, list[bool]] = {}
+    for test in run.tests:
+        late = test["outcome"] == "skipped" and failures.first_line(test).startswith("--quick: ")
+        functions.setdefault(test["test"].partition("[")[0], []).append(late)
+    return [f"`{function}`" for function, late in functions.items() if all(late)]
 
 
 def _failures(run: Run) -> list[str]:

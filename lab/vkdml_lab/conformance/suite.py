@@ -33,15 +33,16 @@ _MACHINE = """
 import json, platform
 from dataclasses import asdict
 import numpy, onnx, onnxruntime, vkdml
-from vkdml.laboratory import KP_VERSION, devices, queries
+from vkdml.laboratory import KP_VERSION, devices
+from vkdml_lab.facts import loader
 packages = {package.__name__: package.__version__ for package in (vkdml, numpy, onnx, onnxruntime)}
 print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices()], "software": {
-    **packages, "kp": KP_VERSION, **queries.loader(), "Python": platform.python_version(), "system": platform.platform()}}))
+    **packages, "kp": KP_VERSION, **loader(), "Python": platform.python_version(), "system": platform.platform()}}))
 """
 
 
 @dataclass(frozen=True)
-class Machine:
+class ThisMachine:
     """Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
 
     devices: list[dict[str, Any]]
@@ -115,13 +116,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, **({"VK_ADD_DRIVER_FILES": os.pathsep.join(drivers)} if drivers else {})}
 
 
-def machine() -> Machine:
+def machine() -> ThisMachine:
     """What this machine has, found in a process of its own, which a driver may crash."""
     done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
         raise DriverError(f"conformance: {last}")
-    return Machine(**json.loads(done.stdout))
+    return ThisMachine(**json.loads(done.stdout))
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:

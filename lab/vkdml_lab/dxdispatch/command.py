@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from tqdm import tqdm
 
-from vkdml import Device
+from vkdml import Device, InvalidArgumentError
 from vkdml.laboratory import add_common, count, existing_file, print_json
 from vkdml_lab import dxdispatch
 
@@ -24,6 +24,8 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    if chosen.model.suffix in (".onnx", ".ort"):
+        raise InvalidArgumentError("dispatch", "model", chosen.model, "a DxDispatch model, .json; `vkdml run` runs ONNX models")
     model = dxdispatch.load(chosen.model, allow_outside=chosen.allow_outside, max_bytes=chosen.max_bytes)
     device = Device(chosen.device)
     if not chosen.json:

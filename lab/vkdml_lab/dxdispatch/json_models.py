@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -311,11 +312,21 @@ class _Commands:
         return name
 
 
+def _opened_to_write(path: Path) -> BinaryIO:
+    """A new file, or one that is emptied. Others are refused: nobody may read a pipe."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise ValueError("not a regular file")
+    os.truncate(number, 0)
+    return os.fdopen(number, "wb")
+
+
 def _written(place: str, resource: str, path: Path, write: Callable[[np.ndarray, Any], None], state: _State) -> Written:
     """Write a resource to a file. write: takes its bytes, and the open file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.open_to_write(path) as file:
+        with _opened_to_write(path) as file:
             write(state.contents[resource], file)
     except (OSError, ValueError) as error:  # ValueError: not a possible name of a file
         raise refusal(place, error, "a file that can be written") from None

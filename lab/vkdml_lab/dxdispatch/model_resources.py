@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vkdml import DML_TENSOR_DATA_TYPE, InvalidArgumentError
-from vkdml.laboratory import MAX_TENSOR_BYTES, files, round_up
+from vkdml.laboratory import MAX_TENSOR_BYTES, files, read_npy, round_up
 
 from .reader import data_type, either, integer, list_of, members, number, refusal, show, text
 
@@ -171,7 +171,7 @@ def _file(folder: Folder, budget: Budget, place: str, type_place: str, value: ob
         path = folder.source(name)
         budget.take(place, path.stat().st_size)
         if path.suffix.lower() == ".npy":
-            values = files.read_npy(path).reshape(-1)
+            values = read_npy(path).reshape(-1)
         else:
             values = np.frombuffer(files.read(path), np.uint8).view(_dtype(type_place, kind))
     except InvalidArgumentError:  # a ValueError too

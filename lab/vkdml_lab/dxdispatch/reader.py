@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vkdml import InvalidArgumentError
-from vkdml.laboratory import ACTIVATIONS, OPERATOR_TYPES, descs, device_descs, plain_descs
+from vkdml.laboratory import ACTIVATIONS, OPERATOR_TYPES, descs, device_descs
 
 Reader = Callable[[str, Any], Any]
 
@@ -251,8 +251,8 @@ _FIELDS: dict[str, Reader] = {
     "DML_TENSOR_DATA_TYPE": data_type,
     "DML_TENSOR_FLAGS": flags(descs.DML_TENSOR_FLAGS),
     "DML_RECURRENT_NETWORK_DIRECTION": enum(descs.DML_RECURRENT_NETWORK_DIRECTION),
-    "DML_MATRIX_TRANSFORM": enum(plain_descs.DML_MATRIX_TRANSFORM),
-    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, plain_descs.DML_SCALE_BIAS, value, {}),
+    "DML_MATRIX_TRANSFORM": enum(descs.DML_MATRIX_TRANSFORM),
+    "DML_SCALE_BIAS | None": lambda place, value: _structure(place, descs.DML_SCALE_BIAS, value, {}),
     "Sequence[int]": list_of(integer),
     "SignedNumbers": list_of(partial(integer, least=-2**31)),
     "Sequence[int] | None": list_of(integer),

@@ -14,9 +14,9 @@ import numpy as np
 
 import vkdml
 from vkdml.laboratory import as_in_a_new_process, with_timeout
-from vkdml_lab.bench.worker import serve
 from vkdml_lab.faults.layer import NONE, Fault, Layer
 from vkdml_lab.faults.scenarios import NAME_A_DEVICE, SCENARIOS
+from vkdml_lab.processes import serve
 
 OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults
 RIGHT, NOT_REACHED = "right", "not reached"
@@ -33,7 +33,7 @@ class WrongError(Exception):
     """Something that must not happen. The text says what."""
 
 
-class Worker:
+class FaultWorker:
     def __init__(self, folder: Path) -> None:
         self._layer = Layer(folder)
         self._expected: dict[str, list[np.ndarray]] = {}
@@ -104,4 +104,4 @@ def _check_error(error: vkdml.DriverError, fault: Fault, fired: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(Worker(Path(sys.argv[1])), sys.argv[2])
+    serve(FaultWorker(Path(sys.argv[1])), sys.argv[2])

@@ -23,7 +23,7 @@ import numpy as np
 
 from vkdml.laboratory import Problem
 from vkdml.operators import reference
-from vkdml.operators.activations import FusedActivation
+from vkdml.operators.activations import ParametrizedActivation
 from vkdml.operators.element_types import ElementType
 from vkdml.operators.header.descs import DML_OPERATOR_TYPE
 
@@ -108,7 +108,7 @@ def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allow
 class _Off:
     """An activation that is off by its rounding, in copies of its argument; the first copy is exact."""
 
-    def __init__(self, fused: FusedActivation, noise: _Noise, smallest: float) -> None:
+    def __init__(self, fused: ParametrizedActivation, noise: _Noise, smallest: float) -> None:
         self._fused, self._noise, self._smallest = fused, noise, smallest
         kind = fused.activation.operator_type
         self._summand = abs(_SUMMANDS[kind](fused.a, fused.b)) if kind in _SUMMANDS else 0.0

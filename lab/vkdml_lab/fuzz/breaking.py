@@ -82,6 +82,16 @@ _ANY_TENSOR: list[Wrong] = [
     lambda tensor: tensor.int(), lambda tensor: tensor.cfloat(), lambda tensor: tensor.to_sparse()]
 
 
+def _transposed(array: np.ndarray) -> np.ndarray:
+    """Its last dimensions exchanged; where that may be right, one more."""
+    return array.swapaxes(-1, -2) if array.shape[-1] != array.shape[-2] else array[None]
+
+
+def _of_doubles(array: np.ndarray) -> Any:
+    """A list, of which numpy makes float64; where that is right, another type."""
+    return array.astype(np.complex64) if array.dtype == np.float64 else array.astype(np.float64).tolist()
+
+
 def _wider(tensor: Any, by: int) -> Any:
     return tensor[..., [*range(tensor.shape[-1]), *[0] * by]]
 
@@ -92,20 +102,19 @@ def _value(wrong: Any) -> Wrong:
 
 WRONG: dict[str, list[Wrong]] = {
     "array": _ANY_ARRAY,
-    "required array": [*_ANY_ARRAY, _value(None)],
+    "required array": [*_ANY_ARRAY, _value(None), _of_doubles],
     # where T or B is I, a stream may take what has no last dimension for the B x I of one step
-    "stream's input": [*(wrong for wrong in _ANY_ARRAY if wrong is not _without_last), _value(None)],
+    "stream's input": [*(wrong for wrong in _ANY_ARRAY if wrong is not _without_last), _value(None), _of_doubles],
     "weights": [*(wrong for wrong in _ANY_ARRAY if wrong is not _one_more), lambda array: _longer(array, -1, 2), _value(None),
-                lambda array: _longer(array, 0), lambda array: _longer(array, 1)],
+                lambda array: _longer(array, 0), lambda array: _longer(array, 1), _transposed],
     "lengths": [lambda array: array[None], lambda array: _longer(array, -1), lambda array: array + 1000, lambda array: array - 1000,
                 lambda array: array.astype(np.float32), lambda array: array.astype(np.complex64), _value("no lengths"), _value(3)],
     "direction": [*map(_value, ["sideways", "", 3, None, ["forward"], b"forward", 1.5])],
-    "activations": [_value("Tanh"), _value(5), _value([]), lambda given: [*given, "Tanh"], lambda given: ["Nonsense"] * len(given),
+    "activations": [_value("Tanh"), _value(5), _value([]), lambda given: [*given, "Tanh", "Tanh"], lambda given: ["Nonsense"] * len(given),
                     lambda given: [None] * len(given), lambda given: [1.5] * len(given),
                     lambda given: [vkdml.DML_GRU_OPERATOR_DESC] * len(given)],
-    "numbers": [*map(_value, ["abc", [None], 5, ["1"], [1.0] * 20, [1j], {}])],
+    "numbers": [*map(_value, ["abc", [None], 5, ["1"], [1j], {}])],
     "clip": [*map(_value, [-1.0, float("nan"), float("inf"), "1", 1e39, [1.0], 1j, {}])],
-    "flag": [*map(_value, [2, -1, "yes", None, 0.5, [], np.float32(1)])],
     "BOOL": [*map(_value, ["yes", None, 0.5, [], np.float32(1)])],
     "layout": [*map(_value, [2, -1, "0", None, 1.5, []])],
     "options": [*map(_value, ["fast", None, {}, 3])],
@@ -127,9 +136,10 @@ WRONG: dict[str, list[Wrong]] = {
     "buffer": [*map(_value, [None, "no buffer", 17]), lambda buffer: np.zeros(buffer.size_in_bytes // 4, np.float32)],
     "clip attribute": [*map(_value, ["1", [1.0], -1.0, float("nan")])],
     "activations attribute": [*map(_value, ["Tanh", 5, [1.5], ["Nonsense"], ["Tanh"] * 9])],
-    "numbers attribute": [*map(_value, ["abc", 5, [1.0] * 20, ["1"]])],
+    "numbers attribute": [*map(_value, ["abc", 5, ["1"]])],
     "direction attribute": [*map(_value, ["sideways", 3, ["forward"], 1.5])],
-    "flag attribute": [*map(_value, [2, -1, "yes", 0.5, [1]])],
+    "flag attribute": [*map(_value, ["yes", 0.5, [1]])],
+    "layout attribute": [*map(_value, [2, -1, "yes", 0.5, [1]])],
     "hidden size": [lambda size: size + 1, *map(_value, ["8", 0, -1, 1.5, [8]])],
     "no attribute": [*map(_value, [1, 1.5, "text", [1]])],
     "opset": [*map(_value, [0, -3, "14", 1.5, []])],
@@ -158,12 +168,13 @@ WRONG: dict[str, list[Wrong]] = {
 }
 
 
-def broken(arguments: Mapping[str, Argument], breaks: tuple[tuple[int, int], ...]) -> dict[str, Any]:
-    """The values, some of them wrong. breaks: which, and which wrong value, each as any number."""
-    values = {name: argument.value for name, argument in arguments.items()}
+def broken(arguments: Mapping[str, Argument], breaks: tuple[tuple[int, int], ...]) -> tuple[dict[str, Any], set[str]]:
+    """The values, some of them wrong, and the names of these. breaks: which, and which wrong value, each as any number."""
+    values, wrong_ones = {name: argument.value for name, argument in arguments.items()}, set()
     names = [name for name, argument in arguments.items() if argument.kind]
     for which, how in breaks:
         name = names[which % len(names)]
         wrong = WRONG[str(arguments[name].kind)]
         values[name] = wrong[how % len(wrong)](arguments[name].value)
-    return values
+        wrong_ones.add(name)
+    return values, wrong_ones

@@ -33,7 +33,7 @@ class Face:
 
     has_layout: whether ONNX's layout 1 can be asked for. begins_with_work: whether something right, which is executed, comes
     before what may be broken. keeps_wrong: whether something is compiled and kept for each way in which a call is broken, so
-    that none is drawn.
+    that none is drawn. blamed: the arguments that a field of an error may be about.
     """
 
     takes: Callable[[Operator], bool]
@@ -42,6 +42,7 @@ class Face:
     has_layout: bool = False
     begins_with_work: bool = False
     keeps_wrong: bool = False
+    blamed: Callable[[str], set[str]] | None = None
 
 
 @cache

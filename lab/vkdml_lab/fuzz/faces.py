@@ -20,6 +20,7 @@ import vkdml_lab.dxdispatch
 from vkdml.faces.directml.compiled_operator import Operator as DirectMLOperator
 from vkdml.operators import element_types
 from vkdml.operators.activations import BY_DESC
+from vkdml.operators.arguments import DEFAULT_ATTRIBUTES
 from vkdml.operators.cells import STATES
 from vkdml.operators.problem import WEIGHTS
 from vkdml_lab.fuzz.breaking import Argument
@@ -43,12 +44,19 @@ def _name(call: Call, field: str) -> str:
 def _numpy_arguments(call: Call) -> dict[str, Argument]:
     operator = call.operator
     arrays = {_name(call, field): Argument(array, _KINDS.get(field, "array")) for field, array in call.onnx_arrays.items()}
-    flags = {attribute: Argument(operator.flag, "flag") for attribute in operator.row.flags.values()}
+    flags = {attribute: Argument(operator.flag, "BOOL") for attribute in operator.row.flags.values()}
     return arrays | flags | {
         "direction": Argument(operator.direction, "direction"), "activations": Argument(operator.descs(), "activations"),
         "activation_alpha": Argument(None, "numbers"), "activation_beta": Argument(None, "numbers"),
         "clip": Argument(operator.clip, "clip"), "layout": Argument(call.layout, "layout"),
         "options": Argument(vkdml.Options(), "options"), "device": Argument(device(), "device")}
+
+
+def _blamed(field: str) -> set[str]:
+    """The arguments of vkdml.gru that an error's field is about. W with more columns than X has may be right, and X wrong."""
+    several = {"X": {"x", "w"}, "attributes": set(DEFAULT_ATTRIBUTES)}
+    name = "sequence_lens" if field.startswith("sequence length of row") else field.split("[")[0]
+    return several.get(name, {name if "_" in name else name.lower()})
 
 
 def _whole(call: Call, results: Any) -> list[Part]:
@@ -126,15 +134,17 @@ def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arra
 def _attributes(call: Call) -> dict[str, Argument]:
     operator, descs = call.operator, call.operator.descs()
     parameters = [[getattr(desc, field) for field in BY_DESC[type(desc)].fields] for desc in descs]
+    more = call.seed % 3  # what is ignored, and other numbers than 1 for true
     given = {
         "hidden_size": Argument(operator.hidden, "hidden size"),
         "direction": Argument(operator.direction, "direction attribute"),
-        "activations": Argument([BY_DESC[type(desc)].onnx_name for desc in descs], "activations attribute"),
-        "activation_alpha": Argument([values[0] for values in parameters if values], "numbers attribute"),
-        "activation_beta": Argument([values[1] for values in parameters if len(values) > 1], "numbers attribute"),
-        "clip": Argument(operator.clip, "clip attribute"), "layout": Argument(call.layout, "flag attribute"),
+        "activations": Argument([BY_DESC[type(desc)].onnx_name for desc in descs] + ["Tanh"] * (len(descs) == 1 and more > 0),
+                                "activations attribute"),
+        "activation_alpha": Argument([values[0] for values in parameters if values] + [0.5] * more, "numbers attribute"),
+        "activation_beta": Argument([values[1] for values in parameters if len(values) > 1] + [2.0] * more, "numbers attribute"),
+        "clip": Argument(operator.clip, "clip attribute"), "layout": Argument(call.layout, "layout attribute"),
         "no_such": Argument(None, "no attribute")}
-    return given | {name: Argument(int(operator.flag), "flag attribute") for name in operator.row.flags.values()}
+    return given | {name: Argument(int(operator.flag) * (1 + more), "flag attribute") for name in operator.row.flags.values()}
 
 
 def _node(call: Call, values: Mapping[str, Any]) -> Any:
@@ -324,8 +334,8 @@ def _clip_in_directml(operator: Operator) -> bool:
 
 
 FACES: dict[str, Face] = {
-    "function": Face(lambda operator: True, _numpy_arguments, _run_function, has_layout=True),
-    "layer": Face(lambda operator: True, _numpy_arguments, _run_layer, has_layout=True),
+    "function": Face(lambda operator: True, _numpy_arguments, _run_function, has_layout=True, blamed=_blamed),
+    "layer": Face(lambda operator: True, _numpy_arguments, _run_layer, has_layout=True, blamed=_blamed),
     "stream": Face(lambda operator: operator.direction == "forward", _stream_arguments, _run_stream, has_layout=True,
                    begins_with_work=True),
     "descriptor": Face(_in_directml, _descriptor_arguments, _run_descriptor),

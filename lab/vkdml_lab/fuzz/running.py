@@ -31,12 +31,14 @@ def check_refused(call: Call) -> None:
     face = FACES[call.face]
     arguments = face.arguments(call)
     with nullcontext() if face.begins_with_work else no_work():
-        error = _refusal(lambda: face.run(call, broken(arguments, call.breaks)))
+        values, wrong = broken(arguments, call.breaks)
+        error = _refusal(lambda: face.run(call, values))
     assert error is not None, "a broken call was taken"
     assert str(error), "an error without a message"
     if isinstance(error, InvalidArgumentError):
         assert error.field, "an error that names no field"
         assert error.field in str(error), f"{error.field!r} is not in the message {error}"
+        assert not face.blamed or face.blamed(error.field) & wrong, f"a message names no broken argument of {wrong}: {error}"
 
 
 def check_right(call: Call) -> bool:

@@ -13,7 +13,7 @@ from vkdml_lab.gpu.gpus import DESKTOP
 from vkdml_lab.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, TRIED, Part
 from vkdml_lab.gpu.model import Estimate
 from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, STORES, VECTORS, WORDS
-from vkdml_lab.gpu.steps import Step
+from vkdml_lab.gpu.steps import LoopStep
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _WITHOUT_16_BITS = "adreno618"  # the one GPU here whose driver has no 16-bit storage
@@ -56,7 +56,7 @@ def _weights_loaded(part: Part) -> float | None:
     return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
 
 
-def _loaded_in_a_pass(estimate: Estimate, step: Step) -> float:
+def _loaded_in_a_pass(estimate: Estimate, step: LoopStep) -> float:
     """Weights that an invocation loads in a pass."""
     return estimate.step.totals["weight loads"] / step.passes - step.own_loads
 

@@ -79,7 +79,7 @@ def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
 
 def python_path() -> str:
     """What this process finds modules by, which a Python outside of the virtual environment would not know."""
-    return os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    return os.pathsep.join([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
 
 
 def _icd(path: Path) -> dict[str, str]:

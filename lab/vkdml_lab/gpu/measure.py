@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from vkdml import DeviceInfo, Options, VkdmlError
-from vkdml.laboratory import Dispatch, Planner, plan, plan_plain, plans_of_first_call, time_loop
+from vkdml.laboratory import Dispatch, Target, plan, plan_plain, plans_of_first_call, tilings, time_loop
 from vkdml_lab.gpu.cases import AnyCase, Case, PlainCase
 from vkdml_lab.gpu.compiler import Compiler, Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.model import Estimate, estimate
 from vkdml_lab.gpu.sharing import MEMORY, atomics_of_elements, scratch_accesses, shared
-from vkdml_lab.gpu.steps import Step, step_of
+from vkdml_lab.gpu.steps import LoopStep, step_of
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
 FORCED = {
@@ -40,7 +40,7 @@ class Part:
     plan: str
     dispatch: Dispatch
     pipeline: Pipeline
-    step: Step | None
+    step: LoopStep | None
     estimate: Estimate | None
     counts: dict[str, float] = field(default_factory=dict)
 
@@ -76,9 +76,9 @@ def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str,
         yield from _parts(compiler, case, name, built.initialize + built.execute)
         yield from _parts(compiler, case, name + FALLBACK, built.fallback)
     if forced == FORCED:
-        planner = Planner(case.problem, info)
-        for tiling in planner.tilings()[1:1 + _TRIED]:
-            yield from _parts(compiler, case, TRIED, time_loop(tiling, planner.costs))
+        target = Target(case.problem, info)
+        for tiling in tilings(target)[1:1 + _TRIED]:
+            yield from _parts(compiler, case, TRIED, time_loop(target, tiling))
 
 
 def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, float]:

@@ -15,7 +15,7 @@ from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.loops import Loop, hottest, of_products
-from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, Step
+from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
@@ -39,7 +39,7 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 
 @dataclass
-class Machine:
+class SimdLanes:
     """A subgroup on a core by itself. totals: cycles of the vector units, and instructions and bytes by kind."""
 
     lanes: int  # a vector unit's
@@ -127,7 +127,7 @@ class Iteration:
 
 
 def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int) -> Iteration:
-    machine = Machine(gpu.rates.simd_lanes, width)
+    machine = SimdLanes(gpu.rates.simd_lanes, width)
     machine.run(loop, trips)
     start, before, drains = machine.now, machine.totals.copy(), machine.drains
     machine.run(loop, trips)
@@ -156,7 +156,7 @@ class Estimate:
         return self.hot.most * self.subgroups
 
 
-def estimate(gpu: Gpu, pipeline: Pipeline, step: Step, workgroups: int, workgroup: int) -> Estimate | None:
+def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int) -> Estimate | None:
     """Estimate a step; None where the assembly cannot be read."""
     whole = pipeline.code
     if whole is None:

@@ -16,7 +16,7 @@ _SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by oth
 
 
 @dataclass(frozen=True)
-class Step:
+class LoopStep:
     """An iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
 
     is_loop: it has that loop; a whole dispatch is a step otherwise.
@@ -37,7 +37,7 @@ class Step:
     in_loop: bool = False
 
 
-def step_of(dispatch: Dispatch) -> Step | None:
+def step_of(dispatch: Dispatch) -> LoopStep | None:
     """The step of a kernel; None without products, and in float64, as there is no demand on its times."""
     *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
@@ -48,11 +48,11 @@ def step_of(dispatch: Dispatch) -> Step | None:
     return _time_loop(dispatch, schedule) if cell in _CELLS and schedule in _WAITS else None
 
 
-def _projection(dispatch: Dispatch) -> Step:
-    return Step(True, (dispatch.constants.get("BLOCK_VECS", 1),))
+def _projection(dispatch: Dispatch) -> LoopStep:
+    return LoopStep(True, (dispatch.constants.get("BLOCK_VECS", 1),))
 
 
-def _time_loop(dispatch: Dispatch, schedule: str) -> Step:
+def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
     """A step of the time loop. schedule: the end of the kernel's name; nothing for sequence."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
     of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
@@ -65,7 +65,7 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> Step:
         turn_units = constants["WORKGROUP"] // constants["COLUMN_GROUPS"]
         outer = [turns for turns in [ceil_div(constants["HIDDEN"], turn_units)] if turns > 1]
     trips = (*outer, *(count for count in [blocks] if count > 1))
-    return Step(schedule != "stepped", trips, *_WAITS[schedule](phases), passes=phases * prod(outer),
+    return LoopStep(schedule != "stepped", trips, *_WAITS[schedule](phases), passes=phases * prod(outer),
                 own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1)
 
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from vkdml import Options
+from vkdml import Options, laboratory
 from vkdml.laboratory import (
     ON,
     Gpu,
-    Planner,
+    Target,
     Tiling,
     Tuner,
     best_of_each_way,
@@ -64,20 +64,19 @@ def nothing_kept(folder: Path) -> Iterator[None]:
 
 def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list[Row]:
     """A row for each candidate, the model's choice first."""
-    problem = case.problem
-    planner = Planner(problem, gpu.info)
-    _, chosen = tuner.choice(problem, Options(), ON)
-    tilings = worth_trying(planner, most)
+    target = Target(case.problem, gpu.info)
+    _, chosen = tuner.choice(case.problem, Options(), ON)
+    tilings = worth_trying(target, most)
     if described(chosen) not in map(described, tilings):
         tilings.append(chosen)
-    rows = candidates.measure(gpu, problem, planner, tilings, samples)
+    rows = candidates.measure(gpu, target, tilings, samples)
     return [{"choice": choice(place, described(tiling) == described(chosen)), "schedule": row.pop("way"), **row}
             for place, (tiling, row) in enumerate(zip(tilings, rows))]
 
 
-def worth_trying(planner: Planner, most: int) -> list[Tiling]:
+def worth_trying(target: Target, most: int) -> list[Tiling]:
     """The `most` best candidates by the model, and the best of each way to order the steps."""
-    tilings = planner.tilings()
+    tilings = laboratory.tilings(target)
     return tilings[:most] + [tiling for tiling in best_of_each_way(tilings) if tiling not in tilings[:most]]
 
 

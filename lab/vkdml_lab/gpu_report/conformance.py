@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 from vkdml.laboratory import select_device
@@ -18,14 +19,17 @@ def steps(job: Job) -> list[Step]:
     def run(name: str, *tests: str) -> list[Row]:
         folder = job.folder / name.replace(" ", "-")
         folder.mkdir(exist_ok=True)
-        line, failures = on_device(select_device(None), folder, tests)
-        return [{"problem": name, "tests": line, "count": int(line.split()[0]), **({} if failures else {"right": True})},
+        found, failures = on_device(select_device(None), folder, tests)
+        passed = sum(test["outcome"] == "passed" for test in found.tests)
+        return [{"problem": name, "tests": found.outcome, "count": passed, "of": len(found.tests),
+                 **({"right": True} if passed and not failures else {})},
                 *({"table": "Failed", "problem": name, "right": False, "failed": failure} for failure in failures)]
 
-    first = LITTLE if job.quick else [*SUITE, "--quick"]
+    seconds = min(50.0, max(10.0, job.until - time.time() - 20))  # it takes some to begin
+    first = LITTLE if job.quick else [*SUITE, "--quick", f"--seconds={seconds:.0f}"]
     files = [] if job.quick else sorted(file.stem for file in FOLDER.glob("test_*.py"))
-    return [Step(FIRST, partial(run, FIRST, *first), seconds=75, first=True),
-            *(Step(name, partial(run, name, f"suite/{name}.py"), like="file", seconds=120) for name in files)]
+    return [Step(FIRST, partial(run, FIRST, *first), seconds=75, first=True, resumes=True),
+            *(Step(name, partial(run, name, f"suite/{name}.py"), like="file", seconds=120, resumes=True) for name in files)]
 
 
 def summary(found: list[Row]) -> str:

@@ -19,18 +19,21 @@ ORDER = (FAILED, PASSED, SO_FAR, NOT_CHECKED)
 CHECKING = ("conformance", "schedules", "peers", "validation")  # the parts that say whether results are right
 DECIDING = ("float16", "int8", "16-bit storage", "integer dot product", "subgroup-size control", "Vulkan memory model")
 MOST_FAILURES, MOST_NAMED = 20, 3
+MOST_LOAD = 2.0
 
 
-def report(info: DeviceInfo, found: Sequence[Found], quick: bool) -> str:
-    """The report as Markdown."""
+def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 0.0) -> str:
+    """The report as Markdown. load: the largest of the machine when a call of the command began."""
     by_name = {one.part.name: one for one in found}
     rows = {name: one.checked for name, one in by_name.items()}
     facts = {table: {row["fact"]: row["value"] for row in rows.get("devices", []) if row.get("table") == table}
              for table in (PLANNED, MACHINE, FEATURES)}
-    sentences = [
-        right(found), *beside.sentences(by_name["peers"].rows if "peers" in by_name else []),
-        *model.sentences(info, rows.get("schedules", [])),
-        *chosen(rows.get("candidates", [])), *features(facts[FEATURES])]
+    timed = [
+        *beside.sentences(by_name["peers"].rows if "peers" in by_name else []),
+        *model.sentences(info, rows.get("schedules", [])), *chosen(rows.get("candidates", []))]
+    if load > MOST_LOAD:
+        timed = [f"**No conclusion from times**: other programs ran (load {load:.1f}; above {MOST_LOAD:g} times say little)."]
+    sentences = [right(found), *timed, *features(facts[FEATURES])]
     return document(
         f"# vkdml on {info.name}",
         f"{info.driver} {info.driver_version}, Vulkan {info.api_version}; vkdml {vkdml.__version__}; processor: "
@@ -50,8 +53,11 @@ def right(found: Sequence[Found]) -> str:
     rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows
             if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
     wrong = [name for name, row in rows if not row["right"]]
-    counts = {name: sum(row.get("count", 1) for of, row in rows if of == name) for name, _ in rows}
-    counted = ", ".join(f"{count} of {name}" for name, count in counts.items())
+    counts: dict[str, tuple[int, int]] = {}
+    for name, row in rows:
+        passed, total = counts.get(name, (0, 0))
+        counts[name] = passed + row.get("count", 1), total + row.get("of", 1)
+    counted = ", ".join(f"{name} {passed}" + f" of {total}" * (total > passed) for name, (passed, total) in counts.items())
     others = [one.part.name for one in found if one.status == FAILED and one.part.name not in wrong]
     if wrong:
         where = ", ".join(dict.fromkeys(wrong))
@@ -62,7 +68,7 @@ def right(found: Sequence[Found]) -> str:
         return "**Is it right here? Not checked.**"
     unchecked = [one.part.name for one in found if one.part.name in CHECKING and one.status in (SO_FAR, NOT_CHECKED)]
     so_far = f", so far: {', '.join(unchecked)} {'is' if len(unchecked) == 1 else 'are'} not done" if unchecked else ""
-    return f"**Is it right here? Yes**, all results ({counted}){so_far}."
+    return f"**Is it right here? Yes**, all that was checked ({counted}){so_far}."
 
 
 def chosen(rows: Sequence[Row]) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import PROFILES, Planner, Tiling, gpu_rates, profile
+from vkdml.laboratory import PROFILES, GpuRates, Rates, Target, Tiling, best, gpu_rates, profile
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu_report.devices import UNKNOWN, figures_of
 from vkdml_lab.gpu_report.problems import WAYS
@@ -26,6 +26,7 @@ UNSURE = 0.1  # of the logarithm of a time beside that of a figure, before
 ROUNDS, CLOSE = 30, 1e-4
 
 Row = Mapping[str, Any]
+Figures = TypeVar("Figures", GpuRates, Rates)
 
 
 @dataclass(frozen=True)
@@ -100,21 +101,34 @@ def usable(row: Row) -> bool:
     return bool(row.get("schedule") in WAYS and row.get("seconds") and not row.get("gave up") and row.get("right") is not False)
 
 
+def with_figures(target: Target, times: Mapping[str, float]) -> Target:
+    """The target of a device with so many times the figures that are named, of GpuRates or of Rates."""
+    changed = replace(target)
+    vars(changed).update(gpu=_times(target.gpu, times),  # which are looked up once
+                         profile=replace(target.profile, rates=_times(target.profile.rates, times)))
+    return changed
+
+
+def _times(figures: Figures, times: Mapping[str, float]) -> Figures:
+    named = {name: getattr(figures, name) * factor for name, factor in times.items() if hasattr(figures, name)}
+    return replace(figures, **named)
+
+
 @dataclass(frozen=True)
 class Run:
-    planner: Planner
+    target: Target
     tiling: Tiling
     seconds: float
 
     @staticmethod
     def of(row: Row, info: DeviceInfo) -> Run | None:
-        """A row's. The planner takes today what it took then, unless it has changed meanwhile."""
+        """A row's. The plan is the one that was chosen then, unless planning has changed meanwhile."""
         words = str(row["problem"]).split("-")
         case = Case(row["cell"], (row["T"], row["B"], row["I"], row["H"]), "phases" in words, 1 + ("bidirectional" in words),
                     "ragged" in words, row["type"])
-        planner = Planner(case.problem, info, WAYS[row["schedule"]])
+        target = Target(case.problem, info, WAYS[row["schedule"]])
         try:
-            return Run(planner, planner.best(), row["seconds"])
+            return Run(target, best(target), row["seconds"])
         except InvalidArgumentError:
             return None
 
@@ -128,8 +142,8 @@ class Model:
 
     def estimates(self, times: Mapping[str, float]) -> np.ndarray:
         """The logarithms of what runs take with so many times the figures."""
-        costs = self._runs[0].planner.costs.with_figures(times) if self._runs else None
-        return np.log([costs.run_seconds(run.tiling) for run in self._runs if costs])
+        target = with_figures(self._runs[0].target, times) if self._runs else None
+        return np.log([run.tiling.run_seconds(target) for run in self._runs if target])
 
     def off(self, times: Mapping[str, float]) -> float:
         residual = self._measured - self.estimates(times)

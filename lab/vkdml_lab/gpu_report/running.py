@@ -30,6 +30,7 @@ from vkdml_lab.reports import append, write
 
 REPORT, ABOUT = "report.md", "about.jsonl"
 MOST_CRASHES = 3  # of a turn
+LEAST = 10.0  # seconds of a turn: a process takes some to begin
 
 
 def main(output: Path, device: str | None = None, minutes: float = 30, quick: bool = False, turns: Sequence[Turn] = TURNS
@@ -37,30 +38,30 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
     until = time.time() + 60 * minutes
     info = select_device(device)
     folder = output.resolve()
-    begin(folder, output, info, quick)
+    load = begin(folder, output, info, quick)
     print(forecast(folder, turns, minutes, quick), file=sys.stderr)
     parts = list(dict.fromkeys(turn.part for turn in turns))
-    for turn in turns:
+    for place, turn in enumerate(turns):
         if time.time() < until and not Found.read(turn.part, folder).is_done:
-            run_turn(turn, folder, info, quick, until)
+            run_turn(turn, folder, info, quick, share(turns[place:], folder, until))
         found = [Found.read(part, folder) for part in parts]
-        write(folder, {REPORT: first_page.report(info, found, quick)})  # now, in case the next part is interrupted
+        write(folder, {REPORT: first_page.report(info, found, quick, load)})  # now, in case the next part is interrupted
         sending.clean(folder)
     archive = sending.pack(folder)
     print(f"report: {output / REPORT}; to send it: {os.path.relpath(archive)}")
     return int(any(one.status == FAILED for one in found))
 
 
-def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> None:
-    """Take a new folder, or one of a report like this, which goes on."""
+def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
+    """Take a new folder, or one of a report like this, which goes on. Returns the machine's load, the largest of all calls."""
     about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
     known = lines(folder / ABOUT)
     if known and known[0] != about:
         raise InvalidArgumentError("gpu-report", "--output", f"{output}, which has a report of {known[0]}",
                                    f"another folder, or one of {about}")
     folder.mkdir(parents=True, exist_ok=True)
-    if not known:
-        append(folder / ABOUT, about)
+    append(folder / ABOUT, *([] if known else [about]), {"load": os.getloadavg()[0]})
+    return max(row["load"] for row in lines(folder / ABOUT)[1:])
 
 
 def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
@@ -74,12 +75,19 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
             "second call with the same --output goes on")
 
 
+def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
+    """When the first of these turns should be done, so that each of the others has time, too. Where time is short, what matters
+    most has ten times as much of what it needs.
+    """
+    left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
+    return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))
+
+
 def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:
     """Run a part's steps in a process; after a step that crashes or hangs, those behind it in a new one."""
     own = folder / turn.part.name
     own.mkdir(exist_ok=True)
-    if turn.first:  # a slow device leaves time for the others that matter
-        until = min(until, time.time() + 2 * turn.seconds)
+    overrun = (until - time.time()) / 4  # seconds
     (own / LOG).touch()
     (own / STOPPED).unlink(missing_ok=True)
     command = [sys.executable, "-m", "vkdml_lab.gpu_report.worker", turn.part.module, str(own), str(until),
@@ -88,15 +96,18 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
     variables = {**os.environ, **device} if turn.part.has_layers else without_layers(device)
     with closing(tqdm(desc=turn.part.name, unit="step", disable=None, leave=False)) as bar:
         for _ in range(MOST_CRASHES):
-            room = until - time.time() + turn.seconds  # it may overrun by its own length
+            room = until - time.time() + overrun
             if room <= 0:
                 break
             output = own / f"output-{1 + len(list(own.glob('output-*.txt')))}.txt"
             ended = supervise(command, variables, ROOT, seconds=room, grows=own / LOG, silence=turn.part.silence,
                               seen=progress(bar, own), output=output)
-            if ended.code == 0 or time.time() >= until + turn.seconds:
+            if ended.code == 0:
                 break
             step = Log(own).running
+            if time.time() >= until + overrun:  # the next call gives this step no less
+                Log(own).cut(step, room)
+                break
             said = ": ".join([ended.how, *ended.output.splitlines()[-1:]])
             if step is None:
                 write(own, {STOPPED: {"failed": said}})

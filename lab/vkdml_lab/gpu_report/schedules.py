@@ -20,9 +20,10 @@ from vkdml.laboratory import (
     Gpu,
     Meeting,
     Plan,
-    Planner,
     Run,
+    Target,
     Trial,
+    best,
     open_device,
     plan_of,
     select_device,
@@ -103,14 +104,13 @@ class Checked:
 
     def _row(self, options: Options) -> Row:
         try:
-            planner = Planner(self._problem, self._gpu.info, options)
-            tiling = planner.best()
+            target = Target(self._problem, self._gpu.info, options)
             began = time.monotonic()
-            row = self._checked(plan_of(planner, tiling))
+            row = self._checked(plan_of(target, best(target)))
             if row["gave up"] == row["runs"]:
                 return row | {"not checked": "all runs gave up, so that only the fallback ran"}
             of_run = (time.monotonic() - began) / row["runs"]
-            row |= timed(self._trial, planner, max(LEAST_RUNS, min(self._samples, int(SECONDS / of_run))))
+            row |= timed(self._trial, target, max(LEAST_RUNS, min(self._samples, int(SECONDS / of_run))))
         except InvalidArgumentError as error:
             return {"not checked": f"refused: {error}"}
         except DriverError as error:
@@ -156,16 +156,16 @@ class Checked:
         return {"error": None if None in errors else max(filter(None, errors), default=0.0), "wrong": " ".join(wrong)}
 
 
-def timed(trial: Trial, planner: Planner, samples: int) -> Row:
+def timed(trial: Trial, target: Target, samples: int) -> Row:
     """Times beside estimates. phases: how often workgroups wait for each other in a step."""
-    problem, costs, tiling = planner.problem, planner.costs, planner.best()
-    whole = plan_of(planner, tiling)
+    problem, tiling, rates = target.problem, best(target), target.profile.rates
+    whole = plan_of(target, tiling)
     found = seconds(trial, [whole, projection_alone(whole)], samples)
     taken, projection = (None if isinstance(one, str) else one for one in found)
-    projected = costs.projection_seconds(tiling, problem.steps) + costs.rates.submission + costs.rates.dispatch
+    projected = tiling.projection_seconds(target, problem.steps) + rates.submission + rates.dispatch
     step = (taken - projection) / problem.steps if taken and projection else None
-    return {"seconds": taken, "estimate": costs.run_seconds(tiling), "step us": step and step * 1e6,
-            "step estimate us": costs.step_seconds(tiling) * 1e6, "projection us": projection and projection * 1e6,
+    return {"seconds": taken, "estimate": tiling.run_seconds(target), "step us": step and step * 1e6,
+            "step estimate us": tiling.step_seconds(target) * 1e6, "projection us": projection and projection * 1e6,
             "projection estimate us": projected * 1e6, "phases": problem.loop.phases}
 
 

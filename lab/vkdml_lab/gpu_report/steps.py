@@ -14,12 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 from vkdml_lab.reports import append, document, parsed, table, write
 
 RESULTS, LOG, STOPPED = "results.jsonl", "steps.jsonl", "stopped.json"
-INSTALL = "pip install 'vkdml[conformance]'"
-OURS = {"bench", "tests", "tools", "vkdml"}
+OURS = {"tests", "tools", "vkdml", "vkdml_lab"}
 
 Row = dict[str, Any]
 
@@ -44,7 +43,7 @@ class Job:
 class Step:
     """A step. run: gives its rows. In a row, `right` is True or False where that was checked, `failed` says what is wrong in a
     sentence, `not checked` why it was not. like: steps with the same word take as long. seconds: what the first of them takes,
-    as is guessed. first: it is among what matters most.
+    as is guessed. first: it is among what matters most. resumes: where it was cut off it goes on, and does not begin again.
     """
 
     name: str
@@ -52,6 +51,7 @@ class Step:
     like: str = ""
     seconds: float = 5.0
     first: bool = False
+    resumes: bool = False
 
 
 def lines(path: Path) -> list[Row]:
@@ -66,7 +66,10 @@ class Log:
         self._path = folder / LOG
         found = lines(self._path)
         self.total = max((row["steps"] for row in found if "steps" in row), default=0)
-        self._begun: dict[str, str] = {row["begun"]: row["like"] for row in found if "begun" in row}
+        self._begun: dict[str, str] = {}
+        for row in found:
+            self._begun.pop(str(row.get("begun") or row.get("cut")), None)
+            self._begun |= {row["begun"]: row["like"]} if "begun" in row else {}
         self.ended: dict[str, Row] = {row["ended"]: row for row in found if "ended" in row}
         self._seconds = {row["like"]: row["seconds"] for row in found if row.get("seconds") is not None}
 
@@ -86,6 +89,16 @@ class Log:
         self._begun[step.name] = step.like or step.name
         append(self._path, {"begun": step.name, "like": step.like or step.name})
 
+    def cut(self, name: str | None, seconds: float) -> None:
+        """Note that a step, if one ran, was not done in so many seconds, so that it is begun when there are more."""
+        if name:
+            append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
+
+    def room(self, step: Step, seconds: float, is_first: bool) -> bool:
+        """Whether a step is begun with so many seconds left: if it fits, or as the first where that is only guessed."""
+        is_known = (step.like or step.name) in self._seconds
+        return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
+
     def end(self, name: str, seconds: float | None = None) -> None:
         """seconds: None where the process ended during it, so that it says nothing about others."""
         row = {"ended": name, "like": self._begun.get(name), "seconds": seconds}
@@ -99,9 +112,11 @@ def run(module: ModuleType, job: Job) -> None:
     log, part = Log(job.folder), module.__name__.rpartition(".")[2]
     every: list[Step] = module.steps(job)
     log.announce(every)
+    is_first = True
     for step in [step for step in every if step.first or not job.first]:
-        if step.name in log.ended or time.time() + log.seconds(step) > job.until:
+        if step.name in log.ended or not log.room(step, job.until - time.time(), is_first):
             continue  # a shorter one may have room
+        is_first = False
         print(step.name, flush=True)  # if it hangs, the output ends with it
         log.begin(step)
         began = time.monotonic()
@@ -118,7 +133,7 @@ def rows_of(step: Step) -> Iterator[Row]:
         yield {"not checked": str(error)}
     except Exception as error:
         if is_missing(error):
-            yield {"not checked": f"{error}: {INSTALL}"}
+            yield {"not checked": str(error)}
             return
         traceback.print_exc()
         yield {"failed": f"{type(error).__name__}: {error}"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vkdml_lab import validate
-from vkdml_lab.bench.runner import UnavailableError
 from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.processes import UnavailableError
 
 LITTLE = ["lab/vkdml_lab/suite/test_reference.py", "-m", "not thorough", "-k", "test_schedule and GRU"]
 NOTES = "output.txt beside this has all that the layer says."

@@ -23,7 +23,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if not steps.is_missing(error):
             raise
-        write(given.folder, {steps.STOPPED: {"not checked": f"{error}: {steps.INSTALL}"}})
+        write(given.folder, {steps.STOPPED: {"not checked": str(error)}})
         return
     steps.run(module, steps.Job(given.folder, given.quick, given.until, given.first))
 

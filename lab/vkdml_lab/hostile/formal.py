@@ -20,7 +20,7 @@ STORE, LOAD, ADD, READ, FENCE, BARRIER = "store", "load", "atomic add", "atomic 
 
 
 @dataclass(frozen=True)
-class Step:
+class Operation:
     """An operation. place: what it accesses, or which barrier it is. orders: the storage classes of its semantics. sees: of an
     atomic load, the invocations whose atomics it follows.
     """
@@ -38,15 +38,15 @@ class Step:
         return self.orders or B
 
 
-def fence(orders: frozenset[str] = B) -> Step:
-    return Step(FENCE, orders=orders, releases=True, acquires=True)
+def fence(orders: frozenset[str] = B) -> Operation:
+    return Operation(FENCE, orders=orders, releases=True, acquires=True)
 
 
-def barrier(name: str, orders: frozenset[str] = S) -> Step:
-    return Step(BARRIER, name, orders, True, True)
+def barrier(name: str, orders: frozenset[str] = S) -> Operation:
+    return Operation(BARRIER, name, orders, True, True)
 
 
-def races(execution: Mapping[Invocation, Sequence[Step]]) -> list[tuple[Invocation, Invocation, str]]:
+def races(execution: Mapping[Invocation, Sequence[Operation]]) -> list[tuple[Invocation, Invocation, str]]:
     """The pairs of accesses that race, and where."""
     owners = [owner for owner, steps in execution.items() for _ in steps]
     steps = [step for steps in execution.values() for step in steps]
@@ -74,7 +74,7 @@ def races(execution: Mapping[Invocation, Sequence[Step]]) -> list[tuple[Invocati
             and not before[a, b] and not before[b, a]]
 
 
-def _are(steps: Sequence[Step], kinds: tuple[str, ...], orders: frozenset[str] = _NONE) -> np.ndarray:
+def _are(steps: Sequence[Operation], kinds: tuple[str, ...], orders: frozenset[str] = _NONE) -> np.ndarray:
     return np.array([step.kind in kinds and orders <= step.orders for step in steps])
 
 
@@ -84,35 +84,35 @@ _PARTS = ("p", "q")
 _FIRST = tuple((part, 0) for part in _PARTS)
 
 
-def meeting(arrive: Sequence[Step], before: Sequence[Step], behind: Sequence[Step], leave: Sequence[Step]
-            ) -> dict[Invocation, list[Step]]:
+def meeting(arrive: Sequence[Operation], before: Sequence[Operation], behind: Sequence[Operation], leave: Sequence[Operation]
+            ) -> dict[Invocation, list[Operation]]:
     """Two parts of two invocations: each stores a word, they meet, and load both words of the other part. before, behind: what
     the first invocation does beside its atomics.
     """
-    atomics = [*before, Step(ADD, "counter"), Step(READ, "counter", sees=_FIRST), *behind]
-    return {(part, number): [Step(STORE, f"{part}{number}"), *_named(arrive, "arrive"), *(atomics if number == 0 else []),
-                             *_named(leave, "leave"), Step(LOAD, f"{other}0"), Step(LOAD, f"{other}1")]
+    atomics = [*before, Operation(ADD, "counter"), Operation(READ, "counter", sees=_FIRST), *behind]
+    return {(part, number): [Operation(STORE, f"{part}{number}"), *_named(arrive, "arrive"), *(atomics if number == 0 else []),
+                             *_named(leave, "leave"), Operation(LOAD, f"{other}0"), Operation(LOAD, f"{other}1")]
             for part, other in zip(_PARTS, reversed(_PARTS)) for number in (0, 1)}
 
 
-def _named(steps: Sequence[Step], name: str) -> list[Step]:
+def _named(steps: Sequence[Operation], name: str) -> list[Operation]:
     return [replace(step, place=name) if step.kind == BARRIER else step for step in steps]
 
 
-def message(release: Sequence[Step], acquire: Sequence[Step]) -> dict[Invocation, list[Step]]:
+def message(release: Sequence[Operation], acquire: Sequence[Operation]) -> dict[Invocation, list[Operation]]:
     """A word handed over by an atomic."""
-    return {("p", 0): [Step(STORE, "x"), *release, Step(ADD, "flag")],
-            ("q", 0): [Step(READ, "flag", sees=(("p", 0),)), *acquire, Step(LOAD, "x")]}
+    return {("p", 0): [Operation(STORE, "x"), *release, Operation(ADD, "flag")],
+            ("q", 0): [Operation(READ, "flag", sees=(("p", 0),)), *acquire, Operation(LOAD, "x")]}
 
 
-def flow(store: str, load: str) -> dict[Invocation, list[Step]]:
+def flow(store: str, load: str) -> dict[Invocation, list[Operation]]:
     """A word that is its own flag, and nothing else."""
-    return {("p", 0): [Step(store, "h")], ("q", 0): [Step(load, "h", sees=(("p", 0),))]}
+    return {("p", 0): [Operation(store, "h")], ("q", 0): [Operation(load, "h", sees=(("p", 0),))]}
 
 
 _ARRIVE, _LEAVE = [fence(), barrier("")], [barrier(""), fence()]
 # Each with the number of its races
-EXECUTIONS: dict[str, tuple[Mapping[Invocation, Sequence[Step]], int]] = {
+EXECUTIONS: dict[str, tuple[Mapping[Invocation, Sequence[Operation]], int]] = {
     "a message, with fences": (message([fence()], [fence()]), 0),
     "a message without a release": (message([], [fence()]), 1),
     "a message without an acquire": (message([fence()], []), 1),

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from vkdml_lab.hostile.modules import COHERENT, Decoration, Instruction, Op, Storage, Type
-
-if TYPE_CHECKING:
-    from vkdml_lab.hostile.translating import Writer
+from vkdml_lab.hostile.modules import COHERENT, Decoration, Instruction, Module, Op, Storage, Type
 
 NUMPY = {"u16": "np.uint16", "u32": "np.uint32", "i32": "np.int32", "f32": "np.float32", "bool": "np.bool_"}
 # What is computed component by component of {0}, {1} and {2}, and as what it takes them: by default as they are
@@ -55,6 +52,52 @@ class Pointer:
     offset: str = "0"
     is_coherent: bool = False
     label: str = ""
+
+
+def shape(type_: Type) -> str:
+    """A type as `fill` takes it."""
+    if type_.kind == "struct":
+        return in_tuple(map(shape, type_.members))
+    return f"({shape(type_.element)},) * {type_.count}" if type_.element else repr(type_.kind)
+
+
+@dataclass
+class Writer:
+    """What all functions of a module share. constants: names of numbers, by type and bits. blocks: in order, and waiting: those
+    that wait or call one that does, of functions.
+    """
+
+    module: Module
+    waits: bool
+    lines: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    constants: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.blocks = {id_: function.ordered() for id_, function in self.module.functions.items()}
+        alive = {id_: [instruction for block in self.blocks[id_] for instruction in function.blocks[block]]
+                 for id_, function in self.module.functions.items()}
+        self.waiting = {id_ for id_, found in alive.items() if any(map(self._may_wait, found))}
+        while more := {id_ for id_, found in alive.items() for one in found
+                       if one.op == Op.FunctionCall and one.operands[0] in self.waiting} - self.waiting:
+            self.waiting |= more
+
+    def _may_wait(self, instruction: Instruction) -> bool:
+        """An access chain to a coherent block stands for its loads and stores."""
+        op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
+        return op == Op.ControlBarrier or (self.waits and (
+            Op.MemoryBarrier <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
+
+    def constant(self, type_: Type, value: Any) -> str:
+        if isinstance(value, list):
+            return in_tuple(self.constant(*part) for part in value)
+        kind = {"u32": "uint32", "i32": "int32", "f32": "float32"}.get(type_.kind)
+        return self.constants.setdefault((kind, value), f"k{len(self.constants)}") if kind else f"np.{bool(value)}_"
+
+    def first_value(self, variable: int, type_: Type | None) -> str:
+        assert type_ is not None
+        initial = self.module.initial.get(variable)
+        return self.constant(*self.module.constants[initial]) if initial else f"fill(wave.pattern, {shape(type_)})"
 
 
 class InstructionWriter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,17 @@ Array = np.ndarray
 count = np.count_nonzero  # the fastest way to ask for any and all
 Mask = Any  # None, False or an array
 DTYPES: dict[str, Any] = {"u16": np.uint16, "u32": np.uint32, "i32": np.int32, "f32": np.float32, "bool": np.bool_}
+
+
+class Invocations(Protocol):
+    """What memory knows of a wave: its lanes, the invocation and workgroup of each, and what to fill and report with."""
+
+    lanes: int
+    invocations: np.ndarray
+    workgroups: np.ndarray
+    report: Callable[..., None]
+
+    def noise(self, dtype: Any) -> np.ndarray: ...
 
 
 def split(mask: Mask, condition: Any) -> tuple[Mask, Mask]:

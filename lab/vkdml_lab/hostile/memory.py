@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from vkdml_lab.hostile.lanes import Array, Mask
+from vkdml_lab.hostile.lanes import Array, Invocations, Mask
 from vkdml_lab.hostile.ordering import Accesses, active
-
-if TYPE_CHECKING:
-    from vkdml_lab.hostile.machine import Wave
-    from vkdml_lab.hostile.weak import WeakMemory
+from vkdml_lab.hostile.weak import WeakMemory
 
 
 class Buffer:
@@ -53,7 +50,7 @@ class Memory:
         self.whole = True if self.dtype == np.uint16 else 0x0101
         self.limit = self.units or len(self.data)
 
-    def _places(self, wave: Wave, offset: Any, count: int, mask: Mask, place: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _places(self, wave: Invocations, offset: Any, count: int, mask: Mask, place: int) -> tuple[np.ndarray, np.ndarray | None]:
         """The first units of all lanes, and the lanes whose units do not exist, which have others' instead."""
         at = np.broadcast_to(np.asarray(offset, np.int64), (wave.lanes,))
         outside = at > self.limit - count
@@ -66,7 +63,7 @@ class Memory:
             at = at + wave.workgroups * self.units
         return at, outside if outside.any() else None
 
-    def load(self, wave: Wave, offset: Any, count: int, mask: Mask, place: int, looks_anew: bool) -> list[Any]:
+    def load(self, wave: Invocations, offset: Any, count: int, mask: Mask, place: int, looks_anew: bool) -> list[Any]:
         is_plain = not (self.accesses or self.weak or self.units)
         if is_plain and offset.__class__ is not Array and offset <= self.limit - count:
             return [self.data[int(offset) + n] for n in range(count)]
@@ -81,7 +78,7 @@ class Memory:
             found = [np.where(bad, wave.noise(self.dtype), part) for part in found]
         return found
 
-    def store(self, wave: Wave, offset: Any, values: tuple[Any, ...], mask: Mask, place: int) -> None:
+    def store(self, wave: Invocations, offset: Any, values: tuple[Any, ...], mask: Mask, place: int) -> None:
         count = len(values)
         at, outside = self._places(wave, offset, count, mask, place)
         if not self.may_store:
@@ -102,7 +99,7 @@ class Memory:
             self.data[at + n] = value
             self.written[at + n] = self.whole
 
-    def atomic(self, wave: Wave, name: str, offset: Any, value: Any, mask: Mask, place: int) -> Any:
+    def atomic(self, wave: Invocations, name: str, offset: Any, value: Any, mask: Mask, place: int) -> Any:
         """Only what `load` gives is used by kernels."""
         at, _ = self._places(wave, offset, 1, mask, place)
         lanes = active(mask, wave.lanes)
@@ -122,7 +119,7 @@ class Memory:
             {"and": np.bitwise_and, "or": np.bitwise_or, "add": np.add}[name].at(self.data, at[lanes], values)
         return None
 
-    def _watch(self, wave: Wave, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False
+    def _watch(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False
                ) -> np.ndarray | None:
         """Look at an access. Returns the lanes whose loads may find anything."""
         assert self.accesses

@@ -18,14 +18,15 @@ from vkdml.laboratory import (
     STEPPED,
     PlainProblem,
     Plan,
-    Planner,
     Problem,
+    Target,
     Tiling,
     differences,
     families,
     plan_of,
     plan_plain,
     self_test,
+    tilings,
     types_of,
     with_sequence,
 )
@@ -83,17 +84,17 @@ def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Tas
     for schedule, meeting in (draw.choice(ways), *draw.sample(WAYS, len(WAYS))):
         forced = Options(schedule=schedule, meeting=meeting, chunk_steps=draw.choice((None, 2)))
         try:
-            planner = Planner(problem, info, forced)
-            found = planner.tilings()
+            target = Target(problem, info, forced)
+            found = tilings(target)
             shared = [tiling for tiling in found if tiling.loop.parts > 1]
             tiling = draw.choice(shared or found)
             # Or a device with so little shared memory that sums take the place of what was multiplied
             if isinstance(tiling.loop, families.gpu_loop.GpuLoop) and draw.random() < 0.3:
                 less = tiling.loop.shared_bytes - 1 + families.gpu_loop._UNUSED_SHARED_BYTES
-                smaller = Planner(problem, replace(info, max_shared_memory=less), forced)
+                smaller = Target(problem, replace(info, max_shared_memory=less), forced)
                 if in_place := [other for other in _tilings(smaller) if getattr(other.loop, "in_place", False)]:
-                    planner, tiling = smaller, draw.choice(in_place)
-            plan = plan_of(planner, tiling)
+                    target, tiling = smaller, draw.choice(in_place)
+            plan = plan_of(target, tiling)
         except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
             continue
         described = f"{problem.cell.name} in {problem.element.name}, {meeting or schedule} on {name}"
@@ -101,9 +102,9 @@ def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Tas
     raise AssertionError(f"no plan for problem {seed}")
 
 
-def _tilings(planner: Planner) -> list[Tiling]:
+def _tilings(target: Target) -> list[Tiling]:
     try:
-        return planner.tilings()
+        return tilings(target)
     except InvalidArgumentError:
         return []
 

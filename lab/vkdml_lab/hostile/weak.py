@@ -4,15 +4,12 @@ One of the machines that Vulkan allows, with a store buffer for each invocation 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from vkdml_lab.hostile.lanes import Mask
+from vkdml_lab.hostile.lanes import Invocations, Mask
 from vkdml_lab.hostile.ordering import ACQUIRES, BUFFERS, RELEASES, active
-
-if TYPE_CHECKING:
-    from vkdml_lab.hostile.machine import Wave
 
 _DELAYED, _STALE = 0.9, 0.3  # shares of stores that do not arrive in a step, and of loads that find an older value
 
@@ -68,7 +65,7 @@ class WeakMemory:
     def _change(self, at: np.ndarray) -> None:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
 
-    def load(self, wave: Wave, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
+    def load(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
         """What lanes of the mask find; others have anything."""
         lanes = active(mask, wave.lanes)
         found = [np.zeros(wave.lanes, np.uint32) for _ in range(count)]
@@ -86,7 +83,7 @@ class WeakMemory:
             found[n][lanes] = value
         return found
 
-    def store(self, wave: Wave, at: np.ndarray, values: tuple[Any, ...], mask: Mask) -> None:
+    def store(self, wave: Invocations, at: np.ndarray, values: tuple[Any, ...], mask: Mask) -> None:
         invocations = wave.invocations[active(mask, wave.lanes)]
         for n, value in enumerate(values):
             here, places = (invocations, at + n), invocations * self.units + at + n
@@ -94,7 +91,7 @@ class WeakMemory:
             self.stored[here], self.is_stored[here], self.kept_at[here] = value, True, -1
             self.queue = np.concatenate([self.queue, places])
 
-    def before_atomic(self, wave: Wave, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
+    def before_atomic(self, wave: Invocations, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
         """Let an invocation's own stores arrive at a place before an atomic, which works on the memory itself."""
         self.arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
         if writes:

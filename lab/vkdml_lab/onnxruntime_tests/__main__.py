@@ -11,6 +11,7 @@ only.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -85,4 +86,8 @@ def main(source: Path, files: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute(), sys.argv[2:]))
+    parser = argparse.ArgumentParser(prog="python -m vkdml_lab.onnxruntime_tests", description=__doc__)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    chosen = parser.parse_args()
+    sys.exit(main(chosen.source.absolute(), chosen.files))

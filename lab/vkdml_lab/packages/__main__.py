@@ -10,6 +10,7 @@ them differs.
 
 from __future__ import annotations
 
+import argparse
 import os
 import pickle
 import re
@@ -90,4 +91,8 @@ def main(folder: Path, wheels: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute(), sys.argv[2:]))
+    parser = argparse.ArgumentParser(prog="python -m vkdml_lab.packages", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("wheels", nargs="+")
+    chosen = parser.parse_args()
+    sys.exit(main(chosen.folder.absolute(), chosen.wheels))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vkdml.operators.activations import FusedActivation
+from vkdml.operators.activations import ParametrizedActivation
 from vkdml.operators.checks import packed_strides
 from vkdml.operators.problem import Problem
 from vkdml.planning import words
@@ -57,6 +57,6 @@ def _shape(tensor: Any) -> str:
 
 def _functions(fused: Any) -> Iterator[str]:
     for one in fused:
-        if isinstance(one, FusedActivation):
+        if isinstance(one, ParametrizedActivation):
             parameters = ", ".join(f"{value:.4g}" for value in one.params)
             yield one.activation.operator_type.name.removeprefix("ACTIVATION_") + (f"({parameters})" if parameters else "")

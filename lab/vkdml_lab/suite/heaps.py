@@ -18,7 +18,6 @@ from vkdml_lab.suite.support import CELLS, make_desc, owned, random_numbers, ten
 
 HEAPS, RECORDERS, SLOT, SLOTS = 2, 3, 256, 8
 TENSORS = SLOT * SLOTS  # bytes; what is behind them is for resources
-HEAP_BYTES = TENSORS + SLOT + 17408  # a graph of two LSTMs has the largest resource, which is at one of two places
 GAPS = 512  # at most so many bytes of a resource mean nothing
 
 LEFT_OUT = ("SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "OutputSingleTensor",
@@ -151,11 +150,14 @@ class Run:
         self.rng = np.random.default_rng(seed)
         self.operators = {name: make(device) for name, make in reference.kinds.items()}
         self.tables = {name: device.create_binding_table(operator) for name, operator in self.operators.items()}
-        self.buffers = [device.create_buffer(HEAP_BYTES) for _ in range(HEAPS)]
+        properties = [operator.get_binding_properties() for operator in self.operators.values()]
+        largest = max(max(each.TemporaryResourceSize, each.PersistentResourceSize) for each in properties)
+        self.size = TENSORS + SLOT + max(largest, 3 * SLOT)  # a resource is at one of two places; the host writes to three slots there
+        self.buffers = [device.create_buffer(self.size) for _ in range(HEAPS)]
         self.arrays = {}
         self.memory = []
         for buffer in self.buffers:
-            content = self.random(HEAP_BYTES)
+            content = self.random(self.size)
             buffer.upload(content)
             self.memory.append(Memory(content, device.gpu.host_memory))
         self.recorders = [device.create_command_recorder() for _ in range(RECORDERS)]
@@ -170,7 +172,7 @@ class Run:
         for action in program:
             getattr(self, action[0])(*action[1:])
             for heap in range(HEAPS):
-                self.compare("host", heap, self.buffers[heap].read((HEAP_BYTES,), np.uint8))
+                self.compare("host", heap, self.buffers[heap].read((self.size,), np.uint8))
         for heap in range(HEAPS):
             self.download(heap)
 
@@ -237,7 +239,7 @@ class Run:
         memory.upload()
 
     def download(self, heap):
-        found = self.buffers[heap].download((HEAP_BYTES,), np.uint8)
+        found = self.buffers[heap].download((self.size,), np.uint8)
         self.compare("device", heap, found)
         self.memory[heap].readback()
 

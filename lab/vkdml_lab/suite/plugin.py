@@ -2,8 +2,10 @@
 
 import gc
 import os
+import re
 import time
 from collections import defaultdict
+from itertools import zip_longest
 from pathlib import Path
 from weakref import WeakSet
 
@@ -27,7 +29,8 @@ def pytest_addoption(parser):
                      help="add each test's outcome and largest errors, a line of JSON each; not of tests that are there already")
     parser.addoption("--long", action="store_true", help="run the tests named *_long too")
     parser.addoption("--only", action="append", metavar="TEXT", help="run the tests with this, or another such text, in their names")
-    parser.addoption("--quick", action="store_true", help=f"of each function some tests, those that begin within {QUICK_SECONDS} s")
+    parser.addoption("--quick", action="store_true", help="of each function some tests, those that begin within --seconds")
+    parser.addoption("--seconds", type=float, default=QUICK_SECONDS, help=f"of --quick ({QUICK_SECONDS})")
     parser.addoption("--way", choices=support.OTHER_SCHEDULES, help="force this schedule on all problems that run in one")
     parser.addoption("--dump", type=Path, metavar="FOLDER", help="write what the driver gets, of the last results that were compared")
     parser.addoption("--unguarded", action="store_true", help="buffers of exactly their sizes, for who looks at bounds")
@@ -93,14 +96,26 @@ def keep(config, items, is_wanted):
 
 
 def in_turns(items):
-    """The first of each function, then the second of each, and so on. Of each turn those come first that go through all that
-    descriptors can say: a slow driver may have time for few others.
+    """The first of each function, then the second of each, and so on, each function with another operator before the others.
+
+    Of each turn those come first that go through all that descriptors can say: a slow driver may have time for few others.
     """
-    functions = defaultdict(list)
+    functions = defaultdict(lambda: defaultdict(list))
     for item in items:
-        functions[item.function].append(item)
-    places = {item: place for members in functions.values() for place, item in enumerate(members)}
+        functions[item.function][operator_of(item.name)].append(item)
+    places = {}
+    for number, members in enumerate(functions.values()):
+        names = sorted(members)
+        names = names[number % len(names):] + names[:number % len(names)]
+        mixed = [item for turn in zip_longest(*(members[name] for name in names)) for item in turn if item]
+        places.update((item, place) for place, item in enumerate(mixed))
     return sorted(items, key=lambda item: (places[item], item.path.stem != "test_reference"))
+
+
+def operator_of(name):
+    """The recurrent operator that a test's name has; "" for others."""
+    found = re.search(r"(?<![A-Z])(GRU|LSTM|RNN)(?![A-Z])", name)
+    return found[0] if found else ""
 
 
 def typical(members, first):
@@ -121,8 +136,9 @@ def pytest_runtestloop(session):
 
 def pytest_runtest_setup(item):
     recording.RUNNING.begin(item.nodeid)
-    if item.config.getoption("--quick") and time.monotonic() - item.session.stash[_started] > QUICK_SECONDS:
-        pytest.skip(f"--quick: {QUICK_SECONDS} s were over")
+    seconds = item.config.getoption("--seconds")
+    if item.config.getoption("--quick") and time.monotonic() - item.session.stash[_started] > seconds:
+        pytest.skip(f"--quick: {seconds:g} s were over")
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -22,11 +22,12 @@ from vkdml.faces.directml.device import Operator
 from vkdml.operators import cells, element_types, reference
 from vkdml.operators.header import descs
 from vkdml.operators.whole_numbers import ceil_div, round_up
-from vkdml.planning import candidates, profiles
-from vkdml.planning.candidates import Planner
+from vkdml.planning import plan, profiles
 from vkdml.planning.families import gpu_loop
 from vkdml.planning.families.gpu_loop import GpuLoop, column_groups
 from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
+from vkdml.planning.plan import best
+from vkdml.planning.tiling import Target
 from vkdml_lab import ROOT
 from vkdml_lab.suite.support import (
     Case,
@@ -70,7 +71,7 @@ class Way:
         units = round_up(ceil_div(problem.hidden, 2), 8) if self.units == HALF else self.units
         if units:
             forced = replace(forced, workgroup=min(units, most) * groups)
-        tiling = Planner(problem, info, forced).best()
+        tiling = best(Target(problem, info, forced))
         left = tiling.loop.group_loads
         if self.register_loads is not None:
             forced = replace(forced, register_loads=min(self.register_loads, left))
@@ -293,10 +294,10 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_spins, 
 def with_room(device, monkeypatch):
     """Plans as for a device that runs so many workgroups side by side."""
     def make(count):
-        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, machine: count)
-        candidates._ranked.cache_clear()
+        monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, target: count)
+        plan.ranked.cache_clear()
     yield make
-    candidates._ranked.cache_clear()
+    plan.ranked.cache_clear()
 
 
 @pytest.mark.family("each way with each cell")
@@ -309,7 +310,7 @@ def test_groups_of_rows(device, with_room, way, cell):
     for room in (2, 6, 14, 40):
         with_room(room)
         options = replace(WAYS[way].options(case.problem, device.info), rows=2)
-        loop = Planner(case.problem, device.info, options).best().loop
+        loop = best(Target(case.problem, device.info, options)).loop
         assert isinstance(loop, GpuLoop)
         results = run_on_device(device, case, options)
         check(case, results)
@@ -326,14 +327,14 @@ def test_groups_of_rows(device, with_room, way, cell):
 def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way, name):
     case = CASES[name]
     options = replace(WAYS[way].options(case.problem, device.info), shared_loads=0)
-    room = Planner(case.problem, device.info, options).best().loop.shared_bytes - 1
+    room = best(Target(case.problem, device.info, options)).loop.shared_bytes - 1
     expected = in_sequence(device, name)
-    monkeypatch.setattr(gpu_loop.GpuLoops, "_shared_room", room)
-    candidates._ranked.cache_clear()
-    assert Planner(case.problem, device.info, options).best().loop.in_place
+    monkeypatch.setattr(gpu_loop, "_shared_room", lambda target: room)
+    plan.ranked.cache_clear()
+    assert best(Target(case.problem, device.info, options)).loop.in_place
     results = run_on_device(device, case, options)
     monkeypatch.undo()
-    candidates._ranked.cache_clear()
+    plan.ranked.cache_clear()
     check(case, results)
     assert_same(results, expected)
 

@@ -7,7 +7,7 @@ import pytest
 
 from vkdml.operators import cells, element_types
 from vkdml.operators.header import descs
-from vkdml.planning import candidates
+from vkdml.planning import plan
 from vkdml.planning.families import gpu_projection
 from vkdml.planning.options import Options
 from vkdml_lab.suite.support import Case, assert_same, check, make_desc, random_arrays, random_strides, run_on_device
@@ -25,9 +25,9 @@ def only(device, monkeypatch):
         if tile.workgroup > device.info.max_workgroup_invocations:
             pytest.skip(f"the device has no workgroups of {tile.workgroup} invocations")
         monkeypatch.setattr(gpu_projection, "_TILES", (replace(tile, registers=0),))
-        candidates._ranked.cache_clear()
+        plan.ranked.cache_clear()
     yield leave
-    candidates._ranked.cache_clear()
+    plan.ranked.cache_clear()
 
 
 def make_case(cell, sizes, element=element_types.FLOAT32, seed=8, **changes):

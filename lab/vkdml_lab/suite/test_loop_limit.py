@@ -10,8 +10,9 @@ import pytest
 import vkdml
 from vkdml.operators import cells, element_types
 from vkdml.planning import profiles
-from vkdml.planning.candidates import Planner
 from vkdml.planning.options import Options
+from vkdml.planning.plan import best
+from vkdml.planning.tiling import Target
 from vkdml_lab.suite import test_plain
 from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device, tensor
 
@@ -68,7 +69,7 @@ def run(device, name, cell, shape, options, lengths):
         arrays["SequenceLengthsTensor"][..., shape[1] // 2] -= 1
     case = Case(desc, None, arrays, element)
     check(case, run_on_device(device, case, options))
-    return Planner(case.problem, device.info, options).best()
+    return best(Target(case.problem, device.info, options))
 
 
 @pytest.mark.family("each kernel's time loop with each cell")
@@ -85,7 +86,7 @@ def test_time_loop(without_margin, name, cell, lengths):
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_projection(without_margin, name, lengths):
     tiling = run(without_margin, name, cells.GRU, *PROJECTIONS[name], lengths)
-    assert 0.9 * LIMIT < tiling.loops_of_projection().run <= LIMIT
+    assert 0.9 * LIMIT < tiling.loops_of_projection() <= LIMIT
 
 
 def test_gemm_near_the_limit(without_margin):

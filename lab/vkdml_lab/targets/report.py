@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vkdml_lab.bench.nodes import ACTIVATIONS, Node
 from vkdml_lab.reports import bullets, document, table, write
-from vkdml_lab.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
-
-if TYPE_CHECKING:
-    from vkdml_lab.targets.running import Finding, Run
+from vkdml_lab.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED, Verdict
 
 MARKDOWN, DATA = "conformance.md", "conformance.json"
 USUAL = {"float32", "forward"}
@@ -22,6 +20,32 @@ _GIVEN = {"B": "bias", "sequence_lens": "sequence_lens", "initial_h": "initial_h
 _MOST_FINDINGS, _MOST_REASONS, _LONG_LITERAL = 10, 8, 2000
 _MANY = 65_535
 _SHOWN = 240  # characters of a reason
+
+
+@dataclass
+class Finding:
+    """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
+    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
+    """
+
+    cause: str
+    needs: set[str]
+    node: Node
+    verdict: Verdict
+    code: tuple[str, str]
+    cases: list[str] = field(default_factory=list)
+
+
+@dataclass
+class TargetRun:
+    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
+
+    about: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    planned: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
 
 
 def features(node: Node) -> set[str]:
@@ -44,18 +68,18 @@ def features(node: Node) -> set[str]:
               and set(activations) <= set(ACTIVATIONS[node.op]) else [])}
 
 
-def outcome(run: Run) -> str:
+def outcome(run: TargetRun) -> str:
     counts = Counter(row["outcome"] for row in run.rows)
     said = ", ".join(f"{counts[one]} {one}" for one in OUTCOMES if counts[one])
     stopped = f"; {run.stopped}" if run.stopped else ""
     return f"{len(run.rows)} of {run.planned} nodes in {run.seconds:.0f} s: {said}{stopped}"
 
 
-def write_report(run: Run, folder: Path) -> None:
+def write_report(run: TargetRun, folder: Path) -> None:
     write(folder, {MARKDOWN: markdown(run), DATA: content(run)})
 
 
-def content(run: Run) -> dict[str, Any]:
+def content(run: TargetRun) -> dict[str, Any]:
     findings = [{"cause": one.cause, "outcome": one.verdict.outcome, "said": one.verdict.said, "cases": one.cases,
                  "code": one.code, "node": as_json(one.node)} for one in run.findings]
     return {"about": run.about, "planned": run.planned, "seconds": run.seconds, "stopped": run.stopped, "outcome": outcome(run),
@@ -69,7 +93,7 @@ def as_json(node: Node) -> dict[str, Any]:
                        if array.size <= _LONG_LITERAL}}
 
 
-def markdown(run: Run) -> str:
+def markdown(run: TargetRun) -> str:
     about = run.about
     return document(
         f"# {about['target']}", f"{about['version']}, {about['device']}; {about['date']}; {_listed(about['software'])}",

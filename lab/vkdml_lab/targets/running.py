@@ -7,7 +7,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,36 +23,12 @@ from vkdml_lab.reports import as_json
 from vkdml_lab.suite import support
 from vkdml_lab.targets import corpora, judging, report, shrinking
 from vkdml_lab.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
+from vkdml_lab.targets.report import Finding, TargetRun
 
 PATIENCE = 60.0  # seconds without an answer after which a library hangs
-MINUTES, EXPLAINING = 10.0, 4.0  # to ask all nodes, and then to find the smallest wrong ones; --long takes what it takes
+MINUTES, QUICK_MINUTES = 10.0, 1.0  # to ask all nodes; --long takes what it takes
+EXPLAINING = 0.4  # of that time, to find the smallest wrong ones
 MOST_SHRUNK, MOST_HUNG = 25, 5
-
-
-@dataclass
-class Finding:
-    """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
-    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
-    """
-
-    cause: str
-    needs: set[str]
-    node: Node
-    verdict: Verdict
-    code: tuple[str, str]
-    cases: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Run:
-    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
-
-    about: dict[str, Any]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    planned: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
 
 
 class Asked:
@@ -85,7 +60,8 @@ def main(chosen: argparse.Namespace) -> int:
     except (ValueError, WorkerError) as error:
         raise InvalidArgumentError("conformance", "--target", chosen.target, str(error)) from None
     try:
-        found = ask_all(asked, chosen.target, chosen.seed, chosen.long, tuple(chosen.only))
+        minutes = np.inf if chosen.long else QUICK_MINUTES if chosen.quick else MINUTES
+        found = ask_all(asked, chosen.target, chosen.seed, chosen.long, tuple(chosen.only), minutes)
     finally:
         asked.process.close()
     report.write_report(found, chosen.output)
@@ -102,11 +78,13 @@ def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
     return [found[index] for index in support.random_numbers(38).permutation(len(found))]
 
 
-def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...]) -> Run:
+def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
+    """Ask all nodes that there is time for. minutes: how much; finding the smallest wrong ones has EXPLAINING of it."""
     support.base_seed = seed
-    options = [*["--long"] * is_long, *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
+    options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
+               *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
     command = shlex.join(["vkdml", "conformance", "--target", text, *options])
-    found = Run({"target": text, **asked.process.description, "command": command,
+    found = TargetRun({"target": text, **asked.process.description, "command": command,
                  "software": {"vkdml": vkdml.__version__, "onnx": onnx.__version__, "numpy": np.__version__, **machine()},
                  "date": time.strftime("%Y-%m-%d", time.gmtime())})
     planned = nodes(is_long, only)
@@ -114,8 +92,8 @@ def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, 
     found.planned = len(planned)
     mistakes: list[tuple[str, Node, Verdict]] = []
     for corpus, name, node in tqdm(planned, disable=None, unit="node"):
-        if not is_long and time.monotonic() - began > 60 * MINUTES:
-            found.stopped = f"{MINUTES:g} minutes were over: a sample by the seed"
+        if time.monotonic() - began > 60 * minutes:
+            found.stopped = f"{minutes:g} minutes were over: a sample by the seed"
             break
         verdict = asked.verdict(node)
         hung += verdict.outcome == HUNG
@@ -125,7 +103,7 @@ def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, 
         if hung == MOST_HUNG:
             found.stopped = f"it hung {MOST_HUNG} times"
             break
-    found.findings = explain(asked, mistakes, np.inf if is_long else time.monotonic() + 60 * EXPLAINING)
+    found.findings = explain(asked, mistakes, time.monotonic() + 60 * minutes * EXPLAINING)
     found.seconds = time.monotonic() - began
     return found
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from tabulate import tabulate
 
 from ..engine.trust import choices, tuner
+from ..engine.vulkan import system
 from ..engine.vulkan.gpu import KP_VERSION, select_device
 from ..engine.vulkan.queries import enumerate_devices
 from ..errors import DriverError
@@ -50,7 +51,7 @@ def run(chosen: argparse.Namespace) -> int:
     print("* is the default; VKDML_DEVICE chooses another. copies: whether tensors are copied to it.\n"
           "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
     if any(profile(info).tuned for info in infos):
-        mode = tuner.mode_of_environment()
+        mode = system.setting("devices", "VKDML_TUNING", tuner.MODES) or tuner.ON
         print(f"Tuning of GPUs is {mode}: {_TUNING[mode]} (VKDML_TUNING in the environment: {', '.join(_TUNING)}).\n"
               f"What was measured is in {choices.folder()}: {choices.count()} files, which may be deleted.")
     print(f"kp {KP_VERSION}")

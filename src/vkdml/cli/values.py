@@ -4,25 +4,70 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..engine.vulkan.files import read, read_npy, read_npz
+from ..engine.vulkan import files
 from ..errors import InvalidArgumentError
 from .argument_types import existing_file
 
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".npy": read_npy, ".npz": read_npz, ".json": lambda path: json.loads(read(path))}
+# numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 # onnxruntime's name of a type -> the suffix of its file, and what to call it
 _KINDS = {"tensor": (".npy", "an array"), "seq(tensor": (".npz", "arrays in order"), "map": (".json", "an object"),
           "seq(map": (".json", "a list of objects")}
 _KIND = re.compile(r"(?:seq\()?(?:tensor|map)")
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of a .npy file, in this machine's byte order."""
+    with files.open_regular(path) as file:
+        try:
+            _check_npy(file)
+            file.seek(0)
+            return _native(np.lib.format.read_array(file, allow_pickle=False))
+        except OSError:
+            raise
+        except Exception as error:  # numpy evaluates the header as Python, and so raises almost anything
+            raise ValueError(str(error) or type(error).__name__) from None
+
+
+def read_npz(path: Path) -> list[np.ndarray]:
+    """The arrays of a .npz file, in order, in this machine's byte order."""
+    with files.open_regular(path) as file:
+        try:
+            with np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+                return [_native(arrays[name]) for name in arrays.files]
+        except OSError:
+            raise
+        except Exception as error:  # as above, and what zipfile and zlib raise
+            raise ValueError(str(error) or type(error).__name__) from None
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _check_npy(file: BinaryIO) -> None:
+    """Refuse what the header says, before memory is allocated for it."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format")
+    shape, _, dtype = _HEADERS[version](file)
+    rest, needed = files.length(file) - file.tell(), math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and (not dtype.itemsize or min(shape, default=0) < 0 or needed > rest):
+        raise ValueError(f"an array {shape} of {dtype} in {rest} bytes")
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".npy": read_npy, ".npz": read_npz, ".json": lambda path: json.loads(files.read(path))}
 
 
 @dataclass(frozen=True)

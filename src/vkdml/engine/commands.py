@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..planning.dispatches import Dispatch
-from .vulkan import system
+from ..planning.plan import Plan
+from .vulkan import spirv, system
 from .vulkan.buffers import Bound, Buffer, overlap
 from .vulkan.gpu import Gpu, Kernel, Submission
 from .vulkan.store import Lease
@@ -16,8 +17,7 @@ from .weights import OWNED, Origin, Weights, is_current, origin_of
 _NONE: frozenset[Any] = frozenset()
 
 
-@dataclass(frozen=True)
-class _Operation:
+class _Operation(NamedTuple):
     """A dispatch or a copy.
 
     reads: buffers. writes: parts of buffers. copies: for an upload or a readback, its buffer.
@@ -30,8 +30,7 @@ class _Operation:
     starts_submission: bool = False
 
 
-@dataclass(frozen=True)
-class _Call:
+class _HostCall(NamedTuple):
     work: Callable[[], None]
     writes: frozenset[Bound] = _NONE
 
@@ -54,7 +53,13 @@ class _Packing:
         return None if self.is_fresh else origin_of(self.sources)
 
 
-_Step = _Operation | _Call | _Packing
+_Step = _Operation | _HostCall | _Packing
+
+
+def storage_buffers(plan: Plan) -> dict[str, int]:
+    """Number of buffers that each kernel of a plan binds, by name. A tensor that is left out takes one too."""
+    names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
+    return {name: len(spirv.load(name).interface.bindings) for name in names}
 
 
 class Commands:
@@ -62,8 +67,8 @@ class Commands:
 
     They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
 
-    merges: whether host and device may write different parts of a buffer, as callers' do. Else an upload or a readback copies
-    all of it, whoever wrote last. lease: of whoever keeps the commands, for what they have in the store.
+    merges: whether host and device may write different parts of a buffer, as callers do. Else an upload or a readback copies
+    all of it. lease: the lease of the commands' owner, for their pipelines in the store.
     """
 
     def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
@@ -72,13 +77,14 @@ class Commands:
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
-        # In order: what is packed by executions, and by initializers, and buffers that are uploaded, where it merges
+        # All that changes stamps, in recorded order: packings, initialized weights and (if it merges) uploads
         self._stamped: list[_Packing | Weights | Buffer] = []
-        self._needed: dict[Weights, Callable[[], None]] = {}  # packed by initializers elsewhere, and what refuses where not
+        # Weights that an initializer must have packed before, each with the function that raises if none has
+        self._needed: dict[Weights, Callable[[], None]] = {}
         self._checks: list[Callable[[], None]] = []
         self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
-        self._owned: dict[Weights, int] = {}  # packed by an initializer, and how many steps were recorded then
-        self._overwritten: set[Weights] | None = None  # those of which others write to the caller's resource
+        self._owned: dict[Weights, int] = {}  # packed by an initializer here: the number of steps recorded before
+        self._overwritten: set[Weights] | None = None  # weights whose resource another step writes to
 
     def before_execute(self, check: Callable[[], None]) -> None:
         """Call `check` at each execution, before any work; it raises to refuse."""
@@ -135,7 +141,7 @@ class Commands:
 
     def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
         """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
-        self._add(_Call(work, writes))
+        self._add(_HostCall(work, writes))
 
     def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights, at each execution for which they are not packed yet.
@@ -210,7 +216,7 @@ class Commands:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Say which packings are needed now, and the origins after them of the weights that they change.
+        """Which packings are needed now, and the origins that their weights have afterwards.
 
         Stamps each upload at its place among the packings: an earlier packing still sees the old contents of the device, even
         if the host has already written new ones to its copy.
@@ -244,7 +250,7 @@ class Commands:
             builder = _Builder(self.gpu, self._merges)
             packs = iter(due)
             for step in self._steps:
-                if isinstance(step, _Call):
+                if isinstance(step, _HostCall):
                     builder.call(step.work)
                 elif isinstance(step, _Operation):
                     builder.add(step)
@@ -277,7 +283,7 @@ class _Builder:
         self._read: set[Buffer] = set()     # by dispatches
         self._uploaded: set[Buffer] = set()
         self._seen: set[Bound] = set()      # written by dispatches before a copy of the buffer
-        self._unread: set[Bound] = set()    # by dispatches that no copy of the buffer came after
+        self._unread: set[Bound] = set()    # written by dispatches since the buffer was last copied
 
     def call(self, work: Callable[[], None]) -> None:
         self.finish()

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
-from ..operators.correctness import with_sequence
+from ..errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
+from ..operators.correctness import differences, with_sequence
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..planning import words
-from ..planning.device_info import DeviceInfo
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
-from .commands import Commands
-from .trust import tuner
-from .trust.self_test import check_driver, check_float64
-from .trust.trial import Attempts, record_execution, storage_buffers
-from .trust.verification import verify
+from .commands import Commands, storage_buffers
+from .trust import self_test, tuner
+from .trust.trial import Attempts, record_execution
+from .vulkan import system
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
 from .weights import Weights
@@ -31,12 +32,11 @@ from .weights import Weights
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """A plan with its attempts. workspace_bytes: the bound on its chunks, which may be changed later."""
 
     plan: Plan
-    attempts: Attempts
+    attempts: Attempts | None
     workspace_bytes: int | None
 
 
@@ -57,17 +57,22 @@ class Compiled:
     def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, options: Options, is_verified: bool = False) -> None:
         self.problem, self.gpu, self._options = problem, gpu, options
         if problem.element.pairs:
-            check_float64(gpu)
+            self_test.check_float64(gpu)
         self.is_verified = is_verified
         self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
-        self._tuning = tuner.mode_of_environment()
+        self._tuning = system.setting("compile_operator", "VKDML_TUNING", tuner.MODES) or tuner.ON
         self._tuner = tuner.tuner(gpu) if isinstance(problem, Problem) and profile(gpu.info).tuned else None
         self._chosen: _Chosen | None = None
         is_measured_first = (self._tuner is not None and isinstance(self.computed, Problem)
                              and not self._tuner.knows(self.computed, options, self._tuning))
         plan = self._planned(None, None) if is_measured_first else self.plan
-        _check_storage_buffers(gpu.info, problem.operator, plan)
-        check_driver(gpu, problem)  # after what the device cannot have is refused
+        for name, count in storage_buffers(plan).items():
+            if count > gpu.info.max_storage_buffers:
+                raise InvalidArgumentError(problem.operator, name, f"{count} storage buffers",
+                                           f"at most {gpu.info.max_storage_buffers} on {gpu.info.name}")
+        tests = system.setting("compile_operator", "VKDML_SELFTEST", (self_test.ON, self_test.OFF))
+        if tests == self_test.ON or (tests is None and not profile(gpu.info).is_known):
+            self_test.check_kind(gpu, self_test.kind_of(problem), problem.element)
 
     # The plan
 
@@ -98,10 +103,10 @@ class Compiled:
         unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
         return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
-    def _attempts(self) -> Attempts:
+    def _attempts(self) -> Attempts | None:
         if self._tuner and isinstance(self.computed, Problem):
             return self._tuner.attempts(self.computed, self._options, self._tuning)
-        return Attempts()
+        return None
 
     # The memory that it takes
 
@@ -158,11 +163,14 @@ class Compiled:
                 commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
             memory = {**memory, **weights.buffers}
         chosen = self._chosen or self.choose()
-        record_execution(commands, chosen.plan, memory, chosen.attempts)
+        if chosen.plan.timed_out:
+            record_execution(commands, chosen.plan, memory, chosen.attempts or Attempts())
+        else:
+            commands.record(chosen.plan.execute, memory)
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}
-            commands.call(lambda: verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
+            commands.call(lambda: _verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
 
     def _check_values_before(self, commands: Commands, memory: Mapping[str, Bound]) -> None:
         """Check sequence lengths and indices, if the operator has any, at each execution. The host cannot see those that an
@@ -179,14 +187,6 @@ class Compiled:
                 for field, part in memory.items()}
 
 
-def _check_storage_buffers(info: DeviceInfo, operator: str, plan: Plan) -> None:
-    """Refuse kernels with more bindings than the device has."""
-    for name, count in storage_buffers(plan).items():
-        if count > info.max_storage_buffers:
-            raise InvalidArgumentError(operator, name, f"{count} storage buffers",
-                                       f"at most {info.max_storage_buffers} on {info.name}")
-
-
 def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], Mapping[str, int]]) -> None:
     """Decide on the plans of operators that run together: with the largest chunks of which the device has room for all that is
     needed then, or else with the smallest. No result depends on them. sizes: its bytes, by name.
@@ -196,3 +196,37 @@ def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], M
             operator.choose(workspace_bytes)
         if gpu.memory.has_room(sizes()):
             return
+
+
+# Checking a share of the executions against the float64 reference, for those who would rather pay than trust a driver
+
+class Share:
+    """A share of the calls, evenly spread, the first one among them. share: from 0 to 1; None: what VKDML_VERIFY says, or else
+    0.
+    """
+
+    def __init__(self, share: float | None) -> None:
+        field, given = ("verify", share) if share is not None else ("VKDML_VERIFY", os.environ.get("VKDML_VERIFY") or 0)
+        try:
+            self.share = float(given)
+        except (TypeError, ValueError):
+            self.share = math.nan
+        if not 0 <= self.share <= 1:
+            raise InvalidArgumentError("Device", field, repr(given), "a share of the calls, from 0 to 1")
+        self._calls = 0
+
+    def has_next(self) -> bool:
+        """Whether the next call is one of them."""
+        before, self._calls = self._calls - 1, self._calls + 1
+        return math.floor((before + 1) * self.share) > math.floor(before * self.share)
+
+
+def _verify(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: Mapping[str, np.ndarray]) -> None:
+    """Raises VerificationError for wrong results. memory: the bytes of all tensors, as `differences` takes them."""
+    wrong = differences(problem, memory)
+    if wrong:
+        sizes = f" with T, B, I, H = {problem.steps}, {problem.batch}, {problem.input_size}, {problem.hidden}" if isinstance(
+            problem, Problem) else ""
+        kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in plan.execute))
+        raise VerificationError(f"{problem.operator} in {problem.element.name}{sizes}: {gpu.info.with_driver} computed wrongly "
+                                f"with {kernels}: {'; '.join(map(str, wrong))}. {COMPUTES_WRONGLY}")

@@ -7,8 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,13 +16,13 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..operators.checks import flat
+from ..operators.element_types import ITEMSIZES
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
 from ..operators.whole_numbers import power_of_two
 from ..planning.options import Options
 from .commands import Commands
-from .compiled import Compiled, choose_within
-from .trust.verification import Share
+from .compiled import Compiled, Share, choose_within
 from .vulkan.buffers import Bound, Buffer
 from .vulkan.gpu import Gpu
 from .vulkan.store import Lease
@@ -35,45 +34,14 @@ _log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
-    """Identifies a buffer: the n-th of those of this size, with or without a copy for the host."""
+    """Identifies a scratch buffer: the n-th of those of this size, with or without a copy for the host."""
 
     size: int
     has_copy: bool
     number: int
 
-    def taken(self, gpu: Gpu) -> int:
-        """Bytes of the device's memory for its buffer."""
-        return gpu.bytes_of(self.size, self.has_copy)
 
-    def buffer(self, gpu: Gpu, lease: Lease) -> Buffer:
-        """The buffer, from the store. lease: of whoever uses it."""
-        return gpu.keep(("scratch", *self, gpu.host_memory), lambda: Buffer(gpu, self.size, self.has_copy), self.taken(gpu),
-                        lease)
-
-
-class Scratch:
-    """Hands out places, each once. Sizes are rounded up to powers of two: other lengths and batches have the same ones.
-
-    largest: bytes of the largest buffer that there may be.
-    """
-
-    def __init__(self, largest: int, taken: Counter[tuple[int, bool]] | None = None) -> None:
-        self._largest = largest
-        self._taken: Counter[tuple[int, bool]] = Counter(taken)  # how many, by size and whether for the host
-
-    def beside(self) -> Scratch:
-        """Another one, for places that are none of those handed out so far."""
-        return Scratch(self._largest, self._taken)
-
-    def place(self, size: int, has_copy: bool) -> Place:
-        """A place for `size` bytes or more. has_copy: whether the host reads or writes it."""
-        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), self._largest))
-        self._taken[size, has_copy] += 1
-        return Place(size, has_copy, self._taken[size, has_copy])
-
-
-@dataclass(frozen=True)
-class Layout:
+class _Places(NamedTuple):
     """The places of all buffers of an execution.
 
     tensors: by the execution's names. own: what each node alone needs, by the plan's names; the next one may have it after it.
@@ -85,15 +53,21 @@ class Layout:
     packing: Mapping[int, Mapping[str, Place]]
     kept: Mapping[str, int]
 
-    def sizes(self, gpu: Gpu) -> Counter[str]:
-        """Bytes of all, by name. What has the same place counts once."""
-        sizes, seen = Counter(self.kept), set[Place]()
-        places = (self.tensors, *self.own, *self.packing.values())
-        for name, place in chain.from_iterable(named.items() for named in places):
-            if place not in seen:
-                sizes[name] += place.taken(gpu)
-                seen.add(place)
-        return sizes
+
+def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, bool]]
+           ) -> dict[str, Place]:
+    """A place for each of so many bytes, by name, beside those that are taken: how many, by size and whether for the host.
+
+    Sizes are rounded up to powers of two, so that other lengths and batches have the same ones; but not beyond `largest` bytes.
+    with_copies: what the host reads or writes.
+    """
+    found = {}
+    for name, size in sizes.items():
+        has_copy = name in with_copies
+        size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), largest))
+        taken[size, has_copy] += 1
+        found[name] = Place(size, has_copy, taken[size, has_copy])
+    return found
 
 
 class Node(NamedTuple):
@@ -113,11 +87,11 @@ class Execution:
     them, at each run. Pipelines, packed weights and buffers are those of all executions on the device: one has only its
     recorded commands for itself.
 
-    share: which runs are checked. contents: of executions with the same nodes, but for T and B. carried: inputs by the names of
-    outputs that they become: what a run leaves there the next one begins with. At first they are zeros. carrier: an execution
-    that carries the same tensors: both go on where either ended. constants: inputs that are the same in each run, among others.
+    share: which runs are checked. contents: the weights as last seen, which executions that differ in T and B only share.
+    carried: for each output that the next run begins with, the input that it becomes; zeros at first. carrier: an execution
+    whose carried tensors this one shares. constants: arrays by input that are the same in each run; other names are ignored.
 
-    inputs, weight_names: what each run is given, and what is looked at where a run is given it.
+    inputs: the names that each run must be given. weight_names: those that a run may leave out if they have not changed.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -133,6 +107,7 @@ class Execution:
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
         self.weight_names = {name for fields in self._given.values() for name in fields.values()}
+        self._needed = self._needed_bytes(nodes)
         self._sizes = self._buffer_sizes()
         self._constants = {name: (("constant", digest({"": array})), array)
                            for name, array in constants.items() if name in self._sizes}
@@ -143,15 +118,47 @@ class Execution:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Forget everything that is in the store."""
-        self._layout: Layout | None = None
+        """Forget the recorded commands and all that they use of the store."""
+        self._places: _Places | None = None
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, _Packed] = {}
         self._version: int | None = None  # of the contents that are packed
         self._commands: dict[tuple[int, bool], Commands] = {}  # by the turn of what is carried, and whether it is checked
 
+    def _needed_bytes(self, nodes: Sequence[Node]) -> dict[str, int]:
+        """Bytes that the kernels read of each tensor, by name.
+
+        Raises InvalidArgumentError where a node reads more of a tensor than the node that computes it writes.
+        """
+        needed: dict[str, int] = {}
+        written: dict[str, int] = {}
+        for problem, names in nodes:
+            for field, name in names.items():
+                tensor, is_output = problem.tensor(field), field in problem.outputs
+                element = problem.element if is_output else problem.input_element  # DirectML has no name for bfloat16
+                size = tensor.size_of_elements * ITEMSIZES.get(tensor.data_type, element.itemsize)
+                if is_output:
+                    written[name] = size
+                elif size > written.get(name, size):
+                    raise InvalidArgumentError(problem.operator, field, f"{written[name]} bytes that an operator computes",
+                                               f"{size} bytes, as this one reads them")
+                else:
+                    needed[name] = max(needed.get(name, 0), size)
+        return needed
+
+    def _memory_of(self, name: str, array: np.ndarray | None) -> np.ndarray:
+        """The flat memory of an array, gaps included. Raises InvalidArgumentError where the kernels would read beyond its end,
+        which is what another call left in the buffer, and where it does not fit the buffer.
+        """
+        memory = flat(np.empty(0, np.uint8) if array is None else array)
+        needed = self._needed.get(name, 0)
+        if not needed <= memory.nbytes <= self._sizes.get(name, memory.nbytes):
+            raise InvalidArgumentError(self._name, name, "no array" if array is None else f"{memory.nbytes} bytes",
+                                       f"{needed} bytes, as the operators read them")
+        return memory
+
     def _buffer_sizes(self) -> dict[str, int]:
-        """Bytes by name. Weights that are packed before have a buffer meanwhile only."""
+        """Bytes of each tensor's buffer, by name, but for weights, which need one only while they are packed."""
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
             for field, name in self._bound(index, names).items():
@@ -159,7 +166,7 @@ class Execution:
         return sizes
 
     def _bound(self, index: int, names: Mapping[str, str]) -> dict[str, str]:
-        """The names of what a node has in buffers when it runs, by field."""
+        """The names of the tensors that a node reads and writes when it runs, by field: all but packed weights."""
         return {field: name for field, name in names.items() if field not in self._given.get(index, ())}
 
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
@@ -167,9 +174,9 @@ class Execution:
 
         Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
 
-        Raises InvalidArgumentError for sequence lengths above T, for more than the device has room for, and within another run
-        of this thread's, before anything is made; DriverError when the driver fails; and VerificationError where the run is
-        checked and the results are wrong.
+        Raises InvalidArgumentError for an input that is missing or has fewer bytes than the operators read, for sequence
+        lengths above T, for more than the device has room for, and within another run of this thread's, before anything is
+        made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
         """
         with self.gpu.lock:
             if self.gpu.lock.is_computing:
@@ -178,9 +185,10 @@ class Execution:
             self.gpu.lock.is_computing = True
             try:
                 begin, made = time.perf_counter(), self.gpu.pipelines_made
+                given = [self._memory_of(name, values.get(name)) for name in self.inputs]
                 commands = self._prepared(values, self._is_verified and self._share.has_next())
-                for name in self.inputs:
-                    self._buffers[name]._put(flat(values[name]))
+                for name, memory in zip(self.inputs, given):
+                    self._buffers[name]._put(memory)
                 commands.execute()
                 self._tell(begin, made)
                 self._carried.advance()
@@ -212,8 +220,10 @@ class Execution:
                       self.gpu.pipelines_made - made)
 
     def write(self, name: str, array: np.ndarray) -> None:
-        """Change a carried tensor, by either name. Raises what Buffer.upload raises."""
-        self._carried.current(name).upload(array)
+        """Change a carried tensor, by either name. Raises InvalidArgumentError for fewer bytes than it has, and what
+        Buffer.upload raises.
+        """
+        self._carried.current(name).upload(self._memory_of(name, array))
 
     def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """A carried tensor, by either name. Raises what Buffer.download raises."""
@@ -222,11 +232,11 @@ class Execution:
     def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> Commands:
         """The commands, with the weights in `values` packed."""
         if not self._commands:  # what is made to choose may take the place of what this execution has
-            self._layout = self._chosen_layout()
+            self._places = self._chosen_places()
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
-                self._contents.look(index, names, values)
+                self._contents.look(index, names, values, self._memory_of)
         key = self._carried.turn, is_checked
         if key not in self._commands or self._version != self._contents.version:
             for index in self._given:
@@ -238,19 +248,20 @@ class Execution:
 
     # Memory
 
-    def _chosen_layout(self) -> Layout:
+    def _chosen_places(self) -> _Places:
         """Decides on the plans. Raises InvalidArgumentError, before anything is made, for more than the device has room for."""
-        choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._laid_out().sizes(self.gpu))
-        layout = self._laid_out()
-        self.gpu.memory.expect_room(self._name, layout.sizes(self.gpu))
-        return layout
+        choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._bytes_of(self._placed()))
+        placed = self._placed()
+        self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
+        return placed
 
-    def _laid_out(self) -> Layout:
+    def _placed(self) -> _Places:
         """Place every buffer, given the plans chosen so far."""
-        largest, carried = self.gpu.info.max_storage_buffer_range, self._carried.buffers()
-        scratch = Scratch(largest)
-        tensors = {name: scratch.place(size, name in self._on_host)
-                   for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        info, carried, taken = self.gpu.info, self._carried.buffers(), Counter[tuple[int, bool]]()
+        # Drivers add some bytes of their own to a buffer, so the largest allocation has no room for a buffer of its size
+        largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
+        sizes = {name: size for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        tensors = places(sizes, self._on_host, largest, taken)
         own, packing = [], {}
         kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
@@ -259,28 +270,39 @@ class Execution:
                 kept[name] += self.gpu.bytes_of(size, True)
             if index in self._given:
                 kept.update(packed)
-                meanwhile = Scratch(largest)
-                packing[index] = {field: meanwhile.place(compiled.problem.tensor(field).size_in_bytes, True)
-                                  for field in self._given[index]}
+                fields = self._given[index]
+                sizes = {field: compiled.problem.tensor(field).size_in_bytes for field in fields}
+                packing[index] = places(sizes, fields, largest, Counter())
             else:
                 needed |= packed
-            beside = scratch.beside()
-            own.append({name: beside.place(size, False) for name, size in needed.items()})
-        return Layout(tensors, own, packing, kept)
+            own.append(places(needed, (), largest, taken.copy()))
+        return _Places(tensors, own, packing, kept)
+
+    def _bytes_of(self, placed: _Places) -> Counter[str]:
+        """Bytes of the device's memory for all, by name. What has the same place counts once."""
+        sizes, seen = Counter(placed.kept), set[Place]()
+        for name, place in chain.from_iterable(named.items() for named in (
+                placed.tensors, *placed.own, *placed.packing.values())):
+            if place not in seen:
+                sizes[name] += self.gpu.bytes_of(place.size, place.has_copy)
+                seen.add(place)
+        return sizes
 
     def _buffer(self, place: Place) -> Buffer:
-        return place.buffer(self.gpu, self._lease)
+        """The buffer of a place, from the store."""
+        return self.gpu.keep(("scratch", *place, self.gpu.host_memory), lambda: Buffer(self.gpu, place.size, place.has_copy),
+                             self.gpu.bytes_of(place.size, place.has_copy), self._lease)
 
     # Weights
 
     def _pack(self, index: int) -> None:
         """Pack a node's weights, unless this or another execution has them packed."""
-        assert self._layout is not None
+        assert self._places is not None
         compiled, snapshot = self._nodes[index][0], self._contents.snapshot(index)
         if index in self._packed:
             if is_current(self._packed[index].weights.origin, snapshot.origin):
                 return
-            self.gpu.memory.expect_room(self._name, self._layout.sizes(self.gpu))
+            self.gpu.memory.expect_room(self._name, self._bytes_of(self._places))
             self._commands = {}  # and what it has of these, so that they can make room for the new ones
             key = self._packed.pop(index).key
             if all(packed.key != key for packed in self._packed.values()):
@@ -292,10 +314,10 @@ class Execution:
         self._packed[index] = _Packed(key, Weights(buffers, state=PackState(snapshot.origin, contents=contents)))
 
     def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, Buffer]:
-        assert self._layout is not None
+        assert self._places is not None
         compiled = self._nodes[index][0]
         packed = {name: Buffer(self.gpu, size, has_copy=False) for name, size in compiled.plan.packed.items()}
-        buffers = {field: self._buffer(place) for field, place in self._layout.packing[index].items()}
+        buffers = {field: self._buffer(place) for field, place in self._places.packing[index].items()}
         commands, arrays = Commands(self.gpu, lease=self._lease), snapshot.arrays
         for field, buffer in buffers.items():
             buffer.write(flat(arrays[field]))
@@ -313,8 +335,8 @@ class Execution:
 
     def _record(self, is_checked: bool) -> Commands:
         """Upload the inputs, run all nodes, and read back what `_read` names."""
-        assert self._layout is not None
-        self._buffers = {name: self._buffer(place) for name, place in self._layout.tensors.items()}
+        assert self._places is not None
+        self._buffers = {name: self._buffer(place) for name, place in self._places.tensors.items()}
         constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
                                          self._lease)
                      for name, (key, array) in self._constants.items()}
@@ -323,8 +345,8 @@ class Execution:
         for name in self.inputs:
             commands.upload(self._buffers[name])
         for index, (compiled, names) in enumerate(self._nodes):
-            own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._layout.own[index].items()}
-            own |= {name: Buffer(self.gpu, size) for name, size in compiled.read.items()}
+            own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
+            own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
             tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
             weights = None
             if compiled.weight_fields:
@@ -343,6 +365,10 @@ class _Packed(NamedTuple):
     weights: Weights
 
 
+def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, Buffer]:
+    return {name: Buffer(gpu, size) for name, size in sizes.items()}
+
+
 class Carried:
     """Tensors that go from one run to the next, on the device: two buffers for each, which are read and written in turns. With
     one, a failed run would leave neither the old values nor the new ones.
@@ -353,7 +379,8 @@ class Carried:
     def __init__(self, gpu: Gpu, operator: str, inputs: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         needed = {name: max(sizes[output], sizes[name]) for output, name in inputs.items()}
         gpu.memory.make_room(operator, {name: 2 * gpu.bytes_of(size, True) for name, size in needed.items()})
-        self._pairs = [(name, output, [Buffer(gpu, needed[name]) for _ in range(2)]) for output, name in inputs.items()]
+        made = [gpu.made(partial(_buffers, gpu, needed)) for _ in range(2)]
+        self._pairs = [(name, output, [buffers[name] for buffers in made]) for output, name in inputs.items()]
         self.turns = 2 if inputs else 1
         self.turn = 0
         for name, _, _ in self._pairs:

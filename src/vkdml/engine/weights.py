@@ -51,7 +51,7 @@ class PackState:
 class Weights:
     """The buffers that packing fills. Objects with the same state are equal.
 
-    buffers: by their names in the plan. within: the caller's resource that they are parts of; None: nobody else has them.
+    buffers: by their names in the plan. within: the caller's buffer that holds them; None if the package owns them.
     """
 
     def __init__(self, buffers: Mapping[str, Bound], within: Bound | None = None, state: PackState | None = None) -> None:
@@ -112,7 +112,7 @@ def constant(array: np.ndarray) -> np.ndarray:
 
 
 class Snapshot:
-    """Arrays by field, as they were once; nobody writes to them, nor has them but for constants.
+    """Arrays by field, as they were once. They are private copies or constants, so their contents cannot change.
 
     make: returns them. origin: equal for equal contents; by default a digest of them.
     """
@@ -160,9 +160,10 @@ class Contents:
         self.version = 0
         self._last: dict[Hashable, _Kept] = {}
 
-    def look(self, owner: Hashable, names: Mapping[str, str], values: Mapping[str, np.ndarray]) -> None:
+    def look(self, owner: Hashable, names: Mapping[str, str], values: Mapping[str, np.ndarray],
+             check: Callable[[str, np.ndarray], object] = lambda name, array: None) -> None:
         """Take a new snapshot of an owner's arrays if one of them has changed. names: theirs in `values`, by field; those that
-        are not there have not changed.
+        are not there have not changed. check: called with each name and array of a new snapshot; it raises to refuse.
         """
         last = self._last.get(owner)
         if last is not None:
@@ -173,6 +174,8 @@ class Contents:
             else:
                 return
         arrays = {field: values[name] for field, name in names.items()}
+        for field, array in arrays.items():
+            check(names[field], array)
         self._last[owner] = _Kept({field: array if _is_constant(array) else _private_copy(array)
                                    for field, array in arrays.items()})
         self.version += 1

@@ -1,6 +1,4 @@
-"""The operators as functions of numpy arrays in ONNX's shapes. What was compiled and packed for one call serves the next like
-it.
-"""
+"""The operators as functions of numpy arrays in ONNX's shapes."""
 
 from __future__ import annotations
 
@@ -10,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..operators import cells
-from ..operators.arguments import Activations
+from ..operators.arguments import Activations, convert
 from ..operators.cells import Cell
 from ..planning.options import Options
 from .directml.device import Device
-from .sessions import by_field_and_attribute, shared_sessions
+from .sessions import Settings, shared_session
 
 
 def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
@@ -26,8 +24,9 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
 
     Args:
         x: input [T, B, I] (T time steps, B batch rows, I inputs): float32, float16, bfloat16 (of the package ml_dtypes) or
-            float64. The other arrays are of its type, or of one that converts to it exactly. 16-bit types are computed in
-            float32 and rounded once, at the end; float64 to about 1e-13 (and no closer than 1e-34), up to 3e38.
+            float64. The other arrays are of its type, or of one that converts to it exactly; a float64 x needs float64 weights.
+            16-bit types are computed in float32 and rounded once, at the end; float64 to about 1e-13 (and no closer than
+            1e-34), up to 3e38.
         w: input weights [D, 3H, I]; gates z r h. D is 2 for direction "bidirectional", else 1.
         r: recurrent weights [D, 3H, H].
         b: biases Wb and Rb side by side [D, 6H]; 0 if left out.
@@ -50,7 +49,13 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
         InvalidArgumentError: an argument is wrong; the message names it, what was found and what is allowed.
         DriverError: no device, or the driver failed.
     """
-    return _run(cells.GRU, locals())
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "SequenceLengthsTensor": sequence_lens}
+    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                  "activation_beta": activation_beta, "clip": clip, "layout": layout,
+                  "linear_before_reset": linear_before_reset}
+    y, y_h = _run("vkdml.gru", cells.GRU, arrays, attributes, device, options)
+    return y, y_h
 
 
 def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
@@ -73,7 +78,12 @@ def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = Non
 
     Returns y [T, D, B, H], and y_h and y_c [D, B, H]: as `gru`, and c after each row's last step. Raises what `gru` raises.
     """
-    return _run(cells.LSTM, locals())
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "CellMemInitTensor": initial_c, "SequenceLengthsTensor": sequence_lens, "PeepholeTensor": p}
+    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                  "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
+    y, y_h, y_c = _run("vkdml.lstm", cells.LSTM, arrays, attributes, device, options)
+    return y, y_h, y_c
 
 
 def rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
@@ -86,12 +96,16 @@ def rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
     As `gru`, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; activations: f for each direction, Tanh if left
     out. Returns y [T, D, B, H], and y_h [D, B, H]. Raises what `gru` raises.
     """
-    return _run(cells.RNN, locals())
+    arrays = {"InputTensor": x, "WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "HiddenInitTensor": initial_h,
+              "SequenceLengthsTensor": sequence_lens}
+    attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                  "activation_beta": activation_beta, "clip": clip, "layout": layout}
+    y, y_h = _run("vkdml.rnn", cells.RNN, arrays, attributes, device, options)
+    return y, y_h
 
 
-def _run(cell: Cell, given: Mapping[str, Any]) -> Any:
-    """The results of a cell's function, given all its arguments."""
-    arrays, attributes = by_field_and_attribute(cell, given)
-    wanted = (True,) * len(cell.outputs)
-    return tuple(shared_sessions.run(f"vkdml.{cell.kernel}", cell, arrays, attributes, wanted, given["device"],
-                                     given["options"]))
+def _run(name: str, cell: Cell, arrays: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
+         options: Options) -> list[np.ndarray]:
+    """All outputs of a cell. arrays: by DirectML's field. attributes: by ONNX's name."""
+    checked, _ = convert(name, cell, arrays)
+    return shared_session.run(name, Settings(name, cell, attributes, (True,) * len(cell.outputs), device, options), checked)

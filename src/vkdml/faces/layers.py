@@ -15,45 +15,43 @@ from ..errors import InvalidArgumentError, shown
 from ..operators import cells
 from ..operators.arguments import Activations, convert_to, typed_array
 from ..operators.cells import STATES, Cell
-from ..operators.element_types import ElementType
 from ..planning.options import Options
 from .directml.device import Device
-from .sessions import Arrays, Session, Settings, StatefulSession, by_field_and_attribute, shapes_to_warm_up
+from .sessions import Arrays, Session, Settings, StatefulSession, shapes_to_warm_up
 
 
-class Layer:
+class RecurrentLayer:
     """Base of GRU, LSTM and RNN."""
 
     _cell: ClassVar[Cell]
 
-    def _hold(self, given: Mapping[str, Any]) -> None:
-        """Hold the weights among the arguments of a layer, and its attributes."""
-        self._set(*by_field_and_attribute(self._cell, given), given["device"], given["options"])
-
     def _set(self, weights: Mapping[str, Any], attributes: Mapping[str, Any], device: Device | int | str | None,
              options: Options) -> None:
+        """Hold the weights, by DirectML's field, and the attributes, by ONNX's name."""
         name, cell = self._cell.name, self._cell
-        w, element = typed_array(name, cell, "WeightTensor", weights["WeightTensor"])
+        w, _ = typed_array(name, cell, "WeightTensor", weights["WeightTensor"])
         converted = convert_to(name, cell, w.dtype.newbyteorder("="), "WeightTensor", {**weights, "WeightTensor": w})
         self._weights = {field: None if array is None else constant(array) for field, array in converted.items()}
-        settings = Settings(name, cell, attributes, [True] * len(cell.outputs), device, options)
-        settings.problem(name, self._weights | settings.zeros(self._weights, 1, 1, ["InputTensor"]), element)  # checks them
-        self._session = Session(settings, element)
+        self._settings = Settings(name, cell, attributes, [True] * len(cell.outputs), device, options)
+        self._session = Session()
+        self._settings.problem(name, self._weights | self._settings.zeros(self._weights, 1, 1, ["InputTensor"]))  # checks them
 
     def __getstate__(self) -> dict[str, Any]:
         """The state from which another process makes the layer again."""
-        settings = self._session.settings
-        return {**self.__dict__, "_session": (settings.attributes, settings.given_device, settings.options)}
+        state, settings = self.__dict__.copy(), self._settings
+        del state["_session"]
+        return {**state, "_settings": (settings.attributes, settings.given_device, settings.options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._set(state["_weights"], *state["_session"])
+        self._set(state["_weights"], *state["_settings"])
         self.__dict__.update({name: value for name, value in state.items() if name not in self.__dict__})
 
     def _run(self, **arrays: Any) -> list[np.ndarray]:
         """Call the operator. arrays: by field, all that are no weights."""
         name, w = self._cell.name, self._weights["WeightTensor"]
         assert w is not None
-        return self._session.run(name, self._weights | convert_to(name, self._cell, w.dtype, "WeightTensor", arrays))
+        checked = self._weights | convert_to(name, self._cell, w.dtype, "WeightTensor", arrays)
+        return self._session.run(name, self._settings, checked)
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, initial_states: bool = False,
                 sequence_lens: bool = False) -> None:
@@ -74,8 +72,8 @@ class Layer:
         fields = ["InputTensor", *["SequenceLengthsTensor"] * sequence_lens]
         fields += [field for field in STATES.values() if initial_states and field in self._cell.inputs]
         for t, b in shapes_to_warm_up(self._cell.name, T, B):
-            zeros = self._session.settings.zeros(self._weights, t, b, fields)
-            self._session.prepare(self._cell.name, {**self._weights, **zeros})
+            zeros = self._settings.zeros(self._weights, t, b, fields)
+            self._session.prepare(self._cell.name, self._settings, {**self._weights, **zeros})
 
     def stream(self, batch: int = 1) -> Stream:
         """A sequence that comes in pieces: one or several time steps at a call, the states kept on the device in between.
@@ -84,10 +82,10 @@ class Layer:
 
         Raises InvalidArgumentError for a direction other than forward, DriverError when the driver fails.
         """
-        return Stream(self._session.settings, self._session.element, self._weights, batch)
+        return Stream(self._settings, self._weights, batch)
 
 
-class GRU(Layer):
+class GRU(RecurrentLayer):
     """A gated recurrent unit (ONNX GRU-22, DML_OPERATOR_GRU) with its weights, on a Vulkan device.
 
     Args:
@@ -109,7 +107,11 @@ class GRU(Layer):
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, linear_before_reset: bool = False,
                  layout: int = 0, device: Device | int | str | None = None, options: Options = Options()) -> None:
-        self._hold(locals())
+        weights = {"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}
+        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                      "activation_beta": activation_beta, "clip": clip, "layout": layout,
+                      "linear_before_reset": linear_before_reset}
+        self._set(weights, attributes, device, options)
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
                  ) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +123,7 @@ class GRU(Layer):
         return y, y_h
 
 
-class LSTM(Layer):
+class LSTM(RecurrentLayer):
     """A long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) with its weights, on a Vulkan device.
 
     Args:
@@ -140,7 +142,10 @@ class LSTM(Layer):
                  activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
                  clip: float | None = None, input_forget: bool = False, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
-        self._hold(locals())
+        weights = {"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b, "PeepholeTensor": p}
+        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                      "activation_beta": activation_beta, "clip": clip, "input_forget": input_forget, "layout": layout}
+        self._set(weights, attributes, device, options)
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, initial_c: np.ndarray | None = None,
                  sequence_lens: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,7 +158,7 @@ class LSTM(Layer):
         return y, y_h, y_c
 
 
-class RNN(Layer):
+class RNN(RecurrentLayer):
     """A simple recurrent network (ONNX RNN-22, DML_OPERATOR_RNN) with its weights, on a Vulkan device.
 
     As GRU, with one gate: w [D, H, I], r [D, H, H], b [D, 2H]; the other arguments are those of `vkdml.rnn`.
@@ -165,7 +170,10 @@ class RNN(Layer):
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
-        self._hold(locals())
+        weights = {"WeightTensor": w, "RecurrenceTensor": r, "BiasTensor": b}
+        attributes = {"direction": direction, "activations": activations, "activation_alpha": activation_alpha,
+                      "activation_beta": activation_beta, "clip": clip, "layout": layout}
+        self._set(weights, attributes, device, options)
 
     def __call__(self, x: np.ndarray, initial_h: np.ndarray | None = None, sequence_lens: np.ndarray | None = None
                  ) -> tuple[np.ndarray, np.ndarray]:
@@ -184,7 +192,7 @@ class Stream(OfOneProcess, Closing):
     between two calls is of the layer's type. Streams of a layer do not know of each other; a stream is for one thread.
     """
 
-    def __init__(self, settings: Settings, element: ElementType, weights: Arrays, batch: int) -> None:
+    def __init__(self, settings: Settings, weights: Arrays, batch: int) -> None:
         cell = settings.cell
         self._name = f"{cell.name}.stream"
         if settings.attributes["direction"] != "forward":
@@ -197,7 +205,7 @@ class Stream(OfOneProcess, Closing):
         self._batch_axis = 0 if settings.attributes["layout"] else 1
         states = [field for output, field in STATES.items() if output in cell.outputs]
         self._zeros = settings.zeros(weights, 1, int(batch), states)
-        self._session = StatefulSession(self._name, settings, element, self._zeros)
+        self._session = StatefulSession(self._name, settings, self._zeros)
         # What every single step needs is looked up once, as a step is short
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
@@ -207,7 +215,7 @@ class Stream(OfOneProcess, Closing):
         self._results = {"OutputSequenceTensor": ((int(batch), hidden), x.dtype)}
 
     def _prepare(self) -> None:
-        self._execution = self._session.prepare(self._name, self._example).execution
+        self._execution = self._session.prepare(self._name, self._settings, self._example).execution
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """Go on by one step, or by several.
@@ -229,7 +237,7 @@ class Stream(OfOneProcess, Closing):
         if self._execution.gpu.driver.lost:
             self._prepare()
         if (type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._dtype and x.flags.c_contiguous
-                and not self._session.element.pairs):
+                and self._dtype != np.float64):
             self._session.enter()
             return self._execution.run({"InputTensor": x}, self._results)["OutputSequenceTensor"]
         return self._any_steps(x)
@@ -246,13 +254,13 @@ class Stream(OfOneProcess, Closing):
             batch, size = self._step_shape
             several = f"[{batch}, T, {size}]" if self._batch_axis == 0 else f"[T, {batch}, {size}]"
             raise InvalidArgumentError(self._name, "X", f"the shape {array.shape}", f"[{batch}, {size}] or {several}")
-        y, = self._session.run(self._name, {**self._weights, "InputTensor": steps})
+        y, = self._session.run(self._name, self._settings, {**self._weights, "InputTensor": steps})
         y = y.squeeze(2 if self._batch_axis == 0 else 1)  # the direction
         return y.squeeze(1 - self._batch_axis) if single else y
 
     def reset(self) -> None:
         """Begin again with states of 0."""
-        self._session.write(self._name, self._zeros)
+        self._session.write(self._zeros)
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -276,4 +284,4 @@ class Stream(OfOneProcess, Closing):
                 found = "None" if array is None else f"the shape {array.shape}"
                 raise InvalidArgumentError(self._name, self._settings.cell.arguments[field], found,
                                            str(self._zeros[field].shape))
-        self._session.write(self._name, {field: array for field, array in arrays.items() if array is not None})
+        self._session.write({field: array for field, array in arrays.items() if array is not None})

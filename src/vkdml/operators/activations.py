@@ -5,19 +5,23 @@ Sources: the DirectML page of each DML_ACTIVATION_*_OPERATOR_DESC; the ONNX oper
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
+from .checks import OPERATOR_TYPES
 from .element_types import ElementType
 from .header import descs
-from .header.descs import DML_OPERATOR_TYPE, ActivationDesc
+
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 Function = Callable[[np.ndarray, float, float], np.ndarray]
 
@@ -26,24 +30,31 @@ Function = Callable[[np.ndarray, float, float], np.ndarray]
 class Activation:
     """A row of the table.
 
+    desc: its structure, which has InputTensor, OutputTensor and up to two parameters, a and b.
     shader_id: its number in the shaders, from which shaders/common/numbers.glsl is generated.
-    function: the activation of a float64 array x, given its parameters a and b.
-    fields: the descriptor's float parameters, in the order of a and b.
+    function: the activation of a float64 array x, given a and b.
     onnx_name: its name in ONNX's attribute `activations`, if it has one.
     onnx_defaults: the defaults of ONNX's activation_alpha and activation_beta; as many as the activation takes.
-    divisors: the fields that must not be 0.
+    divisors: the parameters that must not be 0.
     has_pairs: whether the shaders can compute it for float64 tensors, which they do in pairs of floats.
     """
 
-    operator_type: DML_OPERATOR_TYPE
     desc: type[Any]
     shader_id: int
     function: Function
-    fields: tuple[str, ...] = ()
     onnx_name: str | None = None
     onnx_defaults: tuple[float, ...] = ()
     divisors: tuple[str, ...] = ()
     has_pairs: bool = True
+
+    @cached_property
+    def operator_type(self) -> descs.DML_OPERATOR_TYPE:
+        return OPERATOR_TYPES[self.desc]
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the parameters, in the order of a and b."""
+        return tuple(field.name for field in dataclasses.fields(self.desc))[2:]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The function is this table's: a pickle only names the row."""
@@ -51,7 +62,7 @@ class Activation:
 
 
 @dataclass(frozen=True)
-class FusedActivation:
+class ParametrizedActivation:
     """An activation with its parameters. A checked problem has one for each gate function of each direction."""
 
     activation: Activation
@@ -94,44 +105,34 @@ def _shrink(x: np.ndarray, bias: float, threshold: float) -> np.ndarray:
 # 1 + erf(x) has lost its digits long before x = -6
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
-_T = DML_OPERATOR_TYPE
 _ROWS = [
-    Activation(_T.ACTIVATION_IDENTITY, descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC, 0, lambda x, a, b: x),
-    Activation(_T.ACTIVATION_ELU, descs.DML_ACTIVATION_ELU_OPERATOR_DESC, 1,
-               lambda x, a, b: _elu(x, a), ("Alpha",), "Elu", (1.0,)),
-    Activation(_T.ACTIVATION_CELU, descs.DML_ACTIVATION_CELU_OPERATOR_DESC, 2, _celu, ("Alpha",),
-               divisors=("Alpha",)),
-    Activation(_T.ACTIVATION_HARD_SIGMOID, descs.DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC, 3,
-               lambda x, a, b: np.clip(a * x + b, 0, 1), ("Alpha", "Beta"), "HardSigmoid", (0.2, 0.5)),
-    Activation(_T.ACTIVATION_LEAKY_RELU, descs.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC, 4,
-               lambda x, a, b: np.where(x < 0, a * x, x), ("Alpha",), "LeakyRelu", (0.01,)),
-    Activation(_T.ACTIVATION_LINEAR, descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC, 5,
-               lambda x, a, b: a * x + b, ("Alpha", "Beta"), "Affine", (1.0, 0.0)),
-    Activation(_T.ACTIVATION_PARAMETRIC_SOFTPLUS, descs.DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC, 6,
-               lambda x, a, b: a * _softplus(b * x), ("Alpha", "Beta")),
-    Activation(_T.ACTIVATION_RELU, descs.DML_ACTIVATION_RELU_OPERATOR_DESC, 7,
-               lambda x, a, b: np.where(x < 0, 0.0, x), onnx_name="Relu"),
-    Activation(_T.ACTIVATION_SCALED_ELU, descs.DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC, 8, _elu, ("Alpha", "Gamma")),
-    Activation(_T.ACTIVATION_SCALED_TANH, descs.DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC, 9,
-               lambda x, a, b: a * np.tanh(b * x), ("Alpha", "Beta"), "ScaledTanh", (1.0, 1.0)),
-    Activation(_T.ACTIVATION_SHRINK, descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC, 10, _shrink, ("Bias", "Threshold")),
-    Activation(_T.ACTIVATION_SIGMOID, descs.DML_ACTIVATION_SIGMOID_OPERATOR_DESC, 11, _sigmoid, onnx_name="Sigmoid"),
-    Activation(_T.ACTIVATION_SOFTPLUS, descs.DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC, 12,
-               lambda x, a, b: _softplus(a * x) / a, ("Steepness",), "Softplus", divisors=("Steepness",)),
-    Activation(_T.ACTIVATION_SOFTSIGN, descs.DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC, 13,
-               lambda x, a, b: x / (1 + np.abs(x)), onnx_name="Softsign"),
-    Activation(_T.ACTIVATION_TANH, descs.DML_ACTIVATION_TANH_OPERATOR_DESC, 14,
-               lambda x, a, b: np.tanh(x), onnx_name="Tanh"),
+    Activation(descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC, 0, lambda x, a, b: x),
+    Activation(descs.DML_ACTIVATION_ELU_OPERATOR_DESC, 1, lambda x, a, b: _elu(x, a), "Elu", (1.0,)),
+    Activation(descs.DML_ACTIVATION_CELU_OPERATOR_DESC, 2, _celu, divisors=("Alpha",)),
+    Activation(descs.DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC, 3, lambda x, a, b: np.clip(a * x + b, 0, 1), "HardSigmoid",
+               (0.2, 0.5)),
+    Activation(descs.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC, 4, lambda x, a, b: np.where(x < 0, a * x, x), "LeakyRelu",
+               (0.01,)),
+    Activation(descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC, 5, lambda x, a, b: a * x + b, "Affine", (1.0, 0.0)),
+    Activation(descs.DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC, 6, lambda x, a, b: a * _softplus(b * x)),
+    Activation(descs.DML_ACTIVATION_RELU_OPERATOR_DESC, 7, lambda x, a, b: np.where(x < 0, 0.0, x), "Relu"),
+    Activation(descs.DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC, 8, _elu),
+    Activation(descs.DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC, 9, lambda x, a, b: a * np.tanh(b * x), "ScaledTanh", (1.0, 1.0)),
+    Activation(descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC, 10, _shrink),
+    Activation(descs.DML_ACTIVATION_SIGMOID_OPERATOR_DESC, 11, _sigmoid, "Sigmoid"),
+    Activation(descs.DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC, 12, lambda x, a, b: _softplus(a * x) / a, "Softplus",
+               divisors=("Steepness",)),
+    Activation(descs.DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC, 13, lambda x, a, b: x / (1 + np.abs(x)), "Softsign"),
+    Activation(descs.DML_ACTIVATION_TANH_OPERATOR_DESC, 14, lambda x, a, b: np.tanh(x), "Tanh"),
     # ONNX contradicts itself at x = alpha: the operator ThresholdedRelu keeps x > alpha (done here), the recurrent operators'
     # texts keep x >= alpha.
-    Activation(_T.ACTIVATION_THRESHOLDED_RELU, descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, 15,
-               lambda x, a, b: np.where(x <= a, 0.0, x), ("Alpha",), "ThresholdedRelu", (1.0,)),
-    Activation(_T.ACTIVATION_GELU, descs.DML_ACTIVATION_GELU_OPERATOR_DESC, 16,
-               lambda x, a, b: 0.5 * x * _erfc(-x / math.sqrt(2)), has_pairs=False),
-    Activation(_T.ACTIVATION_SWISH, descs.DML_ACTIVATION_SWISH_OPERATOR_DESC, 17,
-               lambda x, a, b: x * _sigmoid(a * x), ("SigmoidInputScale",), has_pairs=False),
-    Activation(_T.ACTIVATION_HARD_SWISH, descs.DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC, 18,
-               lambda x, a, b: x * np.clip(a * x + b, 0, 1), ("Alpha", "Beta"), has_pairs=False),
+    Activation(descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, 15, lambda x, a, b: np.where(x <= a, 0.0, x),
+               "ThresholdedRelu", (1.0,)),
+    Activation(descs.DML_ACTIVATION_GELU_OPERATOR_DESC, 16, lambda x, a, b: 0.5 * x * _erfc(-x / math.sqrt(2)),
+               has_pairs=False),
+    Activation(descs.DML_ACTIVATION_SWISH_OPERATOR_DESC, 17, lambda x, a, b: x * _sigmoid(a * x), has_pairs=False),
+    Activation(descs.DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC, 18, lambda x, a, b: x * np.clip(a * x + b, 0, 1),
+               has_pairs=False),
 ]
 
 BY_DESC = {row.desc: row for row in _ROWS}
@@ -145,8 +146,8 @@ BY_TYPE = {row.operator_type: row for row in _ROWS}
 BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
-def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedActivation:
-    """Check one entry of ActivationDescs, or a FusedActivation: a DML_OPERATOR_DESC, or the structure in it alone.
+def fuse(operator: str, field: str, desc: Any, element: ElementType) -> ParametrizedActivation:
+    """Check a field that holds an activation, fused into an operator: a DML_OPERATOR_DESC, or the structure in it alone.
 
     operator, field: how error messages name the operator and the entry. element: the operator's element type.
     Raises InvalidArgumentError.
@@ -166,7 +167,7 @@ def fuse(operator: str, field: str, desc: Any, element: ElementType) -> FusedAct
     return parametrize(operator, f"{field}.", desc, element)
 
 
-def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> FusedActivation:
+def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> ParametrizedActivation:
     """The activation that a DML_ACTIVATION_*_OPERATOR_DESC describes, its parameters checked and rounded to float32.
 
     prefix: what error messages write before a field's name. Raises InvalidArgumentError.
@@ -175,7 +176,7 @@ def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> 
     if element.pairs and not row.has_pairs:
         raise InvalidArgumentError(operator, f"{prefix}{type(desc).__name__}", element.name,
                                    "another type: this activation is not available in float64")
-    return FusedActivation(row, tuple(parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
+    return ParametrizedActivation(row, tuple(parameter(operator, prefix + name, getattr(desc, name), name in row.divisors)
                                       for name in row.fields))
 
 
@@ -193,27 +194,33 @@ def parameter(operator: str, field: str, value: object, is_divisor: bool = False
     return float(rounded)
 
 
+def check_clip(operator: str, clip: float | None) -> float | None:
+    """A bound on the inputs of activations, rounded to float32; None for none. Raises InvalidArgumentError."""
+    if clip is None:
+        return None
+    if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
+        raise InvalidArgumentError(operator, "clip", shown(clip), "a finite float32, 0 or more")
+    return float(np.float32(clip))
+
+
 def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
-              ) -> list[ActivationDesc]:
+              ) -> list[descs.ActivationDesc]:
     """Descriptors for ONNX's attributes activations, activation_alpha and activation_beta (ONNX GRU-22, LSTM-22, RNN-22).
 
     Names are case-insensitive. Each activation that takes an alpha takes the next one of the list; the same goes for betas.
-    Where a list is too short, the ONNX operators' defaults are used. ONNX Runtime does the same.
-    Raises InvalidArgumentError for an unknown name, and for values that are left over.
+    Where a list is too short, the ONNX operators' defaults are used; values that are left over are ignored. ONNX Runtime does
+    the same. Raises InvalidArgumentError for an unknown name, and for a value that is no finite float32.
     """
-    left = [list(alphas or ()), list(betas or ())]
+    left = [[(f"{attribute}[{i}]", value) for i, value in enumerate(values or ())]
+            for attribute, values in (("activation_alpha", alphas), ("activation_beta", betas))]
     result = []
     for i, name in enumerate(names):
         row = BY_ONNX_NAME.get(str(name).lower())
         if row is None:
             raise InvalidArgumentError(operator, f"activations[{i}]", shown(name),
                                        "one of " + ", ".join(sorted(r.onnx_name for r in _ROWS if r.onnx_name)))
-        values = [values.pop(0) if values else default for values, default in zip(left, row.onnx_defaults)]
+        values = [parameter(operator, *given.pop(0)) if given else default for given, default in zip(left, row.onnx_defaults)]
         result.append(row.desc(**dict(zip(row.fields, values))))
-    for attribute, values in zip(("activation_alpha", "activation_beta"), left):
-        if values:
-            raise InvalidArgumentError(operator, attribute, f"{len(values)} values that no activation takes",
-                                       "one for each activation that takes one, in order")
     return result
 
 

@@ -13,17 +13,11 @@ from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
 from . import element_types
 from .cells import Cell
-from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, packed_strides
+from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, is_one_of, least_size, packed_strides
 from .element_types import ElementType
-from .header.descs import (
-    DML_BUFFER_TENSOR_DESC,
-    DML_OPERATOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-    ActivationDesc,
-)
+from .header import descs
 
-Activations = Sequence[str] | Sequence[DML_OPERATOR_DESC | ActivationDesc]
+Activations = Sequence[str] | Sequence[descs.DML_OPERATOR_DESC | descs.ActivationDesc]
 
 DEFAULT_ATTRIBUTES: dict[str, Any] = {
     "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
@@ -31,20 +25,25 @@ DEFAULT_ATTRIBUTES: dict[str, Any] = {
 }
 
 _DIRECTIONS = {
-    "forward": DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
-    "reverse": DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
-    "bidirectional": DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
+    "forward": descs.DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
+    "reverse": descs.DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
+    "bidirectional": descs.DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
 }
 
 
 def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
     """Convert the arrays of a call to X's element type. Returns them by descriptor field, and that type.
 
-    Raises InvalidArgumentError for an array that does not convert exactly.
+    Raises InvalidArgumentError for an array that does not convert exactly, and for an X of float64 with weights of another
+    type: numpy makes float64 of lists, and the device computes it many times slower.
 
     name: how error messages name the operator. arrays: by descriptor field; None or no entry where one is left out.
     """
     x, element = typed_array(name, cell, "InputTensor", arrays.get("InputTensor"))
+    w = _as_array(name, cell, "WeightTensor", arrays.get("WeightTensor"))
+    if element.pairs and w is not None and element_types.of(w.dtype) in element_types.SINGLE:
+        raise InvalidArgumentError(name, cell.arguments["InputTensor"], x.dtype,
+                                   f"{w.dtype}, the type of W: np.asarray(x, '{w.dtype}') rounds to it")
     given = {field: arrays.get(field) for field in cell.inputs} | {"InputTensor": x}
     return convert_to(name, cell, x.dtype.newbyteorder("="), "InputTensor", given), element
 
@@ -58,8 +57,9 @@ def typed_array(name: str, cell: Cell, field: str, value: Any) -> tuple[np.ndarr
     assert array is not None
     element = element_types.of(array.dtype)
     if element is None:
+        hint = f" (vkdml.torch.{cell.name} takes sizes, as PyTorch's does)" if isinstance(value, int) else ""
         raise InvalidArgumentError(name, cell.arguments[field], array.dtype if array.ndim else f"{shown(value)}, no array",
-                                   "one of " + ", ".join(row.name for row in element_types.ALL))
+                                   "one of " + ", ".join(row.name for row in element_types.ALL) + hint)
     return array, element
 
 
@@ -85,8 +85,10 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
             continue
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
-                raise InvalidArgumentError(name, cell.arguments[field], array.dtype,
-                                           f"{dtype}, the type of {cell.arguments[source]}, or one that converts to it exactly")
+                argument, giver = cell.arguments[field], cell.arguments[source]
+                raise InvalidArgumentError(name, argument, array.dtype,
+                                           f"{dtype}, the type of {giver}, or one that converts to it exactly: "
+                                           f"np.asarray({argument.lower()}, '{dtype}') rounds to it")
             array = array.astype(dtype, copy=False)
         is_describable = array.flags.c_contiguous or element_strides(array) is not None
         converted[field] = array if is_describable else np.ascontiguousarray(array)
@@ -128,10 +130,12 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
     direction, layout = attributes["direction"], attributes["layout"]
     if not isinstance(direction, str) or direction not in _DIRECTIONS:
         raise InvalidArgumentError(name, "direction", shown(direction), "one of " + ", ".join(_DIRECTIONS))
-    for attribute in ("layout", *cell.flags.values()):
-        value = attributes[attribute]
-        if not isinstance(value, int) or value not in (0, 1):
-            raise InvalidArgumentError(name, attribute, shown(value), "0 or 1")
+    if not is_one_of(layout, (0, 1)):
+        raise InvalidArgumentError(name, "layout", shown(layout), "0 or 1")
+    for attribute in cell.flags.values():
+        if not isinstance(attributes[attribute], int):
+            raise InvalidArgumentError(name, attribute, shown(attributes[attribute]), "a whole number, of which 0 is false")
+    activation_table.check_clip(name, attributes["clip"])
     sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
     shapes, strides = {}, {}
     fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}
@@ -145,24 +149,26 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
         steps = packed_strides(shapes[field]) if array is None else element_strides(array)
         assert steps is not None
+        if (size := least_size(shapes[field], steps, element.itemsize)) > MAX_TENSOR_BYTES:
+            raise InvalidArgumentError(name, cell.arguments[field], f"{size} bytes", f"at most {MAX_TENSOR_BYTES}")
         strides[field] = [dict(zip(dims, steps)).get(formula, 0) for formula in formulas]
     desc = cell.desc(
         **tensor_descs(cell, element, sizes, shapes, strides),
-        ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"]),
+        ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"], element),
         Direction=_DIRECTIONS[direction],
-        **{flag: attributes[attribute] for flag, attribute in cell.flags.items()},
+        **{flag: attributes[attribute] != 0 for flag, attribute in cell.flags.items()},
     )
     return desc, shapes
 
 
 def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
-                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, DML_BUFFER_TENSOR_DESC]:
+                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, descs.DML_BUFFER_TENSOR_DESC]:
     """Descriptors of these fields, in the sizes that the cell's table has.
 
     sizes: the value of each letter. strides: by field, of the tensors that are not packed.
     """
-    return {field: DML_BUFFER_TENSOR_DESC(
-        DataType=DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+    return {field: descs.DML_BUFFER_TENSOR_DESC(
+        DataType=descs.DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
         Sizes=[evaluate(formula, sizes) for formula in cell.tensors[field]], Strides=strides.get(field)) for field in fields}
 
 
@@ -182,7 +188,8 @@ def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layou
             hint = " (PyTorch's weights are 2-D, and have gates in another order: vkdml.torch takes them)"
             raise InvalidArgumentError(name, cell.arguments[field], f"the shape {array.shape}",
                                        f"[{dims}], none of them 0{hint if array.ndim == 2 and array is not x else ''}")
-    return dict(zip("BTI" if layout else "TBI", x.shape), H=r.shape[2], D=directions)
+    t, b = (1, 0) if layout else (0, 1)
+    return cell.sizes((x.shape[t], x.shape[b], x.shape[2]), w.shape, r.shape, directions)
 
 
 def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
@@ -194,18 +201,23 @@ def _onnx_dims(formulas: Sequence[str], layout: int) -> list[str]:
     return dims
 
 
-def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int) -> list[Any]:
-    given = attributes["activations"]
+def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], directions: int, element: ElementType) -> list[Any]:
+    given, count = attributes["activations"], cell.activations * directions
     alphas, betas = (_numbers(name, key, attributes[key]) for key in ("activation_alpha", "activation_beta"))
     if given is None:
         given = cell.default_activations * directions
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cell.activations * directions:
-        raise InvalidArgumentError(name, "activations", shown(given), f"a list of {cell.activations * directions}")
+    # ONNX's default for RNN has two, which exporters write for one direction too: the second one is ignored
+    counts = {count, 2} if cell.activations == 1 else {count}
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) not in counts:
+        raise InvalidArgumentError(name, "activations", shown(given), f"a list of {' or '.join(map(str, sorted(counts)))}")
+    given = list(given[:count])
     if all(isinstance(activation, str) for activation in given):
         return list(activation_table.from_onnx(name, given, alphas, betas))
     if alphas or betas:
         raise InvalidArgumentError(name, "activation_alpha or activation_beta", "values", "none: descriptors hold their own")
-    return list(given)
+    for i, activation in enumerate(given):
+        activation_table.fuse(name, f"activations[{i}]", activation, element)
+    return given
 
 
 def _numbers(name: str, attribute: str, values: Any) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .activations import FusedActivation
+from .activations import ParametrizedActivation
 from .header.descs import DML_OPERATOR_TYPE
 
 _FUNCTION_UNITS = 16  # error of an activation, in units of the arithmetic. Vulkan allows exp(x) 3 + 2 |x|
@@ -104,7 +104,7 @@ class Bounded:
         """Bound the value, with the arguments that np.clip passes."""
         return self._through(lambda x: np.clip(x, low, high), self.error, 0.0)
 
-    def through(self, function: FusedActivation) -> Bounded:
+    def through(self, function: ParametrizedActivation) -> Bounded:
         """Apply an activation, which the device computes in its own way."""
         a, b = abs(function.a), abs(function.b)
         divisor = 1 / a if function.activation.divisors else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -55,9 +55,9 @@ class Cell:
     peepholes: int = 0
     required: ClassVar = ("InputTensor", "WeightTensor", "RecurrenceTensor")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> str:
         """There is one of each: a pickle only names the row."""
-        return _row_of, (self.desc,)
+        return self.name
 
     @property
     def kernel(self) -> str:
@@ -66,6 +66,17 @@ class Cell:
     @property
     def tensors(self) -> dict[str, Sizes]:
         return {**self.inputs, **self.outputs}
+
+    def sizes(self, x: Sequence[int], w: Sequence[int], r: Sequence[int], directions: int) -> dict[str, int]:
+        """T, B, I, H and D, given the sizes of X [T, B, I], W [D, gates*H, I] and R [D, gates*H, H], which may not fit.
+
+        Each letter comes from a tensor that fits the others, so that the one that does not is found to be wrong: H from R, or
+        from W if R contradicts itself; I from W if its other sizes are right.
+        """
+        gates = len(self.gates)
+        h = w[1] // gates if r[1] != gates * r[2] and w[1] % gates == 0 else r[2]
+        i = w[2] if (w[0], w[1]) == (directions, gates * h) else x[2]
+        return {"T": x[0], "B": x[1], "I": i, "H": h, "D": directions}
 
 
 _STATE: Sizes = ("1", "D", "B", "H")
@@ -130,11 +141,6 @@ RNN = Cell(
 )
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
-
-
-def _row_of(desc: Any) -> Cell:
-    return BY_DESC[desc]
-
 
 # The initial state that each last state becomes, where a sequence goes on
 STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

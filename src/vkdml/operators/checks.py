@@ -15,27 +15,18 @@ import numpy as np
 from ..errors import InvalidArgumentError, shown
 from . import element_types
 from .element_types import ElementType
-from .header import descs, plain_descs
-from .header.descs import (
-    DML_BUFFER_TENSOR_DESC,
-    DML_OPERATOR_DESC,
-    DML_OPERATOR_TYPE,
-    DML_TENSOR_DATA_TYPE,
-    DML_TENSOR_DESC,
-    DML_TENSOR_FLAGS,
-    DML_TENSOR_TYPE,
-)
+from .header import descs
 from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 MINIMUM_ALIGNMENT = 16  # bytes: tensors begin in buffers at multiples of it (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)
 
-_LENGTHS = {DML_TENSOR_DATA_TYPE.UINT32: 4}
+_LENGTHS = {descs.DML_TENSOR_DATA_TYPE.UINT32: 4}
 # Structure -> operator type, activations last. The names correspond by rule
-OPERATOR_TYPES: dict[type[Any], DML_OPERATOR_TYPE] = {
-    getattr(module, name): member
-    for member in sorted(DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
-    for module in (descs, plain_descs) if (name := f"DML_{member.name}_OPERATOR_DESC") in module.__all__}
+OPERATOR_TYPES: dict[type[Any], descs.DML_OPERATOR_TYPE] = {
+    getattr(descs, name): member
+    for member in sorted(descs.DML_OPERATOR_TYPE, key=lambda member: (member.name.startswith("ACTIVATION"), member.name))
+    if (name := f"DML_{member.name}_OPERATOR_DESC") in descs.NAMES}
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Tensor:
     is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: that of its place in a buffer.
     """
 
-    data_type: DML_TENSOR_DATA_TYPE
+    data_type: descs.DML_TENSOR_DATA_TYPE
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     size_in_bytes: int
@@ -55,6 +46,11 @@ class Tensor:
     @property
     def size_of_elements(self) -> int:
         return span(self.sizes, self.strides)
+
+    @property
+    def bytes_of_elements(self) -> int:
+        """Bytes from the first element to the last, gaps included, of a type that DirectML has."""
+        return self.size_of_elements * element_types.ITEMSIZES[self.data_type]
 
     def view(self, flat: np.ndarray) -> np.ndarray:
         """A view of a flat array, gaps included, in the tensor's sizes and strides."""
@@ -120,7 +116,7 @@ def unwrap_operator(desc: Any) -> Any:
 
     Raises InvalidArgumentError for other operators, and where Type does not fit the structure.
     """
-    if isinstance(desc, DML_OPERATOR_DESC):
+    if isinstance(desc, descs.DML_OPERATOR_DESC):
         inner = desc.Desc
         if type(inner) in OPERATOR_TYPES and not is_one_of(desc.Type, [OPERATOR_TYPES[type(inner)]]):
             raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
@@ -154,7 +150,7 @@ def check_index(operator: str, field: str, value: Any, count: int) -> int:
     return found
 
 
-def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML_TENSOR_DATA_TYPE, int],
+def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[descs.DML_TENSOR_DATA_TYPE, int],
                  dimension_counts: Collection[int], may_be_owned: bool = False) -> Tensor:
     """Check one tensor descriptor. itemsizes: by each data type that is allowed here, the bytes of an element.
 
@@ -162,17 +158,17 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
 
     Raises InvalidArgumentError.
     """
-    if isinstance(desc, DML_TENSOR_DESC):
-        if not is_one_of(desc.Type, [DML_TENSOR_TYPE.BUFFER]):
+    if isinstance(desc, descs.DML_TENSOR_DESC):
+        if not is_one_of(desc.Type, [descs.DML_TENSOR_TYPE.BUFFER]):
             raise InvalidArgumentError(operator, f"{field}.Type", desc.Type, "DML_TENSOR_TYPE.BUFFER")
         desc = desc.Desc
-    if not isinstance(desc, DML_BUFFER_TENSOR_DESC):
+    if not isinstance(desc, descs.DML_BUFFER_TENSOR_DESC):
         raise InvalidArgumentError(operator, field, type(desc).__name__, "DML_TENSOR_DESC or DML_BUFFER_TENSOR_DESC")
     data_type = next((allowed for allowed in itemsizes if is_one_of(desc.DataType, [allowed])), None)
     if data_type is None:
         raise InvalidArgumentError(operator, f"{field}.DataType", _name(desc.DataType),
                                    " or ".join(allowed.name for allowed in itemsizes))
-    if not is_one_of(desc.Flags, [DML_TENSOR_FLAGS.NONE, *[DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned]):
+    if not is_one_of(desc.Flags, [descs.DML_TENSOR_FLAGS.NONE, *[descs.DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned]):
         raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
     sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
     count = len(sizes) if desc.DimensionCount is None else desc.DimensionCount
@@ -181,7 +177,7 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[DML
         raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{shown(count)} with {len(sizes)} sizes",
                                    allowed_counts)
     strides, size = _check_layout(operator, field, desc, sizes, itemsizes[data_type])
-    return Tensor(data_type, sizes, strides, size, desc.Flags == DML_TENSOR_FLAGS.OWNED_BY_DML,
+    return Tensor(data_type, sizes, strides, size, desc.Flags == descs.DML_TENSOR_FLAGS.OWNED_BY_DML,
                   max(desc.GuaranteedBaseOffsetAlignment, MINIMUM_ALIGNMENT))
 
 
@@ -212,9 +208,10 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
 
 def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
     """Refuse weights of which some are packed by the initializer and others at each execution."""
-    others = [field for field, tensor in weights.items() if not tensor.is_owned]
-    if 0 < len(others) < len(weights):
-        raise InvalidArgumentError(operator, f"{others[0]}.Flags", "NONE", "OWNED_BY_DML, as other weights have: all or none")
+    owned = [field for field, tensor in weights.items() if tensor.is_owned]
+    if 0 < len(owned) < len(weights):
+        raise InvalidArgumentError(operator, f"{owned[0]}.Flags", "OWNED_BY_DML", "NONE, unless "
+                                   + " and ".join(field for field in weights if field not in owned) + " have it too")
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
@@ -231,7 +228,8 @@ def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> i
     return round_up(itemsize * span(sizes, strides), 4)
 
 
-def least_tensor(data_type: DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Tensor:
+def least_tensor(data_type: descs.DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+                 ) -> Tensor:
     """A tensor of the least size that holds its elements."""
     return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
@@ -258,7 +256,7 @@ def flat(array: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(array, (span(array.shape, strides),), (array.itemsize,))
 
 
-def _check_layout(operator: str, field: str, desc: DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int
+def _check_layout(operator: str, field: str, desc: descs.DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int
                   ) -> tuple[tuple[int, ...], int]:
     strides = packed_strides(sizes)
     if desc.Strides is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .activations import FusedActivation
+from .activations import ParametrizedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import least_tensor, packed_strides
 from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
@@ -232,7 +232,7 @@ def _columns(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1]).T
 
 
-def _of_bounded(entry: FusedActivation) -> FusedActivation:
+def _of_bounded(entry: ParametrizedActivation) -> ParametrizedActivation:
     """An activation that takes Bounded in the place of arrays."""
     def function(x: Any, a: float, b: float) -> Any:
         return x.through(entry)

@@ -8,26 +8,10 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, shown
 from .checks import CheckedOperator, Tensor, integers, is_count, is_one_of
-from .header.device_descs import (
-    DML_GRAPH_DESC,
-    DML_GRAPH_EDGE_DESC,
-    DML_GRAPH_EDGE_TYPE,
-    DML_GRAPH_NODE_DESC,
-    DML_GRAPH_NODE_TYPE,
-    DML_INPUT_GRAPH_EDGE_DESC,
-    DML_INTERMEDIATE_GRAPH_EDGE_DESC,
-    DML_OPERATOR_GRAPH_NODE_DESC,
-    DML_OUTPUT_GRAPH_EDGE_DESC,
-)
+from .header import device_descs as header
+from .header.device_descs import DML_GRAPH_DESC
 
 NAME = "DML_GRAPH_DESC"
-
-# The lists of edges, what is in them, and the count beside them
-_EDGES = {
-    "InputEdges": (DML_GRAPH_EDGE_TYPE.INPUT, DML_INPUT_GRAPH_EDGE_DESC, "InputEdgeCount"),
-    "OutputEdges": (DML_GRAPH_EDGE_TYPE.OUTPUT, DML_OUTPUT_GRAPH_EDGE_DESC, "OutputEdgeCount"),
-    "IntermediateEdges": (DML_GRAPH_EDGE_TYPE.INTERMEDIATE, DML_INTERMEDIATE_GRAPH_EDGE_DESC, "IntermediateEdgeCount"),
-}
 
 
 @dataclass(frozen=True)
@@ -45,11 +29,12 @@ class Graph:
     intermediate: Mapping[str, int]
 
 
-def nodes_of(desc: Any) -> list[DML_OPERATOR_GRAPH_NODE_DESC]:
+def nodes_of(desc: Any) -> list[header.DML_OPERATOR_GRAPH_NODE_DESC]:
     """The nodes, which must be operators. Raises InvalidArgumentError for what is no graph of operators."""
     if not isinstance(desc, DML_GRAPH_DESC):
         raise InvalidArgumentError("compile_graph", "desc", type(desc).__name__, NAME)
-    nodes = _listed(desc, "Nodes", "NodeCount", DML_GRAPH_NODE_DESC, DML_GRAPH_NODE_TYPE.OPERATOR, DML_OPERATOR_GRAPH_NODE_DESC)
+    nodes = _listed(desc, "Nodes", header.DML_GRAPH_NODE_DESC, header.DML_GRAPH_NODE_TYPE.OPERATOR,
+                    header.DML_OPERATOR_GRAPH_NODE_DESC)
     if not nodes:
         raise InvalidArgumentError(NAME, "Nodes", "none", "at least one")
     return nodes
@@ -57,13 +42,16 @@ def nodes_of(desc: Any) -> list[DML_OPERATOR_GRAPH_NODE_DESC]:
 
 def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Graph:
     """Check edges. problems: the nodes'. Raises InvalidArgumentError naming the edge, what was found and what is allowed."""
-    edges = {field: _listed(desc, field, count, DML_GRAPH_EDGE_DESC, kind, structure)
-             for field, (kind, structure, count) in _EDGES.items()}
-    ends = _Ends(desc, problems)
+    kinds = header.DML_GRAPH_EDGE_TYPE
+    edges = {field: _listed(desc, field, header.DML_GRAPH_EDGE_DESC, kind, structure) for field, kind, structure in (
+        ("InputEdges", kinds.INPUT, header.DML_INPUT_GRAPH_EDGE_DESC),
+        ("OutputEdges", kinds.OUTPUT, header.DML_OUTPUT_GRAPH_EDGE_DESC),
+        ("IntermediateEdges", kinds.INTERMEDIATE, header.DML_INTERMEDIATE_GRAPH_EDGE_DESC))}
+    counts = {field: integers(NAME, field, (getattr(desc, field),), 0)[0] for field in ("InputCount", "OutputCount")}
     names: list[dict[str, str]] = [{} for _ in problems]
     for i, edge in enumerate(edges["OutputEdges"]):
-        node, field = ends.output(f"OutputEdges[{i}]", edge)
-        name = ends.name(f"OutputEdges[{i}].GraphOutputIndex", "output", edge.GraphOutputIndex, desc.OutputCount)
+        node, field = _end(f"OutputEdges[{i}]", edge, problems, "From", "Output")
+        name = f"output {_index(f'OutputEdges[{i}].GraphOutputIndex', edge.GraphOutputIndex, counts['OutputCount'])}"
         _name(f"OutputEdges[{i}]", names[node], field, name)
         if sum(name in of_node.values() for of_node in names) > 1 or list(names[node].values()).count(name) > 1:
             raise InvalidArgumentError(NAME, f"OutputEdges[{i}].GraphOutputIndex", f"a second edge to {name}", "one for each")
@@ -72,13 +60,14 @@ def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Gr
             if problem.has(field):
                 names[node].setdefault(field, f"node {node} output {place}")
     for i, edge in enumerate(edges["InputEdges"]):
-        name = ends.name(f"InputEdges[{i}].GraphInputIndex", "input", edge.GraphInputIndex, desc.InputCount)
-        node, field = ends.input(f"InputEdges[{i}]", edge)
+        name = f"input {_index(f'InputEdges[{i}].GraphInputIndex', edge.GraphInputIndex, counts['InputCount'])}"
+        node, field = _end(f"InputEdges[{i}]", edge, problems, "To", "Input")
         _name(f"InputEdges[{i}]", names[node], field, name)
     before: list[set[int]] = [set() for _ in problems]
     for i, edge in enumerate(edges["IntermediateEdges"]):
         where = f"IntermediateEdges[{i}]"
-        (source, output), (target, field) = ends.output(where, edge), ends.input(where, edge)
+        source, output = _end(where, edge, problems, "From", "Output")
+        target, field = _end(where, edge, problems, "To", "Input")
         _check_connection(where, problems[source].tensor(output), problems[target].tensor(field))
         _name(where, names[target], field, names[source][output])
         before[target].add(source)
@@ -88,9 +77,9 @@ def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Gr
                  {name: tensor.size_in_bytes for name, tensor in tensors.items() if name.startswith("node")})
 
 
-def _listed(desc: DML_GRAPH_DESC, field: str, count: str, wrapper: type, kind: int, structure: type) -> list[Any]:
-    """The items of a list, taken out of the structures with types around them."""
-    values = getattr(desc, field)
+def _listed(desc: DML_GRAPH_DESC, field: str, wrapper: Any, kind: int, structure: type) -> list[Any]:
+    """The items of a list, taken out of the structures with types around them. Refuses a wrong count beside it."""
+    values, count = getattr(desc, field), f"{field[:-1]}Count"
     if not isinstance(values, list | tuple):
         raise InvalidArgumentError(NAME, field, type(values).__name__, f"a list of {structure.__name__}")
     if not is_count(getattr(desc, count), len(values)):
@@ -98,41 +87,25 @@ def _listed(desc: DML_GRAPH_DESC, field: str, count: str, wrapper: type, kind: i
     inner = []
     for i, value in enumerate(values):
         if isinstance(value, wrapper):
-            if not is_one_of(value.Type, [kind]):  # type: ignore[attr-defined]
-                raise InvalidArgumentError(NAME, f"{field}[{i}].Type", shown(value.Type),  # type: ignore[attr-defined]
-                                           f"the type of {structure.__name__}")
-            value = value.Desc  # type: ignore[attr-defined]
+            if not is_one_of(value.Type, [kind]):
+                raise InvalidArgumentError(NAME, f"{field}[{i}].Type", shown(value.Type), f"the type of {structure.__name__}")
+            value = value.Desc
         if not isinstance(value, structure):
             raise InvalidArgumentError(NAME, f"{field}[{i}]", type(value).__name__, structure.__name__)
         inner.append(value)
     return inner
 
 
-@dataclass(frozen=True)
-class _Ends:
-    """Finds nodes' tensors by the indices of edges."""
-
-    desc: DML_GRAPH_DESC
-    problems: Sequence[CheckedOperator]
-
-    def name(self, where: str, kind: str, index: object, count: object) -> str:
-        (checked,) = integers(NAME, f"{kind.capitalize()}Count", (count,), 0)
-        return f"{kind} {_index(where, index, checked)}"
-
-    def input(self, where: str, edge: Any) -> tuple[int, str]:
-        return self._end(where, "ToNodeIndex", "ToNodeInputIndex", edge, "inputs")
-
-    def output(self, where: str, edge: Any) -> tuple[int, str]:
-        return self._end(where, "FromNodeIndex", "FromNodeOutputIndex", edge, "outputs")
-
-    def _end(self, where: str, node_field: str, place_field: str, edge: Any, side: str) -> tuple[int, str]:
-        node = _index(f"{where}.{node_field}", getattr(edge, node_field), len(self.problems))
-        fields = getattr(self.problems[node], side)
-        field: str = fields[_index(f"{where}.{place_field}", getattr(edge, place_field), len(fields))]
-        if not self.problems[node].has(field):
-            raise InvalidArgumentError(NAME, f"{where}.{place_field}", f"{field} of node {node}, which is None",
-                                       "a tensor that its operator has")
-        return node, field
+def _end(where: str, edge: Any, problems: Sequence[CheckedOperator], side: str, kind: str) -> tuple[int, str]:
+    """The node at an end of an edge and its tensor's field. side, kind: From and Output, or To and Input."""
+    node = _index(f"{where}.{side}NodeIndex", getattr(edge, f"{side}NodeIndex"), len(problems))
+    fields = problems[node].outputs if kind == "Output" else problems[node].inputs
+    place = f"{side}Node{kind}Index"
+    field = fields[_index(f"{where}.{place}", getattr(edge, place), len(fields))]
+    if not problems[node].has(field):
+        raise InvalidArgumentError(NAME, f"{where}.{place}", f"{field} of node {node}, which is None",
+                                   "a tensor that its operator has")
+    return node, field
 
 
 def _index(where: str, value: object, count: int) -> int:
@@ -150,9 +123,9 @@ def _name(where: str, names: dict[str, str], field: str, name: str) -> None:
 
 def _check_connection(where: str, source: Tensor, target: Tensor) -> None:
     """Refuse an edge unless type and size fit. Strides may differ: each node reads the bytes as its own description says."""
-    if source.data_type != target.data_type or target.size_in_bytes > source.size_in_bytes:
-        raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.size_in_bytes} bytes for "
-                                   f"{target.data_type.name} in {target.size_in_bytes}", "the same type, and bytes enough")
+    if source.data_type != target.data_type or target.bytes_of_elements > source.bytes_of_elements:
+        raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.bytes_of_elements} bytes for "
+                                   f"{target.data_type.name} in {target.bytes_of_elements}", "the same type, and bytes enough")
     if target.is_owned:
         raise InvalidArgumentError(NAME, where, "an edge to a tensor that is OWNED_BY_DML", "an input of the graph for it")
 

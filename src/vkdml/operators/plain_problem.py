@@ -14,29 +14,21 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import activations
-from .activations import FusedActivation
+from .activations import ParametrizedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, is_one_of, unwrap_operator
 from .element_types import ElementType
-from .header.descs import DML_ACTIVATION_LINEAR_OPERATOR_DESC
-from .header.plain_descs import (
-    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
-    DML_ELEMENT_WISE_ADD_OPERATOR_DESC,
-    DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC,
-    DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC,
-    DML_MATRIX_TRANSFORM,
-    DML_SCALE_BIAS,
-)
+from .header import descs
 
 OUTPUT = "OutputTensor"
 MOST_DIMENSIONS = 8
 DIMENSIONS = range(1, MOST_DIMENSIONS + 1)
 
 OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
-    DML_ELEMENT_WISE_ADD_OPERATOR_DESC: op.add,
-    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC: op.add,
-    DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC: op.sub,
-    DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC: op.mul,
+    descs.DML_ELEMENT_WISE_ADD_OPERATOR_DESC: op.add,
+    descs.DML_ELEMENT_WISE_ADD1_OPERATOR_DESC: op.add,
+    descs.DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC: op.sub,
+    descs.DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC: op.mul,
 }
 
 
@@ -44,7 +36,7 @@ OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
 class ComputedProblem(CheckedOperator, ABC):
     """A plain operator whose output is computed from floats. function: None where no activation is fused."""
 
-    function: FusedActivation | None
+    function: ParametrizedActivation | None
 
     @property
     def terms(self) -> int:
@@ -81,7 +73,7 @@ PlainProblem = ComputedProblem | MovedProblem
 class ElementwiseProblem(ComputedProblem):
     """OutputTensor = function(InputTensor), element by element. Both tensors have the same sizes."""
 
-    function: FusedActivation
+    function: ParametrizedActivation
 
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
         return arithmetic.read(arrays["InputTensor"])
@@ -166,13 +158,13 @@ def elementwise(desc: Any, element: ElementType | None = None) -> ElementwisePro
 def scaled(desc: Any) -> ElementwiseProblem:
     """Check an operator with a ScaleBias."""
     name = type(desc).__name__
-    if not isinstance(desc.ScaleBias, DML_SCALE_BIAS):
+    if not isinstance(desc.ScaleBias, descs.DML_SCALE_BIAS):
         raise InvalidArgumentError(name, "ScaleBias", type(desc.ScaleBias).__name__, "DML_SCALE_BIAS or None")
     common = _same_sizes(desc, ("InputTensor", OUTPUT))
     params = (activations.parameter(name, "ScaleBias.Scale", desc.ScaleBias.Scale),
               activations.parameter(name, "ScaleBias.Bias", desc.ScaleBias.Bias))
     return ElementwiseProblem(
-        **common, function=FusedActivation(activations.BY_DESC[DML_ACTIVATION_LINEAR_OPERATOR_DESC], params))
+        **common, function=ParametrizedActivation(activations.BY_DESC[descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC], params))
 
 
 def arithmetic(desc: Any) -> ArithmeticProblem:
@@ -225,15 +217,15 @@ def check_same_sizes(operator: str, tensors: Mapping[str, Tensor | None]) -> Non
             raise InvalidArgumentError(operator, f"{field}.Sizes", sizes[field], f"{sizes[first]}, as {first} has")
 
 
-def _fused(desc: Any, element: ElementType) -> FusedActivation | None:
+def _fused(desc: Any, element: ElementType) -> ParametrizedActivation | None:
     fused = getattr(desc, "FusedActivation", None)
     return None if fused is None else activations.fuse(type(desc).__name__, "FusedActivation", fused, element)
 
 
 def _transposed(operator: str, field: str, value: Any) -> bool:
-    if not is_one_of(value, list(DML_MATRIX_TRANSFORM)):
+    if not is_one_of(value, list(descs.DML_MATRIX_TRANSFORM)):
         raise InvalidArgumentError(operator, field, shown(value), "NONE or TRANSPOSE")
-    return bool(value == DML_MATRIX_TRANSFORM.TRANSPOSE)
+    return bool(value == descs.DML_MATRIX_TRANSFORM.TRANSPOSE)
 
 
 def _swapped(sizes: tuple[int, ...]) -> tuple[int, ...]:

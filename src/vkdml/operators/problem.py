@@ -5,7 +5,6 @@ A problem does not depend on a device. Planning refuses what a device cannot hol
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,12 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import activations, cells
-from .activations import FusedActivation
+from .activations import MAX_FLOAT32 as MAX_FLOAT32
+from .activations import ParametrizedActivation, check_clip
 from .cells import Cell, Loop
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
 from .element_types import ElementType
 from .header.descs import DML_RECURRENT_NETWORK_DIRECTION
-
-MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 LENGTHS = "SequenceLengthsTensor"
 WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
@@ -49,7 +47,7 @@ class Problem(CheckedOperator):
     input_size: int
     hidden: int
     reverse: tuple[bool, ...]
-    activations: tuple[FusedActivation, ...]
+    activations: tuple[ParametrizedActivation, ...]
     flags: Mapping[str, bool]
     clip: float | None = None
 
@@ -73,7 +71,7 @@ class Problem(CheckedOperator):
     def loop(self) -> Loop:
         return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
 
-    def activation(self, direction: int, index: int) -> FusedActivation:
+    def activation(self, direction: int, index: int) -> ParametrizedActivation:
         return self.activations[direction * self.cell.activations + index]
 
 
@@ -138,19 +136,13 @@ def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
     """The descriptor's ClipThreshold if it uses one, else ONNX's attribute. Rounded to float32, the type of both."""
     if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
         clip = desc.ClipThreshold
-    if clip is None:
-        return None
-    if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
-        raise InvalidArgumentError(operator, "clip", shown(clip), "a finite float32, 0 or more")
-    return float(np.float32(clip))
+    return check_clip(operator, clip)
 
 
 def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:
-    """Check the sizes of every tensor. T, B and I are those of InputTensor, H is RecurrenceTensor's, D the direction's."""
-    inputs, recurrence = tensors["InputTensor"], tensors["RecurrenceTensor"]
-    assert inputs is not None
-    assert recurrence is not None
-    known = dict(zip("TBI", inputs.sizes[1:]), H=recurrence.sizes[3], D=directions)
+    """Check the sizes of every tensor, and return those that the letters stand for."""
+    x, w, r = (tensor.sizes[1:] for field in cell.required if (tensor := tensors[field]))
+    known = cell.sizes(x, w, r, directions)
     for field, formulas in cell.tensors.items():
         tensor = tensors[field]
         if tensor is not None:
@@ -159,7 +151,7 @@ def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None]
 
 
 def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, element: ElementType
-                       ) -> tuple[FusedActivation, ...]:
+                       ) -> tuple[ParametrizedActivation, ...]:
     expected = cell.activations * directions
     if not isinstance(desc.ActivationDescs, tuple):
         raise InvalidArgumentError(operator, "ActivationDescs", shown(desc.ActivationDescs), f"a list of {expected}")

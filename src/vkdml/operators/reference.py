@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import cells
-from .arguments import DEFAULT_ATTRIBUTES, convert, describe
+from .arguments import DEFAULT_ATTRIBUTES, convert_to, describe, typed_array
 from .cells import Cell
 from .problem import Problem, from_desc
 
@@ -35,7 +35,8 @@ def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
     if unknown:
         raise TypeError(f"{cell.kernel}() got unexpected arguments {sorted(unknown)}")
     given = {field: arguments.pop(cell.arguments[field], None) for field in cell.inputs}
-    converted, element = convert(cell.kernel, cell, given)
+    given["InputTensor"], element = typed_array(cell.kernel, cell, "InputTensor", given["InputTensor"])
+    converted = convert_to(cell.kernel, cell, given["InputTensor"].dtype.newbyteorder("="), "InputTensor", given)
     arrays = {field: None if array is None else np.ascontiguousarray(array) for field, array in converted.items()}
     desc, shapes = describe(cell.kernel, cell, arrays, element, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
     problem = from_desc(desc, arguments.get("clip"), element)

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import activations, cells, copy_problem, plain_problem, problem
 from .checks import unwrap_operator
-from .header import plain_descs
+from .header import descs
 from .plain_problem import PlainProblem
 from .problem import Problem
 
@@ -15,12 +15,12 @@ CHECKS: dict[type[Any], Callable[[Any], Problem | PlainProblem]] = {
     **dict.fromkeys(cells.BY_DESC, problem.from_desc),
     **dict.fromkeys(activations.BY_DESC, plain_problem.elementwise),
     **dict.fromkeys(plain_problem.OPERATIONS, plain_problem.arithmetic),
-    plain_descs.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC: copy_problem.identity,
-    plain_descs.DML_GEMM_OPERATOR_DESC: plain_problem.gemm,
-    plain_descs.DML_JOIN_OPERATOR_DESC: copy_problem.join,
-    plain_descs.DML_SLICE_OPERATOR_DESC: copy_problem.slice_of,
-    plain_descs.DML_SLICE1_OPERATOR_DESC: copy_problem.slice1_of,
-    plain_descs.DML_GATHER_OPERATOR_DESC: copy_problem.gather,
+    descs.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC: copy_problem.identity,
+    descs.DML_GEMM_OPERATOR_DESC: plain_problem.gemm,
+    descs.DML_JOIN_OPERATOR_DESC: copy_problem.join,
+    descs.DML_SLICE_OPERATOR_DESC: copy_problem.slice_of,
+    descs.DML_SLICE1_OPERATOR_DESC: copy_problem.slice1_of,
+    descs.DML_GATHER_OPERATOR_DESC: copy_problem.gather,
 }
 
 

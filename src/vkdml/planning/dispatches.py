@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..operators.activations import BY_TYPE, FusedActivation
+from ..operators.activations import BY_TYPE, ParametrizedActivation
 from ..operators.cells import BY_DESC
 from ..operators.checks import CheckedOperator
 from ..operators.header.descs import DML_OPERATOR_TYPE
@@ -16,7 +16,7 @@ from .device_info import DeviceInfo
 
 WORKGROUPS_EVERYWHERE = 65535  # what Vulkan promises of maxComputeWorkGroupCount
 _MOST_ACTIVATIONS = max(cell.activations for cell in BY_DESC.values())
-UNUSED = FusedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
+UNUSED = ParametrizedActivation(BY_TYPE[DML_OPERATOR_TYPE.ACTIVATION_IDENTITY])
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def storing_halves(dispatches: Iterable[Dispatch], problem: CheckedOperator, inf
 
 
 @lru_cache(256)
-def activation_constants(fused: tuple[FusedActivation, ...], of_direction: int, clip: float | None = None) -> Mapping[str, int]:
+def activation_constants(fused: tuple[ParametrizedActivation, ...], of_direction: int, clip: float | None = None
+                         ) -> Mapping[str, int]:
     """f, g and h of both directions. fused: of each direction, as many as one takes; a single direction's stand for both."""
     constants = {"HAS_CLIP": int(clip is not None), "CLIP": float_bits(clip or 0.0)}
     for place in range(2 * _MOST_ACTIVATIONS):

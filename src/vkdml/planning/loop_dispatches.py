@@ -4,37 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from ..operators.problem import Problem
 from ..operators.whole_numbers import ceil_div
-from .costs import Costs
-from .device_info import DeviceInfo
 from .dispatches import Dispatch, activation_constants, given, in_room, storing_halves
 from .options import STEPPED
-from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Layout, Tiling, TimedDispatches
+from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Packing, Target, Tiling, TimedDispatches
 
 _PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
 # Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
 _LEAST_PACKED, _MOST_PACKERS = 8, 2**14
 
 
-def pack(tiling: Tiling, info: DeviceInfo) -> tuple[Dispatch, ...]:
+def pack(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
     """The dispatches that pack the input's weights and the recurrent ones."""
     problem = tiling.problem
     peepholes = problem.cell.peepholes if problem.has("PeepholeTensor") else 0
-    return (_pack(tiling, info, "WeightTensor", PACKED_INPUT, tiling.input,
+    return (_pack(target, tiling, "WeightTensor", PACKED_INPUT, tiling.input,
                   {"columns": problem.input_size, "is_recurrent": 0, "peepholes": 0}),
-            _pack(tiling, info, "RecurrenceTensor", PACKED_HIDDEN, tiling.loop.hidden,
+            _pack(target, tiling, "RecurrenceTensor", PACKED_HIDDEN, tiling.loop.hidden,
                   {"columns": problem.hidden, "is_recurrent": 1, "peepholes": peepholes}))
 
 
-def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Layout, sizes: dict[str, int]) -> Dispatch:
-    problem = tiling.problem
+def _pack(target: Target, tiling: Tiling, field: str, packed: str, packing: Packing, sizes: dict[str, int]) -> Dispatch:
+    problem, info = tiling.problem, target.info
     loads = tiling.internal[packed] // problem.element.real4_bytes
     push = sizes | {
         "directions": problem.directions, "gates": len(problem.cell.gates), "hidden": problem.hidden,
-        "units": tiling.loop.units, "column_loads": layout.loads, "together": layout.together,
+        "units": tiling.loop.units, "column_loads": packing.loads, "together": packing.together,
         "has_bias": int(problem.has("BiasTensor")), "split_bias": problem.loop.split_bias,
         **_strides(problem, field, "weight", (1, 2, 3), ("d", "row", "column")),
         **_strides(problem, "BiasTensor", "bias", (2, 3), ("d", "row")),
@@ -49,30 +46,29 @@ def _pack(tiling: Tiling, info: DeviceInfo, field: str, packed: str, layout: Lay
     return Dispatch(in_room("pack", problem), constants, buffers, (packed,), (groups, 1, 1), push)
 
 
-def time_loop(tiling: Tiling, costs: Costs) -> tuple[Dispatch, ...]:
+def time_loop(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
     """All dispatches of an execution, in order. One starts a submission where it would make the one before too long."""
     found, total = [], 0.0  # seconds of the submission that dispatches are added to
-    most = costs.machine.profile.submission_seconds
-    for dispatch, seconds in tiling.dispatches(costs.step_seconds(tiling), partial(costs.projection_seconds, tiling)):
+    for dispatch, seconds in tiling.dispatches(target):
         if seconds is not None:
-            starts = total > 0 and total + seconds > most
+            starts = total > 0 and total + seconds > target.profile.submission_seconds
             total = seconds if starts else total + seconds
             dispatch = replace(dispatch, starts_submission=True) if starts else dispatch
         found.append(dispatch)
-    return storing_halves(found, tiling.problem, costs.machine.info)
+    return storing_halves(found, tiling.problem, target.info)
 
 
-def in_order(tiling: Tiling, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
+def in_order(target: Target, tiling: Tiling) -> TimedDispatches:
     """All dispatches of an execution whose time loop keeps its state between them: by chunks, or stepped by phases."""
     loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
     step, project = _step(tiling, push), projected(tiling, push) if projection else None
     phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
-    of_step = step_seconds / phases
+    of_step = tiling.step_seconds(target) / phases
     if loop.schedule == STEPPED:  # the state before the first step
         yield step(0, 0, 0, 0), 0.0
     for first, last in chunks(0, steps, projection.chunk_steps if projection else steps):
         if project:
-            yield project(first, last), projection_seconds(last - first)
+            yield project(first, last), tiling.projection_seconds(target, last - first)
         for start, end in chunks(first, last, loop.chunk_steps):
             for phase in range(phases):
                 yield step(start, end, phase, first), (end - start) * of_step
@@ -93,7 +89,7 @@ def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int], Dis
     buffers = {"InputWeights": PACKED_INPUT, "Gates": GATES, **given(tiling.problem, "InputTensor", "SequenceLengthsTensor")}
     return lambda first, last: Dispatch(
         projection.kernel, constants, buffers, (GATES,),
-        (projection.groups_of_units, projection.dispatched_tiles(last - first), tiling.problem.directions),
+        (projection.groups_of_units, tiling.dispatched_tiles(last - first), tiling.problem.directions),
         sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first})
 
 
@@ -130,11 +126,11 @@ def push_constants(tiling: Tiling) -> dict[str, int]:
     return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, "last_slot": 0, **strides}
 
 
-def _kernel_constants(tiling: KernelTiling, layout: Layout) -> dict[str, int]:
-    """layout: of the weights that the kernel multiplies by."""
+def _kernel_constants(tiling: KernelTiling, packing: Packing) -> dict[str, int]:
+    """packing: of the weights that the kernel multiplies by."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
-        "UNITS": tiling.units, "TOGETHER": layout.together, "IN_LINE": int(tiling.unrolled),
+        "UNITS": tiling.units, "TOGETHER": packing.together, "IN_LINE": int(tiling.unrolled),
     }
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from ..operators.checks import CheckedOperator
 from ..operators.header.descs import DML_BINDING_PROPERTIES
-from ..operators.whole_numbers import round_up
+from .device_info import laid_out
 from .dispatches import Dispatch
 from .plan import Plan
-
-ALIGNMENT = 256  # DirectML's of resources, and the largest that Vulkan lets a device ask for
 
 
 @dataclass(frozen=True)
@@ -56,15 +54,6 @@ def memory_of_graph(problem: CheckedOperator, intermediate: Mapping[str, int], n
 
 def _of_tensors(problem: CheckedOperator) -> dict[str, int]:
     return {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
-
-
-def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """The places where each of so many bytes begins in one resource of a caller's, by name, and the bytes of all of it."""
-    places, end = {}, 0
-    for name, size in sizes.items():
-        places[name] = end
-        end += round_up(size, ALIGNMENT)
-    return places, end
 
 
 def of_execution(problem: CheckedOperator, plan: Plan, temporary: Mapping[str, int]) -> DML_BINDING_PROPERTIES:

@@ -36,7 +36,7 @@ class Options:
     rows: batch rows of a tile: 1 with float64.
     units_at_once: units that an invocation computes together; 1 without lanes.
     register_loads, shared_loads: on a GPU, the loads of 16 bytes of recurrent weights of each gate that an invocation keeps in
-    registers, and in shared memory (persistent), for a whole dispatch.
+    registers, and in shared memory, for a whole dispatch; 0 where a workgroup computes its units in several turns.
     workgroup: invocations of the time loop's workgroups: with lanes whole subgroups; on a GPU those of a multiple of 8
     units, each of which has as many as follow from H.
     shared_state: keep h in shared memory: with float64 and resident in sequence; on a GPU, where parts have a copy of a tile

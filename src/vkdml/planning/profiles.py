@@ -52,9 +52,9 @@ class CompileShares:
     resident_product: float = 0.0      # of each of these, as they are unrolled
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceProfile:
-    """A row of PROFILES."""
+    """A row of PROFILES. Each equals itself alone."""
 
     # How a device is recognized
     is_cpu: bool

@@ -1,13 +1,14 @@
-"""A way to run a problem on a device: how its kernels cut the work, the sizes that follow, and all that a family of kernels has
-to say of it.
+"""What a plan is made for (Target), and a way to run it (Tiling): how kernels cut a problem on a device, the sizes that follow,
+and all that a family of kernels has to say of it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ..operators.element_types import ElementType
 from ..operators.problem import Problem
@@ -15,8 +16,9 @@ from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
 from .dispatches import Dispatch
 from .gpus import GpuRates
-from .options import PERSISTENT, Options
-from .profiles import gpu_rates, profile
+from .options import PERSISTENT, STEPPED, Options
+from .profiles import DeviceProfile, gpu_rates, profile
+from .size_classes import class_facts
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
 MEETING = "meeting"
@@ -24,30 +26,51 @@ MEETING = "meeting"
 TimedDispatches = Iterator[tuple[Dispatch, float | None]]  # with seconds, or None for one that starts no submission
 
 MOST_COUNTED_ROWS = 128  # so that finding the steps of all rows takes little
+_VALID_STEPS = 0.75  # of a row, where lengths are given: a guess
+_MOST_LOOPS = 40  # in the code of a time step, each as often as the step comes to it
 
 
-# What plans are made for
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What a plan is made for: a problem on a device, with its profile and options. Targets are equal if their problems are of
+    one size class, so that they have the same tilings, but for T and B.
 
-class Machine:
-    """A device with what its profile says of it, looked up once."""
+    without: meetings that persistent tilings must not use unless they are forced. workspace_bytes: a bound beside that of the
+    options, where memory is short; it has no part in the choice of a tiling, so it changes no result. fastest: the tiling of
+    the size class that was measured as the fastest. times: steps and projections take so many times as long as the model says.
+    """
 
-    def __init__(self, info: DeviceInfo) -> None:
-        self.info, self.profile = info, profile(info)
-        self.workers = self.profile.workers or info.cores
+    problem: Problem
+    info: DeviceInfo
+    options: Options = Options()
+    without: frozenset[str] = frozenset()
+    workspace_bytes: int | None = None
+    fastest: Tiling | None = None
+    times: float = 1.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return (self.info, self.options, self.profile, *class_facts(self.problem).values())
+
+    @cached_property
+    def profile(self) -> DeviceProfile:
+        return profile(self.info)
 
     @cached_property
     def gpu(self) -> GpuRates:
         """The rates for kernels for GPUs, which CPU drivers may run too."""
         return gpu_rates(self.info)
 
-
-@dataclass(frozen=True)
-class Target:
-    """A problem on a machine, with options that are checked."""
-
-    problem: Problem
-    machine: Machine
-    options: Options
+    @property
+    def workers(self) -> int:
+        """Number of subgroups that run side by side."""
+        return self.profile.workers or self.info.cores
 
     @cached_property
     def lanes(self) -> int:
@@ -56,17 +79,22 @@ class Target:
         Only CPU drivers gain: their workgroup is one whole subgroup, and loads are what they are slow at. A GPU reads shared
         memory faster, and may run a subgroup with fewer invocations than it reports. Kernels that shuffle are never persistent.
         """
-        info, options = self.machine.info, self.options
+        info, options = self.info, self.options
         possible = info.subgroup_shuffle and info.subgroup_size > 1 and not self.problem.element.pairs
-        is_preferred = self.machine.profile.prefers_shuffles and options.schedule != PERSISTENT
+        is_preferred = self.profile.prefers_shuffles and options.schedule != PERSISTENT
         wanted = is_preferred if options.lanes is None else options.lanes
         return info.subgroup_size if possible and wanted else 1
+
+    @property
+    def room(self) -> str:
+        """The room in shaders/ with the kernels for it."""
+        return "float64" if self.problem.element.pairs else "cpu" if self.lanes > 1 else "gpu"
 
 
 # How a kernel cuts its work
 
 @dataclass(frozen=True)
-class Layout:
+class Packing:
     """How a matrix of weights is packed: W, or R. A load is 16 bytes of one gate of one unit."""
 
     element: ElementType
@@ -105,7 +133,7 @@ class LoopTiling(KernelTiling, ABC):
 
     schedule: str
     parts: int                  # workgroups that share a tile's units
-    hidden: Layout              # of the recurrent weights
+    hidden: Packing              # of the recurrent weights
     shared_state: bool = False  # the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
     meeting: str | None = None  # how parts wait for each other, if they do
@@ -133,7 +161,7 @@ class LoopTiling(KernelTiling, ABC):
     @property
     @abstractmethod
     def dispatches(self) -> int:
-        """How many there are, with what comes before and after the steps."""
+        """Number of dispatches, with what comes before and after the steps."""
 
     @property
     @abstractmethod
@@ -151,7 +179,7 @@ class ProjectionTiling(KernelTiling):
     """One way to compute the input's part of all gates, before the time loop. A tile's rows are steps of batch rows."""
 
     group_units: int      # units of a workgroup
-    input: Layout         # of the input weights
+    input: Packing         # of the input weights
     chunk_steps: int = 1  # most time steps of a dispatch
 
     @property
@@ -172,10 +200,6 @@ class ProjectionTiling(KernelTiling):
         """Number of tiles of so many time steps."""
         return ceil_div(steps * self.problem.batch, self.rows)
 
-    def dispatched_tiles(self, steps: int) -> int:
-        """The same number, or a larger one where the tiles beyond have nothing to do."""
-        return self.tiles(steps)
-
 
 def even_rows(batch: int, most: Iterable[int]) -> list[int]:
     """Rows of a tile that share the batch out evenly, for each number that a tile has at most."""
@@ -185,41 +209,27 @@ def even_rows(batch: int, most: Iterable[int]) -> list[int]:
 # A bound on the loop iterations of an invocation in one dispatch, never too small: some drivers end all loops after a limit.
 # The loops are those of shaders/, but for the ones that drivers unroll
 
-@dataclass(frozen=True)
-class Loops:
-    """Iterations of loops, one after the other.
-
-    masked: iterations counted even if no invocation of the subgroup is active: drivers that mask run the code all the same.
+def masked(iterations: int, inner: int = _MOST_LOOPS) -> int:
+    """Iterations of code with so many, where no invocation of a subgroup is active: some drivers run it all the same, but each
+    loop in it for its first check alone. inner: how many loops are in it, at most.
     """
-
-    run: int = 0
-    masked: int = 0
-
-    def __add__(self, other: Loops) -> Loops:
-        return Loops(self.run + other.run, self.masked + other.masked)
-
-    def __rmul__(self, count: int) -> Loops:
-        return Loops(count * self.run, count * self.masked)
+    return min(iterations, inner)
 
 
-NONE = Loops()
+def loops(times: int, body: int = 0, inner: int = _MOST_LOOPS) -> int:
+    """Iterations of a loop whose body has so many. The check that ends the loop goes through the body once more, masked."""
+    return times * (1 + body) + 1 + masked(body, inner)
 
 
-def loops(times: int, body: Loops = NONE) -> Loops:
-    """Iterations of a loop. The check that ends it goes through the body once more, masked."""
-    return Loops(times * (1 + body.run) + 1 + body.masked, 1 + body.masked)
-
-
-def loops_of_state(loop: LoopTiling, units: int) -> Loops:
+def loops_of_state(loop: LoopTiling, units: int) -> int:
     """Iterations over all rows of so many units."""
     return loops(ceil_div(units, loop.workgroup), loops(loop.rows))
 
 
-def loops_of_phases(loop: LoopTiling, phases: Sequence[Loops]) -> Loops:
-    """An iteration of the loop over steps, and of the one that clears outputs past rows' lengths."""
-    step = sum(phases, Loops(1, 1)) + loops(0)
-    has_lengths = loop.problem.has("SequenceLengthsTensor")
-    return step + Loops(1, 1) + loops_of_state(loop, loop.part_units) if has_lengths else step
+def loops_of_phases(loop: LoopTiling, phases: Sequence[int]) -> int:
+    """Iterations of a time step with these phases, and of the loop that clears outputs past rows' lengths."""
+    step = 2 + sum(phases)
+    return step + 1 + loops_of_state(loop, loop.part_units) if loop.problem.has("SequenceLengthsTensor") else step
 
 
 def gates_of_phases(problem: Problem) -> list[int]:
@@ -236,7 +246,7 @@ class Tiling(ABC):
     """
 
     loop: LoopTiling
-    input: Layout
+    input: Packing
     projection: ProjectionTiling | None
 
     @property
@@ -268,73 +278,109 @@ class Tiling(ABC):
     @staticmethod
     @abstractmethod
     def tilings(target: Target) -> Iterator[Tiling]:
-        """All that its kernels allow, of dispatches of one time step. Some may have too many loop iterations."""
+        """All that its kernels allow, of dispatches of one time step. Some may have too many loop iterations, or not all that
+        the options force.
+        """
 
-    def fallbacks(self, options: Options, machine: Machine) -> list[Tiling]:
+    def fallbacks(self, target: Target) -> list[Tiling]:
         """What can run where parts do not meet, with the same packed weights and projection, and in the same memory."""
         return []
 
-    def fits_side_by_side(self, machine: Machine) -> bool:
+    def fits_side_by_side(self, target: Target) -> bool:
         """Whether all workgroups surely run at once. Asked of those that wait for each other."""
         return False
 
-    # What it takes. Seconds are the model's
+    # What it takes, in seconds: a model that need only rank tilings
 
     @abstractmethod
-    def step_seconds(self, machine: Machine) -> float:
-        """Seconds of one time step."""
+    def step_estimate(self, target: Target) -> float:
+        """Seconds of one time step, by the model alone."""
 
-    def start_seconds(self, machine: Machine) -> float:
+    @abstractmethod
+    def projection_estimate(self, target: Target, steps: int) -> float:
+        """Seconds of the projection of so many time steps, by the model alone."""
+
+    def step_seconds(self, target: Target) -> float:
+        """Seconds of one time step."""
+        return target.times * self.step_estimate(target)
+
+    def projection_seconds(self, target: Target, steps: int) -> float:
+        """Seconds of the projection of so many time steps."""
+        return target.times * self.projection_estimate(target, steps)
+
+    def start_seconds(self, target: Target) -> float:
         """Seconds of a dispatch of the time loop beside its steps."""
         return 0.0
 
-    @abstractmethod
-    def projection_seconds(self, machine: Machine, steps: int) -> float:
-        """Seconds of the projection of so many time steps."""
+    def run_seconds(self, target: Target) -> float:
+        """Seconds of an execution."""
+        loop, projection, steps, rates = self.loop, self.projection, self.problem.steps, target.profile.rates
+        total = steps * self.step_seconds(target) + loop.chunks * self.start_seconds(target)
+        dispatches = loop.dispatches
+        if projection:
+            share = _VALID_STEPS if projection.skips_padding else 1
+            total += share * self.projection_seconds(target, steps)
+            dispatches += ceil_div(steps, projection.chunk_steps)
+        if loop.parts > 1 or projection:
+            total += rates.second_worker
+        if loop.schedule == STEPPED:
+            total += (dispatches - 2) * rates.late_worker
+        return total + rates.submission + dispatches * rates.dispatch
 
-    def compile_seconds(self, machine: Machine) -> float:
+    def compile_seconds(self, target: Target) -> float:
         """The share of compiling that an execution is charged."""
-        return self.loop.rows * self.loop.units_at_once * machine.profile.compiling.row_of_unit
+        return self.loop.rows * self.loop.units_at_once * target.profile.compiling.row_of_unit
 
-    def most_steps(self, machine: Machine, step_seconds: float) -> int:
+    def seconds(self, target: Target) -> float:
+        """Seconds of an execution with its share of compiling, by which tilings are ranked."""
+        return self.run_seconds(target) + self.compile_seconds(target)
+
+    def most_steps(self, target: Target) -> int:
         """Most time steps of a dispatch that takes no longer than it may."""
-        return int(machine.profile.submission_seconds / step_seconds)
+        return int(target.profile.submission_seconds / self.step_seconds(target))
 
-    def loops_once(self) -> Loops:
+    # What it takes, in loop iterations
+
+    def loops_once(self) -> int:
         """Iterations of a dispatch of the time loop that do not grow with its steps, beside those of all families."""
-        return NONE
+        return 0
 
     @abstractmethod
-    def loops_of_step(self) -> Loops:
+    def loops_of_step(self) -> int:
         """Iterations of a time step, with those that clear outputs past rows' lengths."""
 
     @abstractmethod
-    def loops_of_projection(self) -> Loops:
+    def loops_of_projection(self) -> int:
         """Iterations of a dispatch of the projection: each of its workgroups has one tile."""
 
     def iterations(self, steps: int) -> int:
         """Loop iterations of a dispatch of the time loop that runs so many steps."""
-        return self._iterations_once + steps * self.loops_of_step().run
+        return self._iterations_once + steps * self.loops_of_step()
 
     def steps_within(self, iterations: int) -> int:
         """Time steps that a dispatch of so many loop iterations may run; below 1 where not even one is within them."""
-        return (iterations - self._iterations_once) // self.loops_of_step().run
+        return (iterations - self._iterations_once) // self.loops_of_step()
 
     def has_iterations(self, most: int) -> bool:
         """Whether a time step, and a tile of the projection, is within so many."""
-        return self.steps_within(most) >= 1 and (self.projection is None or self.loops_of_projection().run <= most)
+        return self.steps_within(most) >= 1 and (self.projection is None or self.loops_of_projection() <= most)
 
     @property
     def _iterations_once(self) -> int:
-        """Iterations that do not grow with the steps: the last checks of the steps' loops too."""
+        """Iterations that do not grow with the steps: those of the loop's last check too, which is a masked step."""
         loop = self.loop
         padding = loop.hidden.columns - loop.problem.hidden
         once = loops(loop.rows, loops(loop.rows)) + loops(loop.rows)  # the rows' order, and finished ones dropped
         once += loops_of_state(loop, loop.part_units + padding) + loops_of_state(loop, loop.part_units)  # begin and end
-        return (once + self.loops_once()).run + self.loops_of_step().masked
+        return once + self.loops_once() + masked(self.loops_of_step())
 
     # What runs
 
+    def dispatched_tiles(self, steps: int) -> int:
+        """Tiles of a dispatch of the projection for so many time steps. There may be more than have rows; those do nothing."""
+        assert self.projection
+        return self.projection.tiles(steps)
+
     @abstractmethod
-    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
-        """All dispatches of an execution, in order. step_seconds: of a time step; projection_seconds: of so many of them."""
+    def dispatches(self, target: Target) -> TimedDispatches:
+        """All dispatches of an execution, in order."""

@@ -1,5 +1,6 @@
-"""What `convert` tells of a module as a whole."""
+"""What `convert` makes of a module as a whole: what it warns of, and copies."""
 
+import threading
 import warnings
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
 
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 
 import vkdml
 import vkdml.torch as vt
+from tests.faces.torch.support import B, H, I, T, flat
 
 pytestmark = pytest.mark.device
 
@@ -25,3 +28,64 @@ def test_a_module_with_one_does_not_warn():
         warnings.simplefilter("error")
         converted = vt.convert(nn.Sequential(nn.Linear(2, 2), nn.GRUCell(2, 3)))
         vt.convert(converted)
+
+
+def replaced(module, name):
+    """As hooks of other libraries, profilers and patches do it."""
+    method = getattr(module, name)
+    setattr(module, name, lambda *arguments, **named: method(*arguments, **named))
+    return module
+
+
+@pytest.mark.parametrize("name", ["forward", "_call_impl", "_slow_forward", "check_forward_args", "permute_hidden", "_run", "_module"])
+def test_a_method_replaced_on_a_module_is_not_kept(name):
+    """Nor an attribute of which the twin has another."""
+    module = nn.Sequential(replaced(nn.GRU(I, H), name) if hasattr(nn.GRU, name) else nn.GRU(I, H)).eval()
+    vars(module[0]).setdefault(name, "mine")
+    with pytest.warns(UserWarning, match=f"vkdml.torch: 0: {name} was replaced on this module") as seen:
+        twin = vt.convert(module)
+    assert [warning.filename for warning in seen] == [__file__]
+    assert name in vars(module[0])
+    with pytest.raises(vkdml.InvalidArgumentError, match="GRU: training: found True"):
+        twin.train()(torch.randn(T, B, I))
+    with pytest.warns(UserWarning, match="vkdml.torch: module: forward was replaced"):
+        vt.unconvert(replaced(twin[0], "forward"))
+
+
+def test_attributes_that_replace_nothing_are_kept():
+    module = nn.GRU(I, H).eval()
+    module.train, module._device, module.mine = module.train, "cuda", len
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        twin = vt.convert(module)
+    assert {"train", "_device", "mine"} <= set(vars(twin))
+
+
+def with_last_output(module):
+    model = nn.Sequential(module)
+    module.register_forward_hook(lambda part, given, result: setattr(model, "last", result[0]))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("change", [
+    lambda module: parametrizations.weight_norm(module, "weight_hh_l0"), lambda module: parametrizations.spectral_norm(module, "weight_hh_l0"),
+    lambda module: nn.utils.weight_norm(module, "weight_hh_l0"), lambda module: nn.utils.spectral_norm(module, "weight_hh_l0"),
+    lambda module: prune.l1_unstructured(module, "weight_hh_l0", 0.5), with_last_output])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_modules_that_were_called_with_gradients(change, inplace):
+    """They have tensors that PyTorch itself does not copy."""
+    module, x = change(nn.GRU(I, H)), torch.randn(T, B, I)
+    with torch.enable_grad():
+        module(x)
+    expected, twin = module.eval()(x), vt.convert(module, inplace=inplace)
+    for _ in range(2):
+        torch.testing.assert_close(flat(twin(x)), flat(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_what_cannot_be_copied_is_converted_in_place():
+    model = nn.Sequential(nn.GRU(I, H))
+    model.lock = threading.Lock()
+    with pytest.raises(vkdml.InvalidArgumentError, match="convert: module: found TypeError: cannot pickle .*; inplace=True changes"):
+        vt.convert(model)
+    assert type(vt.convert(model, inplace=True)[0]) is vt.GRU

@@ -4,23 +4,22 @@ import gc
 import io
 import itertools
 import weakref
+from contextlib import nullcontext
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vkdml[torch]'")
 
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import vkdml
 import vkdml.torch as vt
-from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, flat, states
+from tests.faces.torch.support import CELLS, SEQUENCES, TOLERANCES, B, H, I, T, flat, of_pytorch, states
 from vkdml.faces.torch.torch_operators import untraced
 
 pytestmark = pytest.mark.device
-
-CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
-
 
 class Model(nn.Module):
     def __init__(self, kind="GRU", **settings):
@@ -95,7 +94,7 @@ def test_a_loaded_graph_packs_its_weights_once(monkeypatch):
     from vkdml.faces.torch import stacks
     loaded = saved(torch.jit.save, torch.jit.load, torch.jit.trace(vt.convert(nn.GRU(I, H).eval()), torch.randn(T, B, I)))
     loaded(torch.randn(T, B, I))
-    monkeypatch.setattr(stacks.Layer, "arrays", lambda self: pytest.fail("packed again"))
+    monkeypatch.setattr(stacks.StackLayer, "arrays", lambda self: pytest.fail("packed again"))
     loaded(torch.randn(T, B, I))
 
 
@@ -115,6 +114,47 @@ def test_fx_graphs():
     assert operators(graph.graph) == ["vkdml.rnn_relu.default"]
     x = torch.randn(T, B, I)
     same(graph(x), module(x))
+    for model in (nn.Sequential(module), nn.Sequential(nn.utils.parametrizations.weight_norm(module, "weight_hh_l0"))):
+        graph = torch.fx.symbolic_trace(vt.convert(model))
+        assert [node.op for node in graph.graph.nodes] == ["placeholder", "call_module", "output"]
+        same(graph(x), module(x))
+
+
+class Padded(nn.Module):
+    """With lengths and initial states."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.rnn = SEQUENCES[kind](I, H, 2, bidirectional=True)
+
+    def forward(self, x, lengths, *hx):
+        return self.rnn(x, hx if hx[1:] else hx[0], lengths)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize(("kind", "way"), list(itertools.product(["GRU", "LSTM"], ["export", "strict export", "trace", "compile"])))
+def test_graphs_with_lengths(kind, way):
+    model = vt.convert(Padded(kind).eval())
+    calls = [(torch.randn(t, b, I), torch.arange(b) % (t + 1), *flat(states(model.rnn, b))) for t, b in ((T, B), (7, 2))]
+    rows = torch.export.Dim("B")
+    if way == "trace":
+        graph = torch.jit.trace(model, calls[0])
+    elif way == "compile":
+        graph = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    else:
+        dynamic = {"x": {0: torch.export.Dim("T"), 1: rows}, "lengths": {0: rows}, "hx": tuple({1: rows} for _ in calls[0][2:])}
+        graph = torch.export.export(model, calls[0], dynamic_shapes=dynamic, strict=way.startswith("strict")).module()
+    with torch._dynamo.config.patch(allow_rnn=True):
+        for call in calls:
+            same(graph(*call), model(*call))
+
+
+@pytest.mark.parametrize("has_states", [False, True])
+def test_torch_compile_makes_one_graph_of_packed_sequences(has_states):
+    module = nn.GRU(I, H).eval()
+    packed, hx = pack_padded_sequence(torch.randn(T, B, I), [2, T, 3], enforce_sorted=False), [states(module)] if has_states else []
+    with torch._dynamo.config.patch(allow_rnn=True):
+        same(torch.compile(vt.convert(module), backend="eager", fullgraph=True, dynamic=True)(packed, *hx), module(packed, *hx))
 
 
 def test_torch_compile_leaves_twins_as_they_are():
@@ -165,15 +205,10 @@ def test_operators_are_what_they_say(mode):
 def test_wrong_input_of_a_graph_is_refused():
     module = nn.GRU(I, H).eval()
     traced = torch.jit.trace(vt.convert(module), torch.randn(T, B, I))
-    for x, message in ((torch.randn(T, B, I).double(), "GRU: input: found torch.float64"),
-                       (torch.randn(0, B, I), r"GRU: input: found the shape \(0, 3, 7\); expected at least one time step, and 7 as the last size"),
-                       (torch.randn(T, B, I + 1), r"GRU: input: found the shape \(5, 3, 8\); expected at least one time step, and 7 as")):
-        with pytest.raises(RuntimeError, match=message):
-            traced(x)
+    with pytest.raises(RuntimeError, match="GRU: input: found torch.float64"):
+        traced(torch.randn(T, B, I).double())
     x = torch.randn(T, B, I)
     same(traced(x), module(x))
-    with pytest.raises(vkdml.InvalidArgumentError, match=r"GRU: hx\[0\]: found the shape \(1, 2, 6\); expected \(1, 3, 6\)"):
-        torch.ops.vkdml.gru(x, [torch.randn(1, 2, H)], list(module.parameters()), None, "GRU", I, H, 1, False, 0)
 
 
 def test_modules_may_share_weights():
@@ -187,24 +222,22 @@ def test_modules_may_share_weights():
         same(torch.ops.vkdml.gru(x, [], weights, None, "GRU", H, H, module.num_layers, module.bidirectional, 0), module(x))
 
 
-def autocasts(modules, dtypes):
-    return [(kind, settings, dtype) for dtype in dtypes for kind in modules
-            for settings in ({}, {"proj_size": 4}) if not settings or kind == "LSTM"]
-
-
-@pytest.mark.family("types of inputs", first=7)
-@pytest.mark.parametrize(("kind", "settings", "dtype"), autocasts([*SEQUENCES, *CELLS], [torch.float32, torch.bfloat16]))
-def test_autocast(kind, settings, dtype):
+@pytest.mark.family("settings together", first=24)
+@pytest.mark.parametrize(("kind", "input", "is_low", "has_states", "to"), [*itertools.product(
+    [*SEQUENCES, "LSTM, projected"], ["padded", "packed", "packed, of one length"], [False, True], [False, True],
+    [torch.bfloat16, torch.float16]), *itertools.product(CELLS, ["padded"], [False, True], [False, True], [torch.bfloat16])])
+def test_autocast(kind, input, is_low, has_states, to):
     """The types are PyTorch's: not all modules return autocast's own."""
-    if kind in CELLS:
-        module, shape = CELLS[kind](I, H).eval(), (B, I)
-    else:
-        module, shape = SEQUENCES[kind](I, H, 2, bidirectional=True, **settings).eval(), (T, B, I)
-    twin, x = vt.convert(module), torch.randn(shape, dtype=dtype)
-    with torch.autocast("cpu", torch.bfloat16):
-        same(twin(x), module(x), TOLERANCES[torch.bfloat16])
-    if dtype is torch.float32:
-        same(twin(x), module(x))
+    kind, _, projected = kind.partition(",")
+    module = CELLS[kind](I, H) if kind in CELLS else SEQUENCES[kind](I, H, 2, bidirectional=True, **{"proj_size": 4} if projected else {})
+    x = torch.randn((B, I) if kind in CELLS else (T, B, I), dtype=to if is_low else torch.float32)
+    if input != "padded":
+        x = pack_padded_sequence(x, [T, T, T] if "one" in input else [T, 3, 1])
+    twin, hx = vt.convert(module.eval()), [states(module)] if has_states else []
+    with torch.autocast("cpu", to):
+        same(twin(x, *hx), of_pytorch(module, x, *hx), TOLERANCES[torch.bfloat16])
+    if not is_low:
+        same(twin(x, *hx), module(x, *hx))
 
 
 def test_float64_goes_through_autocast():
@@ -215,16 +248,49 @@ def test_float64_goes_through_autocast():
 
 
 def test_a_device_that_is_not_there():
-    weights = list(nn.GRU(I, H).parameters())
     with pytest.raises(vkdml.VkdmlError, match="99"):
-        torch.ops.vkdml.gru(torch.randn(T, B, I), [], weights, None, "GRU", I, H, 1, False, 99)
+        torch.ops.vkdml.gru(**arguments(device=99)[1])
 
 
-@pytest.mark.parametrize(("count", "layers"), [(0, 1), (1, 1), (2, 0), (2, -1), (2, 10**9), (4, 3)])
-def test_weights_that_are_not_as_many_as_layers_need(count, layers):
-    weights = [torch.randn(3 * H, I), torch.randn(3 * H, H), torch.randn(3 * H), torch.randn(3 * H)][:count]
-    with pytest.raises(vkdml.InvalidArgumentError, match=f"GRU: weights: found {count} for num_layers {layers}, 1 directions"):
-        torch.ops.vkdml.gru(torch.randn(T, B, I), [], weights, None, "GRU", I, H, layers, False, 0)
+def arguments(mode="gru", **changes):
+    module = nn.LSTM(I, H) if mode == "lstm" else nn.GRU(I, H)
+    given = {"input": torch.randn(T, B, I), "hx": [], "weights": [weight.detach() for weight in module.parameters()], "batch_sizes": None,
+             "module": mode.upper(), "input_size": I, "hidden_size": H, "num_layers": 1, "bidirectional": False, "device": 0}
+    return getattr(torch.ops.vkdml, mode), given | changes
+
+
+WEIGHTS = arguments()[1]["weights"]
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"input": torch.randn(T, I)}, "GRU: input: found 2 dimensions; expected 3"),
+    ({"input": torch.randn(T, B, 1, I)}, "GRU: input: found 4 dimensions; expected 3"),
+    ({"input": torch.randn(())}, "GRU: input: found 0 dimensions; expected 3"),
+    ({"input": torch.randn(0, B, I)}, "GRU: input: found no time steps; expected at least one"),
+    ({"input": torch.randn(T, B, I + 1)}, "GRU: input: found 8 features; expected 7"),
+    ({"batch_sizes": torch.tensor([2, 1])}, "GRU: input: found 3 dimensions; expected 2"),
+    ({"hx": [torch.randn(1, B, H)] * 2}, "GRU: hx: found 2 tensors; expected none or 1"),
+    ({"mode": "lstm", "hx": [torch.randn(1, B, H)]}, "LSTM: hx: found 1 tensors; expected none or 2"),
+    ({"mode": "lstm", "hx": [torch.randn(1, B, H)] * 3}, "LSTM: hx: found 3 tensors; expected none or 2"),
+    ({"hx": [torch.randn(B, H)]}, r"GRU: hx\[0\]: found 2 dimensions; expected 3"),
+    ({"hx": [torch.randn(1, 2, H)]}, r"GRU: hx\[0\]: found 2 rows; expected 3"),
+    ({"hx": [torch.randn(2, B, H)]}, r"GRU: hx\[0\]: found 2 layers and directions; expected 1"),
+    ({"hx": [torch.randn(1, B, H).double()]}, r"GRU: hx\[0\]: found torch.float64; expected torch.float32"),
+    ({"lengths": torch.tensor([1, 2])}, r"GRU: lengths: found torch.int64, the shape \(2,\), on cpu; expected int64 or int32, the shape \(3,\)"),
+    ({"weights": []}, "GRU: weights: found 0 for num_layers 1, 1 directions"),
+    ({"weights": WEIGHTS[:3]}, r"GRU: weights: found 3 for num_layers 1, 1 directions; expected one of \(2, 4\)"),
+    ({"num_layers": 10**9}, "GRU: weights: found 4 for num_layers 1000000000"),
+    ({"num_layers": 0}, "GRU: num_layers: found 0; expected at least 1"),
+    ({"mode": "lstm", "hidden_size": 0}, "LSTM: hidden_size: found 0; expected at least 1"),
+    ({"weights": [WEIGHTS[0][0, 0], *WEIGHTS[1:]]}, r"GRU: weight_ih_l0: found the shape \(\); expected \(18, 7\)"),
+])
+def test_wrong_calls_are_refused(changes, message):
+    """By PyTorch's compilers with the same error."""
+    operator, given = arguments(**changes)
+    given.pop("mode", None)
+    for mode in (nullcontext(), FakeTensorMode(allow_non_fake_inputs=True)):
+        with mode, pytest.raises(vkdml.InvalidArgumentError, match=message):
+            operator(**given)
 
 
 def test_the_same_weights_with_biases_and_without():

@@ -1,7 +1,7 @@
 """Facts that were found out about a device, kept on disk for later processes: a small file of JSON for each.
 
-A file that cannot be read, or that says something else, is as one that is not there; what cannot be written is not kept. Nor
-is anything read or written where others than this user and root could have put it.
+A file that cannot be read, or has another content, counts as missing; a fact that cannot be written is not kept. Files and
+folders that other users than this one and root could have written are ignored.
 Several processes may read and write at once: a file appears whole, or not at all.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,9 @@ from ..vulkan import files
 
 _NAME_LETTERS = 40
 _MOST_BYTES = 2**20  # of a file
+_GAVE_UP = "gave up"
+_BELIEVED = 3  # give-ups: a busy machine may cause one
+_SECONDS_BELIEVED = 24 * 3600
 
 
 def folder() -> Path | None:
@@ -50,7 +54,8 @@ class Choices:
     """The choices of one device with its present driver and kernels."""
 
     def __init__(self, info: DeviceInfo) -> None:
-        self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version, "vkdml": _version()}
+        self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version,
+                       "driver build": info.pipeline_cache_uuid, "vkdml": _version()}
         place = folder()
         self._folder = place / f"{_readable(info.name)}-{_digest(self._about)}" if place else None
         if self._folder and files.others_write_to(self._folder):
@@ -80,6 +85,21 @@ class Choices:
         text = json.dumps({"key": {**self._about, **key}, "value": value}, indent=1)
         with suppress(OSError):
             files.write_whole(path, text.encode())
+
+    def count_give_up(self, key: Mapping[str, Any]) -> None:
+        """Keep the date of one more attempt that gave up."""
+        self.put({**key, _GAVE_UP: True}, {_GAVE_UP: [*self._give_ups(key), time.time()][-_BELIEVED:]})
+
+    def gives_up(self, key: Mapping[str, Any]) -> bool:
+        """Whether attempts have given up often enough to expect it again. A day after the last one it is time to try again."""
+        dates = self._give_ups(key)
+        return len(dates) == _BELIEVED and time.time() - dates[-1] < _SECONDS_BELIEVED
+
+    def _give_ups(self, key: Mapping[str, Any]) -> list[float]:
+        dates = (self.get({**key, _GAVE_UP: True}) or {}).get(_GAVE_UP)
+        if not isinstance(dates, list) or not all(isinstance(date, float) for date in dates):
+            return []
+        return dates[-_BELIEVED:]
 
     def _path(self, key: Mapping[str, Any]) -> Path | None:
         return self._folder / f"{_digest(key)}.json" if self._folder else None

@@ -8,7 +8,6 @@ kernels are left to `workgroups_meet` (trial.py), which compares them with those
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import COMPUTES_WRONGLY, DriverError, InvalidArgumentError, VerificationError
+from ...errors import COMPUTES_WRONGLY, DriverError, VerificationError
 from ...operators import activations as activation_table
 from ...operators import cells, element_types, plain_problem, table
 from ...operators.arguments import tensor_descs
@@ -31,32 +30,30 @@ from ...operators.header.descs import (
     DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC,
     DML_ACTIVATION_TANH_OPERATOR_DESC,
     DML_BUFFER_TENSOR_DESC,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-)
-from ...operators.header.plain_descs import (
     DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
     DML_GATHER_OPERATOR_DESC,
     DML_GEMM_OPERATOR_DESC,
     DML_JOIN_OPERATOR_DESC,
     DML_MATRIX_TRANSFORM,
+    DML_RECURRENT_NETWORK_DIRECTION,
+    DML_TENSOR_DATA_TYPE,
 )
 from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
 from ...operators.problem import Problem, from_desc
-from ...planning.candidates import Planner
 from ...planning.device_info import DeviceInfo
 from ...planning.options import MEETINGS
 from ...planning.plain import plan as plan_plain
-from ...planning.plan import Plan, plan_of
-from ...planning.profiles import profile
+from ...planning.plan import Plan, plan_of, tilings
+from ...planning.tiling import Target
+from ..commands import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Run, Trial, storage_buffers
+from .trial import Run, Trial
 
 _log = logging.getLogger(__name__)
 
-ON, OFF = "on", "off"
+ON, OFF = "on", "off"  # values of VKDML_SELFTEST
 
 # Of what is run: several tiles and workgroups at most, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
@@ -142,10 +139,10 @@ def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, info)
         return
-    planner = Planner(problem, info, without=frozenset(MEETINGS))
+    target = Target(problem, info, without=frozenset(MEETINGS))
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
-            for tiling in reversed(planner.tilings())}
-    plans = [plan_of(planner, tiling) for tiling in best.values()]
+            for tiling in reversed(tilings(target))}
+    plans = [plan_of(target, tiling) for tiling in best.values()]
     plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= info.max_storage_buffers]
     left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
     while left:
@@ -168,23 +165,9 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
 
 # Before the first use
 
-def mode_of_environment() -> str | None:
-    """VKDML_SELFTEST: whether to test on first use; None: where the driver is not known."""
-    mode = os.environ.get("VKDML_SELFTEST") or None
-    if mode not in (None, ON, OFF):
-        raise InvalidArgumentError("compile_operator", "VKDML_SELFTEST", repr(mode), f"{ON} or {OFF}")
-    return mode
-
-
-def check_driver(gpu: Gpu, problem: Problem | PlainProblem) -> None:
-    """Raises VerificationError where the kernels for operators like this one compute wrongly. Tested once."""
-    mode = mode_of_environment()
-    if mode == ON or (mode is None and not profile(gpu.info).is_known):
-        _check_kind(gpu, kind_of(problem), problem.element)
-
-
 @OnceForEachGpu
-def _check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
+def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
+    """Raises VerificationError where the kernels for operators of this kind and type compute wrongly. Tested once."""
     choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
     if choices.get(key) is None:
         expect_right(gpu, outcomes_of(gpu, kind, element))

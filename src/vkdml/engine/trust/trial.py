@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DriverError, InvalidArgumentError
+from ...errors import InvalidArgumentError
 from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
@@ -23,14 +23,12 @@ from ...operators.element_types import FLOAT32
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import PlainProblem
 from ...operators.problem import Problem, from_desc
-from ...planning.candidates import Planner
-from ...planning.costs import Measured, described
 from ...planning.device_info import DeviceInfo
 from ...planning.options import PERSISTENT, SEQUENCE, Options
-from ...planning.plan import Plan, plan_of
+from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
+from ...planning.tiling import Target
 from ..commands import Commands
-from ..vulkan import spirv
 from ..vulkan.buffers import Bound
 from ..vulkan.gpu import Buffer, Gpu
 from ..vulkan.store import Lease
@@ -38,12 +36,6 @@ from ..vulkan.store import Lease
 _log = logging.getLogger(__name__)
 
 Record = Callable[[Commands], None]
-
-
-def storage_buffers(plan: Plan) -> dict[str, int]:
-    """Number of buffers that each kernel of a plan binds, by name. A tensor that is left out takes one too."""
-    names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
-    return {name: len(spirv.load(name).interface.bindings) for name in names}
 
 
 def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
@@ -80,7 +72,7 @@ class Attempts:
 
 
 class Fallback:
-    """Runs an attempt, and the fallback where the attempt gave up, or is not worthwhile. Both do the same work.
+    """Runs an attempt, and the fallback if the attempt gave up or is not worthwhile. Both do the same work.
 
     attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
     timed_out: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there to the
@@ -138,7 +130,8 @@ class Trial:
         self.gpu, self.problem = gpu, problem
         inputs, outputs = ([field for field in fields if problem.has(field)] for fields in (problem.inputs, problem.outputs))
         gpu.memory.free(sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*inputs, *outputs)))
-        self.buffers = {field: Buffer(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)}
+        self.buffers = gpu.made(lambda: {
+            field: Buffer(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)})
         if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
             self.buffers["SequenceLengthsTensor"].write(np.full(problem.batch, problem.steps, np.uint32))
         uploads = Commands(gpu)
@@ -152,7 +145,7 @@ class Trial:
             self._readbacks.readback(self.buffers[field])
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """The bytes of each, by field."""
+        """The bytes of the outputs, by field."""
         self._readbacks.execute()
         return {field: self.buffers[field].read((self.buffers[field].size_in_bytes,), np.uint8)
                 for field in self.problem.outputs if field in self.buffers}
@@ -164,7 +157,7 @@ class Run:
     def __init__(self, trial: Trial, plan: Plan) -> None:
         flagged = plan.timed_out[0] if plan.timed_out else None
         trial.gpu.memory.free(sum(trial.gpu.bytes_of(size, name == flagged) for name, size in plan.internal.items()))
-        own = {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()}
+        own = trial.gpu.made(lambda: {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()})
         buffers = {**trial.buffers, **own}
         packing = Commands(trial.gpu)
         packing.record(plan.initialize, buffers)
@@ -206,21 +199,13 @@ class Meeting:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What its test is kept by."""
+        """The key under which the result of its test is kept."""
         return {"meeting": self.waits_by, "cell": self.cell.name, "subgroup size": self.subgroup_size}
-
-
-@dataclass(frozen=True)
-class _Test:
-    """T and B, and how often they are run."""
-
-    sizes: Sizes
-    runs: int
 
 
 # Few steps, again and again; on as many workgroups as the device has room for, which have several tiles each; and very many
 # steps, as what goes wrong may be rare. Those go by what the first have taken
-_TESTS = (_Test(Sizes(240, 1), 7), _Test(Sizes(24, 128), 7), _Test(Sizes(5000, 1), 1))
+_RUNS = {Sizes(240, 1): 7, Sizes(24, 128): 7, Sizes(5000, 1): 1}
 
 
 @dataclass(frozen=True)
@@ -241,18 +226,15 @@ NONE_MAY_WAIT = Verdict(False, "no plan in which they may wait")
 
 def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
     """Whether they never give up, and give right numbers, with the same bits each time: those of single ones, or from the first
-    run on others.
+    run on others. Raises DriverError when the driver fails, which says nothing of meetings.
     """
     measured: Measured | None = None
     verdict = NONE_MAY_WAIT
-    try:
-        for problem, test in zip(_problems(gpu.info, meeting), _TESTS):
-            verdict, found = _tried(gpu, problem, meeting, test.runs, measured, verdict)
-            if not verdict.passed:
-                break
-            measured = measured or found
-    except DriverError as error:
-        return Verdict(False, str(error))
+    for problem, runs in zip(_problems(gpu.info, meeting), _RUNS.values()):
+        verdict, found = _tried(gpu, problem, meeting, runs, measured, verdict)
+        if not verdict.passed:
+            break
+        measured = measured or found
     return verdict
 
 
@@ -264,9 +246,9 @@ def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
 
 
 def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
-    """What is run; nothing where nothing may wait."""
+    """The problems of the test; empty if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
-        problems = [_problem(meeting.cell, test.sizes, hidden) for test in _TESTS]
+        problems = [_problem(meeting.cell, sizes, hidden) for sizes in _RUNS]
         if all(_persistent(info, problem, meeting) for problem in problems):
             return problems
     return []
@@ -274,8 +256,10 @@ def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
 
 def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None, before: Verdict
            ) -> tuple[Verdict, Measured | None]:
-    """What is found, and, if it passes, what a step takes at least. measured: of this size class or another, which says nothing
-    of it then. before: of the problems before this one, whose pipelines are the same: so bits are other ones in all or none.
+    """The verdict on one problem and, if it passes, the least seconds of a step.
+
+    measured: the time of a step of a former problem. before: the verdict on the former problems. They have the same pipelines,
+    so either all give the bits of single workgroups or none does.
     """
     persistent = _persistent(gpu.info, problem, meeting, measured)
     assert persistent
@@ -309,19 +293,19 @@ def _bytes(trial: Trial) -> list[bytes]:
 
 
 def _alone(info: DeviceInfo, problem: Problem) -> Plan:
-    planner = Planner(problem, info, Options(schedule=SEQUENCE, rows=1))
-    return plan_of(planner, planner.best())
+    target = Target(problem, info, Options(schedule=SEQUENCE, rows=1))
+    return plan_of(target, best(target))
 
 
 def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: Measured | None = None) -> Plan | None:
     """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
-    planner = Planner(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1), measured)
+    target = as_measured(Target(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1)), measured)
     try:
-        found = [tiling for tiling in planner.tilings()
-                 if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(planner.machine)]
+        found = [tiling for tiling in tilings(target)
+                 if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(target)]
     except InvalidArgumentError:
         return None
-    return plan_of(planner, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
+    return plan_of(target, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
 
 
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:

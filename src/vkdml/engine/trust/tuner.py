@@ -7,47 +7,44 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
 from ...planning import words
-from ...planning.candidates import Planner, best_of_each_way, class_facts
-from ...planning.costs import Measured, described
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
-from ...planning.plan import Plan, plan_of
-from ...planning.size_classes import of_representative
-from ...planning.tiling import Tiling
+from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
+from ...planning.size_classes import class_facts, of_representative
+from ...planning.tiling import Target, Tiling
+from ..commands import storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Attempts, Meeting, Run, Trial, storage_buffers, workgroups_meet
+from .trial import GAVE_UP, Attempts, Meeting, Run, Trial, workgroups_meet
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 ON, READ, OFF = "on", "read", "off"
-MODES = (ON, READ, OFF)
+MODES = (ON, READ, OFF)  # of VKDML_TUNING: to time and keep what was found, only to read what was kept, to go by the model
 
 _MOST_TIMED = 6
 _WITHIN = 3.0        # times the model's best; what it thinks slower is not timed
 _MOST_EXPECTED = 2.0  # seconds of what is timed, by the model
 _SAMPLES = 5
-_SECONDS = 0.5        # of samples, after which no more are taken
-_WARMING_SECONDS = 3.0  # of compiling and first executions, after which nothing else is begun
-
-
-def mode_of_environment() -> str:
-    """VKDML_TUNING: whether to time and keep what was found, only to read what was kept, or to go by the model."""
-    mode = os.environ.get("VKDML_TUNING") or ON
-    if mode not in MODES:
-        raise InvalidArgumentError("compile_operator", "VKDML_TUNING", repr(mode), "one of " + ", ".join(MODES))
-    return mode
+_SECONDS = 0.5          # once sampling has taken so long, it ends
+_WARMING_SECONDS = 3.0  # once compiling and first executions have taken so long, no further plan is tried
 
 
 class Tuner:
-    """Plans timed on one device so far, and whether workgroups meet there. Its calls hold the device's lock."""
+    """Plans timed on one device so far, and whether workgroups meet there. Its calls hold the device's lock.
+
+    Once the driver has failed here, or workgroups have given up that may not do so again, no choice is kept for later
+    processes, which have more to choose from.
+    """
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
@@ -55,44 +52,45 @@ class Tuner:
         self._measured: dict[Hashable, Measured | None] = {}
         self._meets: dict[Hashable, bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
+        self._is_settled = True  # nothing has failed that later processes may find to work
+        self._gave_up = False  # a plan, while it was timed
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
         """The plan of the chosen tiling."""
         return plan_of(*self.choice(problem, options, mode, workspace_bytes))
 
     def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
-               ) -> tuple[Planner, Tiling]:
+               ) -> tuple[Target, Tiling]:
         """The fastest tiling measured, or else the model's choice. One that waits for other workgroups has passed the test."""
         with self._gpu.lock:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
-            failed: frozenset[str] = frozenset()
+            target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
             while True:
-                planner = Planner(problem, self._gpu.info, options, measured, failed, workspace_bytes)
-                tiling = planner.best()
+                tiling = best(target)
                 waits_by = tiling.loop.meeting
                 if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
-                    return planner, tiling
-                failed |= {waits_by}
+                    return target, tiling
+                target = replace(target, without=target.without | {waits_by})
 
     def knows(self, problem: Problem, options: Options, mode: str) -> bool:
         """Whether its size class was measured, or is not going to be."""
         return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
 
     def attempts(self, problem: Problem, options: Options, mode: str) -> Attempts:
-        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again, nor by
-        later processes.
+        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again in this
+        process, nor for a day by later ones where three have given up.
         """
         if options.schedule == PERSISTENT:
             return Attempts()
         key = _class_key(problem, options, mode)
         if key not in self._attempts:
-            facts = {"gave up": True, **class_facts(problem), "options": forced(options)}
+            facts = {**class_facts(problem), "options": forced(options)}
             attempts = self._attempts[key] = Attempts(goes_on=False)
-            if mode != OFF and self._choices.get(facts) is not None:
+            if mode != OFF and self._choices.gives_up(facts):
                 _log.info("%s: workgroups did not meet in time before: the fallback runs", words.of_problem(problem))
                 attempts.timeouts = 1
             elif mode == ON:
-                attempts.keep = lambda: self._choices.put(facts, {"gave up": True})
+                attempts.keep = lambda: self._choices.count_give_up(facts)
         return self._attempts[key]
 
     # Measuring
@@ -105,18 +103,21 @@ class Tuner:
             if kept:
                 _log.info("%s: goes by what was timed and kept before", words.of_problem(problem))
             if kept is None and mode == ON:
+                self._gave_up = False
                 kept = self._fastest(of_representative(problem), options, mode)
-                if kept:
+                if self._gave_up:
+                    self._choices.count_give_up(facts)
+                if kept and self._is_settled and (not self._gave_up or self._choices.gives_up(facts)):
                     self._choices.put(facts, {"tiling": kept.tiling, "step seconds": kept.step_seconds})
             self._measured[key] = kept
         return self._measured[key]
 
     def _fastest(self, problem: Problem, options: Options, mode: str) -> Measured | None:
         """None: nothing could be timed."""
-        planner = Planner(problem, self._gpu.info, options)
+        target = Target(problem, self._gpu.info, options)
         try:
-            tilings = [tiling for tiling in likely(planner) if self._is_trusted(tiling, mode)]
-            plans = [plan_of(planner, tiling) for tiling in tilings]
+            trusted = [tiling for tiling in likely(target) if self._is_trusted(tiling, mode)]
+            plans = [plan_of(target, tiling) for tiling in trusted]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
             _log.info("%s: not timed, the model chooses: %s", words.of_problem(problem), error)
@@ -126,8 +127,8 @@ class Tuner:
                       f"{seconds[place] * 1e3:.3f} ms" if place in seconds else "does not run")
         if not seconds:
             return None
-        best = min(seconds, key=lambda place: seconds[place])
-        return Measured(described(tilings[best]), seconds[best] / problem.steps)
+        fastest = min(seconds, key=lambda place: seconds[place])
+        return Measured(described(trusted[fastest]), seconds[fastest] / problem.steps)
 
     def _timed(self, problem: Problem, plans: list[Plan]) -> dict[int, float]:
         """The least seconds of an execution of each that runs, by its place."""
@@ -136,7 +137,7 @@ class Tuner:
         end = time.perf_counter() + _WARMING_SECONDS
         for place, plan in enumerate(plans):
             has_buffers = max(storage_buffers(plan).values()) <= self._gpu.info.max_storage_buffers
-            run = _warm(trial, plan) if has_buffers and time.perf_counter() < end else None
+            run = self._unless_failed(lambda: _warm(trial, plan)) if has_buffers and time.perf_counter() < end else None  # noqa: B023
             if run:
                 runs[place] = run
         seconds: dict[int, float] = {}
@@ -145,13 +146,23 @@ class Tuner:
             for place, run in list(runs.items()):
                 if sample and time.perf_counter() > end:
                     return seconds
-                elapsed = _elapsed(run)
-                if elapsed is None:
+                elapsed = self._unless_failed(lambda: _elapsed(run))  # noqa: B023  (called at once)
+                self._gave_up |= run.timed_out
+                if elapsed is None or run.timed_out:
                     del runs[place]
                     seconds.pop(place, None)
                 else:
                     seconds[place] = min(elapsed, seconds.get(place, elapsed))
         return seconds
+
+    def _unless_failed(self, call: Callable[[], T]) -> T | None:
+        """The result of a call, None where the driver fails."""
+        try:
+            return call()
+        except DriverError as error:
+            _log.info("left out of what is timed: %s", error)
+            self._is_settled = False
+            return None
 
     # Waiting
 
@@ -174,10 +185,17 @@ class Tuner:
         kept = self._choices.get(meeting.facts) if mode != OFF else None
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
-        verdict = workgroups_meet(self._gpu, meeting)
+        if mode != OFF and self._choices.gives_up(meeting.facts):
+            return False
+        verdict = self._unless_failed(lambda: workgroups_meet(self._gpu, meeting))
+        if verdict is None:
+            return False
         _log.info("persistent workgroups of %s that meet by %s: the test of them has %s: %s", meeting.cell.name,
                   meeting.waits_by, "passed" if verdict.passed else "failed", verdict.found)
-        if mode == ON:
+        if mode == ON and verdict is GAVE_UP:
+            self._choices.count_give_up(meeting.facts)
+            self._is_settled &= self._choices.gives_up(meeting.facts)
+        elif mode == ON:
             self._choices.put(meeting.facts, {"passed": verdict.passed, "found": verdict.found})
         return verdict.passed
 
@@ -192,14 +210,14 @@ def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
     return (mode, options, *class_facts(problem).values())
 
 
-def likely(planner: Planner) -> list[Tiling]:
+def likely(target: Target) -> list[Tiling]:
     """Tilings to time: the model's best of each way to order the steps, then its next ones, if they are not much slower than
     the first. All give the same bits.
     """
-    tilings, seconds = planner.tilings(), planner.costs.seconds
-    first = tilings[0]
-    most = min(_WITHIN * seconds(first), _MOST_EXPECTED)
-    alike = [tiling for tiling in tilings if _arithmetic(tiling) == _arithmetic(first) and seconds(tiling) <= most]
+    found = tilings(target)
+    first = found[0]
+    most = min(_WITHIN * first.seconds(target), _MOST_EXPECTED)
+    alike = [tiling for tiling in found if _arithmetic(tiling) == _arithmetic(first) and tiling.seconds(target) <= most]
     ways = best_of_each_way(alike)
     return [*ways, *(tiling for tiling in alike if tiling not in ways)][:_MOST_TIMED]
 
@@ -209,24 +227,18 @@ def _arithmetic(tiling: Tiling) -> tuple[str, str | None]:
     return tiling.loop.kernel, tiling.projection.kernel if tiling.projection else None
 
 
-def _warm(trial: Trial, plan: Plan) -> Run | None:
-    """A run that was executed once, unless it cannot be."""
-    try:
-        run = Run(trial, plan)
-        run.execute()
-    except DriverError:
-        return None
+def _warm(trial: Trial, plan: Plan) -> Run:
+    """A run that has been executed once, so it is compiled."""
+    run = Run(trial, plan)
+    run.execute()
     return run
 
 
-def _elapsed(run: Run) -> float | None:
-    """Seconds of an execution; None: it failed, or it or one before gave up."""
+def _elapsed(run: Run) -> float:
+    """Seconds of an execution."""
     start = time.perf_counter()
-    try:
-        run.execute()
-    except DriverError:
-        return None
-    return None if run.timed_out else time.perf_counter() - start
+    run.execute()
+    return time.perf_counter() - start
 
 
 def _read(value: dict[str, Any] | None) -> Measured | None:

@@ -7,13 +7,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
-from ...planning.needs import laid_out
 from .system import Closing, OfOneProcess
 
 Part = tuple[int, int]  # where it begins and ends
@@ -120,7 +120,6 @@ class Buffer(OfOneProcess, Closing):
         # Since all of it was written: of each part that was, by where it begins and ends
         self._stamps = {(0, size_in_bytes): self._serial}
         self._is_exposed = False
-        self._differences = Differences(size_in_bytes)  # only where _has_other_memory
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
         self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
@@ -150,6 +149,11 @@ class Buffer(OfOneProcess, Closing):
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
         return max((stamp for (begin, end), stamp in stamps.items() if begin < offset + size and offset < end), default=0)
+
+    @cached_property
+    def _differences(self) -> Differences:
+        """What host and device do not both have; only where _has_other_memory."""
+        return Differences(self.size_in_bytes)
 
     @property
     def _has_other_memory(self) -> bool:
@@ -383,15 +387,3 @@ def _numbers(call: str, dtype: Any) -> np.dtype:
     if found.hasobject or not found.itemsize:
         raise InvalidArgumentError(call, "dtype", found, "a dtype of numbers")
     return found
-
-
-def parts(operator: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
-    """The parts of a resource, one for each of so many bytes, by name. operator: its name in errors.
-
-    Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
-    """
-    places, size = laid_out(sizes)
-    if size > within.size_in_bytes:
-        raise InvalidArgumentError(operator, "a bound resource", f"{within.size_in_bytes} bytes",
-                                   f"{size}, as get_binding_properties says now")
-    return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

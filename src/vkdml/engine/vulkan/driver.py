@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +49,7 @@ def _in_child() -> None:
     _calling[:] = [thread for thread in _calling if thread == threading.get_ident()]
 
 
-system.after_fork_in_child(_in_child)
+os.register_at_fork(after_in_child=_in_child)
 
 
 class Calls:

@@ -5,34 +5,29 @@ Everything here raises OSError or ValueError, for the caller to say which of its
 
 from __future__ import annotations
 
-import math
+import hashlib
 import os
 import stat
+import struct
 import tempfile
+import time
+import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
-import numpy as np
+from ...planning.device_info import DeviceInfo
 
-# numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
-# For os.open: not to wait for what is no regular file, and not to change line ends
-_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
+_SECONDS_TO_WRITE = 3600  # no process takes longer to write a file
 
 def open_regular(path: Path) -> BinaryIO:
-    """A pipe would be waited for, and a device may never end."""
-    return _regular(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb")
-
-
-def open_to_write(path: Path) -> BinaryIO:
-    """A new file, or one that is emptied."""
-    file = _regular(os.open(path, os.O_WRONLY | os.O_CREAT | _OPEN_FLAGS, 0o666), "wb")
-    file.truncate()
-    return file
+    """Open a regular file to read. Others are refused, and not waited for: a pipe may have no writer, a device no end."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise ValueError("not a regular file")
+    return os.fdopen(number, "rb")
 
 
 def cache_folder(name: str) -> Path | None:
@@ -44,11 +39,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def others_write(status: os.stat_result) -> bool:
-    """Whether somebody else can have written a file or folder. Windows' permissions are not looked at: its folders of a user's
-    own are nobody else's.
-    """
-    if not hasattr(os, "geteuid"):
-        return stat.S_ISLNK(status.st_mode)
+    """Whether somebody else can have written a file or folder."""
     is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
     return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
@@ -70,16 +61,19 @@ def write_whole(path: Path, content: bytes) -> None:
         with open(number, "wb") as file:
             file.write(content)
         os.replace(name, path)
+        _sweep(path.parent)
     except BaseException:  # an interrupt, too
-        os.unlink(name)
+        with suppress(OSError):
+            os.unlink(name)
         raise
 
 
-def _regular(descriptor: int, mode: Literal["rb", "wb"]) -> BinaryIO:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ValueError("not a regular file")
-    return os.fdopen(descriptor, mode)
+def _sweep(folder: Path) -> None:
+    """Remove what processes left that were killed while they wrote."""
+    for path in folder.glob("*.tmp"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _SECONDS_TO_WRITE:
+                path.unlink()
 
 
 def length(file: BinaryIO) -> int:
@@ -112,46 +106,6 @@ def _read(file: BinaryIO, size: int) -> bytes:
         raise ValueError(f"{size} bytes, more than there is memory") from None
 
 
-def read_npy(path: Path) -> np.ndarray:
-    """The array of a .npy file, in this machine's byte order."""
-    with open_regular(path) as file:
-        try:
-            _check_npy(file)
-            file.seek(0)
-            return _native(np.lib.format.read_array(file, allow_pickle=False))
-        except OSError:
-            raise
-        except Exception as error:  # numpy evaluates the header as Python, and so raises almost anything
-            raise ValueError(str(error) or type(error).__name__) from None
-
-
-def read_npz(path: Path) -> list[np.ndarray]:
-    """The arrays of a .npz file, in order, in this machine's byte order."""
-    with open_regular(path) as file:
-        try:
-            with np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
-                return [_native(arrays[name]) for name in arrays.files]
-        except OSError:
-            raise
-        except Exception as error:  # as above, and what zipfile and zlib raise
-            raise ValueError(str(error) or type(error).__name__) from None
-
-
-def _native(array: np.ndarray) -> np.ndarray:
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _check_npy(file: BinaryIO) -> None:
-    """Refuse what the header says, before memory is allocated for it."""
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
-    shape, _, dtype = _HEADERS[version](file)
-    rest, needed = length(file) - file.tell(), math.prod(shape) * dtype.itemsize
-    if not dtype.hasobject and (not dtype.itemsize or min(shape, default=0) < 0 or needed > rest):
-        raise ValueError(f"an array {shape} of {dtype} in {rest} bytes")
-
-
 def inside(folder: Path, name: str) -> Path:
     """The path of what a name in a file of this folder means, with links followed. Refuses one outside of the folder."""
     root = folder.resolve()
@@ -159,3 +113,73 @@ def inside(folder: Path, name: str) -> Path:
     if not path.is_relative_to(root):
         raise ValueError(f"a path outside of {root}")
     return path
+
+
+_MOST_BYTES = 32 * 2**20  # of all files with pipelines
+_HEADER = struct.Struct("<IIII16s")  # VkPipelineCacheHeaderVersionOne: its length, 1, vendor, device, UUID
+_CHECKSUM = struct.Struct("<I")
+_WORTH = 4  # compiling that takes so many times as long as writing it down
+
+
+class PipelineFile:
+    """The pipelines that the driver of one opened device has compiled, kept for later processes: VkPipelineCache's data.
+
+    Most drivers of GPUs keep their own; where one does not, each process would compile all of them. A file that cannot be read,
+    is torn or is of another driver is as if it were not there; what cannot be written is not kept.
+    """
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self._info = info
+        self._unsaved = 0.0  # seconds of compiling
+        self._seconds = 0.001  # that writing takes
+        folder = cache_folder("pipelines")
+        about = (info.name, info.driver, info.driver_version, info.vendor, info.device_id, info.pipeline_cache_uuid)
+        digest = hashlib.sha256(repr(about).encode()).hexdigest()[:16]
+        self._path = folder / f"{digest}.bin" if folder and not others_write_to(folder) else None
+
+    def read(self) -> bytes:
+        """What to make the device's cache with; empty where there is nothing."""
+        if self._path is None or others_write_to(self._path):
+            return b""
+        try:
+            content = read(self._path, _CHECKSUM.size + _MOST_BYTES)
+        except (OSError, ValueError):
+            return b""
+        data = content[_CHECKSUM.size:]
+        is_whole = content == _CHECKSUM.pack(zlib.crc32(data)) + data
+        return data if is_whole and self._is_of_device(data) else b""
+
+    def made(self, seconds: float, data: Callable[[], bytes]) -> None:
+        """A pipeline was compiled within so many seconds. Writes down all that the cache has once that is worth it; what is not
+        written when the process ends is less than that.
+        """
+        self._unsaved += seconds
+        if self._path is None or self._unsaved < _WORTH * self._seconds:
+            return
+        begin = time.perf_counter()
+        content = data()
+        if len(content) <= _HEADER.size or len(content) > _MOST_BYTES or not self._is_of_device(content):
+            self._path = None  # the driver puts nothing into it, or too much
+            return
+        with suppress(OSError):
+            write_whole(self._path, _CHECKSUM.pack(zlib.crc32(content)) + content)
+            _drop_oldest(self._path.parent)
+        self._unsaved, self._seconds = 0.0, time.perf_counter() - begin
+
+    def _is_of_device(self, data: bytes) -> bool:
+        """Whether a driver's header says that it is for this device and driver."""
+        if len(data) < _HEADER.size:
+            return False
+        size, version, *found = _HEADER.unpack_from(data)
+        own = [self._info.vendor, self._info.device_id, bytes.fromhex(self._info.pipeline_cache_uuid)]
+        return size == _HEADER.size and version == 1 and found == own
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Keep the folder within its bound: files of former drivers go."""
+    found = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda one: one[0].st_mtime, reverse=True)
+    total = 0
+    for status, path in found:
+        total += status.st_size
+        if total > _CHECKSUM.size + _MOST_BYTES:
+            path.unlink()

@@ -7,25 +7,24 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import finalize
 
 import numpy as np
 
-from ...errors import DriverError, InvalidArgumentError, shown
+from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
 from . import spirv, system
 from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
-from .enabled import Enabled
-from .pipeline_file import PipelineFile
-from .queries import default_device, enumerate_devices
+from .files import PipelineFile
+from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.5"  # Kompute's version and the number of our patches; the build writes it into kp
+KP_VERSION = "0.9.0+vkdml.6"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
@@ -81,8 +80,7 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
     return ", ".join(f"[{info.index}] {info.name}" for info in infos)
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
 
     tensors: kp's, which are counted as long as they are there. bound: a part of a buffer for each binding. reads: of buffers
@@ -99,7 +97,7 @@ class Kernel:
 
 
 class Submission:
-    """Operations that the driver gets in one call, and runs in the order of their recording. Made by Gpu.create_submission.
+    """Operations that go to the driver in one call and start in recorded order. Made by Gpu.create_submission.
 
     It runs them without waiting for one another: an operation that depends on an earlier one needs a barrier between them. But
     for two kinds of pairs kp records one itself: an upload and a dispatch that reads the buffer, and a dispatch and the
@@ -107,8 +105,9 @@ class Submission:
     """
 
     def __init__(self, gpu: Gpu) -> None:
-        self._driver = gpu.driver
+        self._gpu, self._driver = gpu, gpu.driver
         self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
+        self._new: dict[str, None] = {}  # kernels that it has not run yet, of which some drivers compile most then
         self._copied: list[Any] = []  # kp's tensors, which are counted as long as they are there
 
     def upload(self, buffer: Buffer) -> None:
@@ -124,6 +123,7 @@ class Submission:
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
         """push: the push constants, by their names in the shader."""
         words = np.array(kernel.compiled.push_words(push), np.uint32)
+        self._new[kernel.compiled.name] = None
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
     def barrier(self, buffers: Iterable[Buffer]) -> None:
@@ -141,7 +141,12 @@ class Submission:
 
     def run(self) -> None:
         """Run it and wait for its end. Raises DriverError when the driver fails."""
-        self._driver.run(self._sequence)
+        if not self._new:
+            self._driver.run(self._sequence)
+            return
+        with self._gpu.saying(self._new):
+            self._driver.run(self._sequence)
+        self._new = {}
 
 
 # VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES are those of shaders and of copies
@@ -197,9 +202,21 @@ class Gpu(system.OfOneProcess):
         """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
         def make_in_room() -> T:
             self.memory.free(size, lease)
-            return make()
+            return self.made(make, lease)
 
         return self.store.get(key, make_in_room, size, lease, is_memory=True)
+
+    def made(self, make: Callable[[], T], lease: Lease | None = None) -> T:
+        """The result of `make`, which takes memory of the device. Where the driver has none left, the store gives back its own,
+        but nothing of this lease, and `make` is called once more.
+        """
+        try:
+            return make()
+        except OutOfMemoryError as error:
+            _log.info("trying again without what is kept: %s", error)
+        with self.lock:  # outside of the handler, where the error holds what `make` had made
+            self.store.drop_memory(lambda: False, lease)
+        return make()
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
         """Do work in the device's own thread, after what it was given before."""
@@ -209,6 +226,11 @@ class Gpu(system.OfOneProcess):
         except RuntimeError as error:
             raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
                               "threads, or raise the limit (ulimit -u)") from error
+
+    def saying(self, kernels: Iterable[str]) -> AbstractContextManager[None]:
+        """A context in which the driver may compile these: a user at a terminal sees what takes so long."""
+        return system.said_after(_LONG_SECONDS, f"vkdml: {self.info.driver} is compiling {', '.join(kernels)}, once for all "
+                                 "calls of this size; warm_up() of a layer, session or module does it before the first call")
 
     def create_submission(self) -> Submission:
         """A submission with nothing recorded."""
@@ -226,8 +248,8 @@ class Gpu(system.OfOneProcess):
 
     def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel, lease: Lease | None
                        ) -> Kernel:
-        # Where an optional tensor is left out, no kernel touches what is bound. Validation does not know that; of a buffer
-        # that the dispatch writes it sees what orders it.
+        # Where an optional tensor is left out, no kernel touches what is bound. Validation would report the placeholder as a
+        # race, so a buffer is bound that the dispatch writes and a barrier already orders.
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
@@ -250,10 +272,11 @@ class Gpu(system.OfOneProcess):
             self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
             spirv = compiled.specialize(dispatch.constants)
-            pipeline = self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
-                [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
-                np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
-                subgroup_size=dispatch.subgroup_size))
+            with self.saying([dispatch.kernel]):
+                pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
+                    [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
+                    np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
+                    subgroup_size=dispatch.subgroup_size)), lease)
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
             if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
                 system.trim_heap()
@@ -264,6 +287,8 @@ class Gpu(system.OfOneProcess):
 
         return self.store.get(key, make, lambda: taken, lease)
 
+
+_LONG_SECONDS = 2.0
 
 # Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 139 of all that were measured (docs/notebook.md)
 _LEAST_BYTES, _MOST_BYTES = 4, 192
@@ -323,11 +348,8 @@ def obey_environment() -> None:
     """Send messages of VKDML_LOG's level and above to stderr, and nowhere else. Raises InvalidArgumentError for what is no
     level.
     """
-    name = os.environ.get("VKDML_LOG")
-    if not name:
-        return
-    if name not in LEVELS:
-        raise InvalidArgumentError("Device", "VKDML_LOG", repr(name), "one of " + ", ".join(LEVELS))
-    _ROOT.setLevel(LEVELS[name])
-    _ROOT.propagate = False
-    _ROOT.addHandler(_STDERR)
+    name = system.setting("Device", "VKDML_LOG", LEVELS)
+    if name:
+        _ROOT.setLevel(LEVELS[name])
+        _ROOT.propagate = False
+        _ROOT.addHandler(_STDERR)

@@ -1,4 +1,5 @@
-"""The devices and their limits, asked of the Vulkan loader through ctypes, as kp does not pass all of them on.
+"""The devices, their limits and the features to open them with, asked of the Vulkan loader through ctypes: kp does not pass all
+of them on.
 
 No device is opened here: engine/vulkan/gpu.py does that.
 """
@@ -8,16 +9,17 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import byref, c_char_p, c_uint32, c_void_p
+from ctypes import byref, c_uint32, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...errors import DriverError, OutOfMemoryError
 from ...planning.device_info import DeviceInfo
 from . import structures, system
+from .spirv import CompiledKernel
 
 # VkResult
 _SUCCESS, _INCOMPLETE, _NO_DRIVER = 0, 5, -9
@@ -42,7 +44,6 @@ _STAGE_COMPUTE = 0x20
 _OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
 _NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # the loader's variables
 _MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/share/vulkan")]  # where it looks, too
-_ENUMERATE_PORTABILITY = 1  # VkInstanceCreateFlagBits
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 _NEED_NO_FEATURE = 0xf  # those four
 _GRAPHICS, _COMPUTE = 1, 2  # VkQueueFlagBits
@@ -55,8 +56,7 @@ def _asked_for() -> str:
 
 
 def enumerate_devices() -> list[DeviceInfo]:
-    """All devices with Vulkan 1.1 or newer, in the order of the loader and of kp's indices; also those of drivers that lack
-    parts of it, as macOS's.
+    """All devices with Vulkan 1.1 or newer, in the order of the loader and of kp's indices.
 
     Raises DriverError where there is no loader or driver.
     """
@@ -65,7 +65,7 @@ def enumerate_devices() -> list[DeviceInfo]:
     usable = [info for info in infos if info is not None]
     if not usable:
         raise DriverError("no Vulkan device with Vulkan 1.1 or newer, as the device and its driver's manifest say; install a "
-                          f"driver, {system.this_system().remedy}")
+                          f"driver, {system.REMEDY}")
     return usable
 
 
@@ -75,7 +75,6 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
     vk = system.load_vulkan()
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
-    _ask_for_portability(vk, create)
     instance = c_void_p()
     _check("vkCreateInstance", vk.vkCreateInstance(byref(create), None, byref(instance)))
     try:
@@ -84,32 +83,13 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
         vk.vkDestroyInstance(instance, None)
 
 
-def loader() -> dict[str, Any]:
-    """The version of the Vulkan loader, and by their names those of the layers that it finds: of Vulkan, and (of their own)."""
-    vk, packed = system.load_vulkan(), c_uint32()
-    _check("vkEnumerateInstanceVersion", vk.vkEnumerateInstanceVersion(byref(packed)))
-    layers = {layer.layerName.decode(): f"{_dotted(layer.specVersion)} ({layer.implementationVersion})"
-              for layer in enumerated(structures.LayerProperties, vk.vkEnumerateInstanceLayerProperties)}
-    return {"loader": _dotted(packed.value), "layers": layers}
-
-
-def _ask_for_portability(vk: ctypes.CDLL, create: structures.InstanceCreateInfo) -> None:
-    """Have the instance list drivers without all of Vulkan, where the loader would leave them out."""
-    name = b"VK_KHR_portability_enumeration"
-    known = enumerated(structures.ExtensionProperties, vk.vkEnumerateInstanceExtensionProperties, None)
-    if name in {found.extensionName for found in known}:
-        create.flags = _ENUMERATE_PORTABILITY
-        create.enabledExtensionCount = 1
-        create.ppEnabledExtensionNames = (c_char_p * 1)(name)
-
-
 def _check(function: str, result: int) -> None:
     if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
         if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # old and new loaders' reason for these
             raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
         if result == _NO_DRIVER:
             raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
-                              f"{system.this_system().remedy}")
+                              f"{system.REMEDY}")
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
         raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "
                     "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
@@ -159,7 +139,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         type=kind,
         driver=driver.driverName.decode(),
         driver_version=driver.driverInfo.decode() or hex(properties.driverVersion),
-        api_version=_dotted(properties.apiVersion),
+        api_version=dotted(properties.apiVersion),
         subgroup_size=subgroup.subgroupSize,
         subgroup_shuffle=bool(subgroup.supportedStages & _STAGE_COMPUTE
                               and subgroup.supportedOperations & _OPERATIONS_OF_LANES == _OPERATIONS_OF_LANES),
@@ -178,6 +158,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         max_workgroup_subgroups=sizes.maxComputeWorkgroupSubgroups,
         unified_memory=is_unified,
         memory=_heap_bytes(memory, host_memory_type if is_unified else device_memory_type(flags)),
+        max_allocation=asked[structures.Maintenance3Properties].maxMemoryAllocationSize,
         storage_buffer_alignment=limits.minStorageBufferOffsetAlignment,
         subgroup_size_control=bool(asked[structures.SubgroupSizeControlFeatures].subgroupSizeControl
                                    and sizes.requiredSubgroupSizeStages & _STAGE_COMPUTE),
@@ -201,7 +182,7 @@ def version_of(packed: int) -> tuple[int, int]:
     return packed >> 22 & 0x7f, packed >> 12 & 0x3ff
 
 
-def _dotted(packed: int) -> str:
+def dotted(packed: int) -> str:
     return ".".join(map(str, (*version_of(packed), packed & 0xfff)))
 
 
@@ -210,10 +191,11 @@ def extensions_of(vk: ctypes.CDLL, handle: c_void_p) -> set[bytes]:
         structures.ExtensionProperties, vk.vkEnumerateDeviceExtensionProperties, handle, None)}
 
 
-def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes]) -> dict[type[Any], Any]:
-    """All of structures.PROPERTIES and FEATURES, by class. What the device does not know must not be asked for, and is 0."""
+def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes],
+        features: Sequence[type[structures.Chained]] = structures.FEATURES) -> dict[type[Any], Any]:
+    """All of structures.PROPERTIES and features, by class. What the device does not know must not be asked for, and is 0."""
     asked: dict[type[Any], Any] = {}
-    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, structures.FEATURES)):
+    for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, features)):
         last = None
         for chained in chain:
             found = asked[chained] = chained(sType=chained.TYPE)
@@ -288,3 +270,63 @@ def _heap_bytes(memory: structures.MemoryProperties, memory_type: int) -> int:
     but takes any.
     """
     return int(memory.memoryHeaps[memory.memoryTypes[memory_type].heapIndex].size) if memory_type >= 0 else 0
+
+
+# What a device is opened with, beyond what every device has, and what of SPIR-V that permits: a table
+
+# What Vulkan 1.1 takes of every device: Matrix, Shader; and GroupNonUniform and its kinds, which a device may lack without that
+# a feature says so (planning asks for DeviceInfo.subgroup_shuffle)
+_ALWAYS = {0, 1, *range(61, 69)}
+_NAMES = {9: "Float16", 10: "Float64", 11: "Int64", 22: "Int16", 39: "Int8", 4433: "StorageBuffer16BitAccess",
+          4448: "StorageBuffer8BitAccess", 5345: "VulkanMemoryModel", 6019: "DotProduct", 6022: "CooperativeMatrixKHR"}
+
+
+class _Feature(NamedTuple):
+    """fact: the field of DeviceInfo that says whether a device has it. extension: to be enabled with it. capabilities: of
+    SPIR-V, by their numbers.
+    """
+
+    fact: str
+    structure: type[structures.Chained]
+    name: str
+    extension: str = ""
+    capabilities: frozenset[int] = frozenset()
+
+
+_FEATURES = (
+    _Feature("storage_16bit", structures.Storage16BitFeatures, "storageBuffer16BitAccess", capabilities=frozenset([4433])),
+    _Feature("subgroup_size_control", structures.SubgroupSizeControlFeatures, "subgroupSizeControl",
+             "VK_EXT_subgroup_size_control"),
+)
+
+
+class Enabled:
+    """The features that a device is opened with: those that vkdml uses and the device has.
+
+    extensions: their names. address: of the first of Vulkan's structures, which are linked, while this lives; 0: there is none.
+    """
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self._info = info
+        features = [feature for feature in _FEATURES if getattr(info, feature.fact)]
+        self.extensions = [feature.extension for feature in features if feature.extension]
+        self._capabilities = _ALWAYS.union(*(feature.capabilities for feature in features))
+        self._chain: list[Any] = []
+        self.address = 0
+        for feature in features:
+            self._chain.append(feature.structure(sType=feature.structure.TYPE, pNext=self.address or None, **{feature.name: 1}))
+            self.address = ctypes.addressof(self._chain[-1])
+
+    def check(self, kernel: CompiledKernel, subgroup_size: int, workgroup: int) -> None:
+        """Raises DriverError where a kernel needs what is not enabled. subgroup_size: that it relies on; 0: any."""
+        missing = sorted(kernel.interface.capabilities - self._capabilities)
+        if missing:
+            needs = {number: f" (feature {feature.name})" for feature in _FEATURES for number in feature.capabilities}
+            names = ", ".join(f"{_NAMES.get(number, number)}{needs.get(number, '')}" for number in missing)
+            raise DriverError(f"{kernel.name} needs SPIR-V's capability {names}, which is not enabled on {self._info.name}")
+        if subgroup_size and not self._info.has_subgroups_of(subgroup_size, workgroup):
+            found = (f"{self._info.min_subgroup_size} to {self._info.max_subgroup_size}, at most "
+                     f"{self._info.max_workgroup_subgroups} a workgroup" if self._info.subgroup_size_control
+                     else "no feature subgroupSizeControl")
+            raise DriverError(f"{kernel.name} needs workgroups of {workgroup} with subgroups of {subgroup_size}, and "
+                              f"{self._info.name} has {found}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -50,8 +50,7 @@ _OPERATIONS: dict[int, Callable[..., int]] = {
 }
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(NamedTuple):
     """Declarations of a kernel's SPIR-V, by the names in the GLSL.
 
     constant_ids: of specialization constants. bindings: in ascending order, each binding's blocks (several may show one buffer

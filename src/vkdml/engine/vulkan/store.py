@@ -10,9 +10,8 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet, finalize
 
 from ...errors import InvalidArgumentError
@@ -27,7 +26,7 @@ DEFAULT_LIMIT = 2**30
 
 
 class Lease:
-    """The entries of the store that one user needs. Once one is dropped, `lost` is called: the user lets go of all."""
+    """The entries of the store that one user needs. When one is dropped, the store calls `lost`, and the user forgets all."""
 
     def __init__(self, store: Store, lost: Callable[[], None]) -> None:
         self.lost = lost
@@ -39,12 +38,11 @@ class Lease:
         self.keys.pop(key, None)
 
 
-@dataclass
-class _Entry:
+class _Entry(NamedTuple):
     value: Any
     size: int
     is_memory: bool
-    leases: WeakSet[Lease] = field(default_factory=WeakSet)
+    leases: WeakSet[Lease]
 
 
 class Store:
@@ -86,7 +84,7 @@ class Store:
         entry = self._entries.pop(key, None)
         if entry is None:
             made = make()
-            entry = _Entry(made, size() if callable(size) else size, is_memory)
+            entry = _Entry(made, size() if callable(size) else size, is_memory, WeakSet())
             self.size += entry.size
         self._entries[key] = entry
         if lease is not None:
@@ -248,7 +246,10 @@ class Memory:
 
 
 class Recent(Generic[T]):
-    """Values by key. Once there are more than `kept`, the one that was not asked for the longest is dropped."""
+    """Values by key. Once there are more than `kept`, the one that was not asked for the longest is dropped.
+
+    Threads may use one at once, if each asks for keys of its own.
+    """
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
@@ -257,15 +258,17 @@ class Recent(Generic[T]):
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made if it is not there."""
-        if self._last is not None and self._last[0] == key:  # mostly, and keys are slow to hash
-            return self._last[1]
+        last = self._last  # once, as another thread may ask for another key meanwhile
+        if last is not None and last[0] == key:  # mostly, and keys are slow to hash
+            return last[1]
         value = self._values.pop(key, None)
         if value is None:
             value = make()
         self._values[key] = value
         self._last = key, value
         if len(self._values) > self._kept:
-            del self._values[next(iter(self._values))]
+            first, *_ = self._values  # other threads may do so at once
+            self._values.pop(first, None)
         return value
 
     def drop(self, key: Hashable) -> None:
@@ -273,11 +276,12 @@ class Recent(Generic[T]):
         self._last = None
 
     def drop_where(self, is_useless: Callable[[T], bool]) -> None:
-        for key in [key for key, value in self._values.items() if is_useless(value)]:
-            self.drop(key)
+        for key, value in list(self._values.items()):
+            if is_useless(value):
+                self.drop(key)
 
-    def values(self) -> Collection[T]:
-        return self._values.values()
+    def values(self) -> list[T]:
+        return list(self._values.values())
 
     def __len__(self) -> int:
         return len(self._values)

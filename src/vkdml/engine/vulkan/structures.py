@@ -20,47 +20,16 @@ class ExtensionProperties(Structure):
     _fields_ = [("extensionName", c_char * 256), ("specVersion", c_uint32)]
 
 
-class LayerProperties(Structure):
-    _fields_ = [("layerName", c_char * 256), ("specVersion", c_uint32), ("implementationVersion", c_uint32),
-                ("description", c_char * 256)]
-
-
 class _Limits(Structure):
-    """VkPhysicalDeviceLimits up to what is used here; `rest` is more than the remainder."""
+    """VkPhysicalDeviceLimits: the members that are read here, and gaps of as many bytes as the others between them have."""
 
     _fields_ = [
-        *[(name, c_uint32) for name in (
-            "maxImageDimension1D", "maxImageDimension2D", "maxImageDimension3D", "maxImageDimensionCube",
-            "maxImageArrayLayers", "maxTexelBufferElements", "maxUniformBufferRange", "maxStorageBufferRange",
-            "maxPushConstantsSize", "maxMemoryAllocationCount", "maxSamplerAllocationCount")],
-        ("bufferImageGranularity", c_uint64), ("sparseAddressSpaceSize", c_uint64),
-        *[(name, c_uint32) for name in (
-            "maxBoundDescriptorSets", "maxPerStageDescriptorSamplers", "maxPerStageDescriptorUniformBuffers",
-            "maxPerStageDescriptorStorageBuffers", "maxPerStageDescriptorSampledImages",
-            "maxPerStageDescriptorStorageImages", "maxPerStageDescriptorInputAttachments", "maxPerStageResources",
-            "maxDescriptorSetSamplers", "maxDescriptorSetUniformBuffers", "maxDescriptorSetUniformBuffersDynamic",
-            "maxDescriptorSetStorageBuffers", "maxDescriptorSetStorageBuffersDynamic", "maxDescriptorSetSampledImages",
-            "maxDescriptorSetStorageImages", "maxDescriptorSetInputAttachments", "maxVertexInputAttributes",
-            "maxVertexInputBindings", "maxVertexInputAttributeOffset", "maxVertexInputBindingStride",
-            "maxVertexOutputComponents", "maxTessellationGenerationLevel", "maxTessellationPatchSize",
-            "maxTessellationControlPerVertexInputComponents", "maxTessellationControlPerVertexOutputComponents",
-            "maxTessellationControlPerPatchOutputComponents", "maxTessellationControlTotalOutputComponents",
-            "maxTessellationEvaluationInputComponents", "maxTessellationEvaluationOutputComponents",
-            "maxGeometryShaderInvocations", "maxGeometryInputComponents", "maxGeometryOutputComponents",
-            "maxGeometryOutputVertices", "maxGeometryTotalOutputComponents", "maxFragmentInputComponents",
-            "maxFragmentOutputAttachments", "maxFragmentDualSrcAttachments", "maxFragmentCombinedOutputResources",
-            "maxComputeSharedMemorySize")],
-        ("maxComputeWorkGroupCount", c_uint32 * 3), ("maxComputeWorkGroupInvocations", c_uint32),
-        ("maxComputeWorkGroupSize", c_uint32 * 3),
-        *[(name, c_uint32) for name in (
-            "subPixelPrecisionBits", "subTexelPrecisionBits", "mipmapPrecisionBits", "maxDrawIndexedIndexValue",
-            "maxDrawIndirectCount")],
-        ("maxSamplerLodBias", c_float), ("maxSamplerAnisotropy", c_float), ("maxViewports", c_uint32),
-        ("maxViewportDimensions", c_uint32 * 2), ("viewportBoundsRange", c_float * 2), ("viewportSubPixelBits", c_uint32),
-        ("minMemoryMapAlignment", c_size_t),
-        *[(name, c_uint64) for name in (
-            "minTexelBufferOffsetAlignment", "minUniformBufferOffsetAlignment", "minStorageBufferOffsetAlignment")],
-        ("rest", c_uint64 * 64),
+        ("gap1", c_uint32 * 7), ("maxStorageBufferRange", c_uint32), ("gap2", c_uint32 * 3), ("gap3", c_uint64 * 2),
+        ("gap4", c_uint32 * 3), ("maxPerStageDescriptorStorageBuffers", c_uint32), ("gap5", c_uint32 * 34),
+        ("maxComputeSharedMemorySize", c_uint32), ("maxComputeWorkGroupCount", c_uint32 * 3),
+        ("maxComputeWorkGroupInvocations", c_uint32), ("maxComputeWorkGroupSize", c_uint32 * 3), ("gap6", c_uint32 * 5),
+        ("gap7", c_float * 2), ("gap8", c_uint32 * 3), ("gap9", c_float * 2), ("gap10", c_uint32), ("gap11", c_size_t),
+        ("gap12", c_uint64 * 2), ("minStorageBufferOffsetAlignment", c_uint64), ("rest", c_uint64 * 64),
     ]
 
 
@@ -167,26 +136,16 @@ class PCIBusInfoProperties(Chained):
         "pciDomain", "pciBus", "pciDevice", "pciFunction")]]
 
 
+class Maintenance3Properties(Chained):
+    TYPE, SINCE = 1000168000, (1, 1)
+    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("maxPerSetDescriptors", c_uint32),
+                ("maxMemoryAllocationSize", c_uint64)]
+
+
 class Storage16BitFeatures(Chained):
     TYPE, SINCE = 1000083000, (1, 1)
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
         "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")]]
-
-
-class Float16Int8Features(Chained):
-    TYPE, SINCE, EXTENSION = 1000082000, (1, 2), b"VK_KHR_shader_float16_int8"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderFloat16", c_uint32), ("shaderInt8", c_uint32)]
-
-
-class VulkanMemoryModelFeatures(Chained):
-    TYPE, SINCE, EXTENSION = 1000211000, (1, 2), b"VK_KHR_vulkan_memory_model"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")]]
-
-
-class IntegerDotProductFeatures(Chained):
-    TYPE, SINCE, EXTENSION = 1000280000, (1, 3), b"VK_KHR_shader_integer_dot_product"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderIntegerDotProduct", c_uint32)]
 
 
 class SubgroupSizeControlFeatures(Chained):
@@ -196,23 +155,7 @@ class SubgroupSizeControlFeatures(Chained):
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSizeControl", c_uint32), ("computeFullSubgroups", c_uint32)]
 
 
-class CooperativeMatrixFeatures(Chained):
-    TYPE, EXTENSION = 1000506000, b"VK_KHR_cooperative_matrix"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("cooperativeMatrix", c_uint32),
-                ("cooperativeMatrixRobustBufferAccess", c_uint32)]
-
-
-class CooperativeMatrixProperties(Structure):
-    """A shape and types that a device multiplies."""
-
-    TYPE = 1000506001
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "MSize", "NSize", "KSize", "AType", "BType", "CType", "ResultType", "saturatingAccumulation", "scope")]]
-
-
 PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
-    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties)
-FEATURES: tuple[type[Chained], ...] = (
-    Storage16BitFeatures, Float16Int8Features, VulkanMemoryModelFeatures, IntegerDotProductFeatures,
-    SubgroupSizeControlFeatures, CooperativeMatrixFeatures)
+    ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties, Maintenance3Properties)
+FEATURES: tuple[type[Chained], ...] = (Storage16BitFeatures, SubgroupSizeControlFeatures)

@@ -1,6 +1,4 @@
-"""The process on its operating system: what differs between systems, in one place, and child processes that os.fork makes.
-
-Linux is what is tested; elsewhere kp must be built by hand.
+"""What the package asks of the operating system, Linux with glibc, and child processes that os.fork makes.
 
 A child process cannot use a device that its parent opened; what tries to raises DriverError at once. Only the forking thread
 lives on in a child: the driver's threads are missing there, and a call into the driver, or the destructor of one of kp's
@@ -13,51 +11,39 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ...errors import DriverError, InvalidArgumentError
 
-
-@dataclass(frozen=True)
-class System:
-    """loaders: the Vulkan loader's library, or a driver that takes its place; the first that can be loaded. remedy: how to
-    install one.
-    """
-
-    loaders: tuple[str, ...]
-    remedy: str
-
-
-LINUX = System(("libvulkan.so.1",),
-               "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md")
-_OTHERS = {  # by sys.platform
-    "darwin": System(("libvulkan.1.dylib", "/opt/homebrew/lib/libvulkan.1.dylib", "libMoltenVK.dylib",
-                      "/opt/homebrew/lib/libMoltenVK.dylib"), "brew install vulkan-loader molten-vk"),
-    "win32": System(("vulkan-1.dll",), "the GPU's driver brings both"),
-}
-
-
-def this_system() -> System:
-    return _OTHERS.get(sys.platform, LINUX)
+REMEDY = "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md"
+_LOADER = "libvulkan.so.1"
 
 
 def load_vulkan() -> ctypes.CDLL:
     """The Vulkan loader. Raises DriverError where there is none."""
-    system = this_system()
-    for name in system.loaders:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise DriverError(f"no Vulkan loader ({' or '.join(system.loaders)}); install one and a driver, {system.remedy}")
+    try:
+        return ctypes.CDLL(_LOADER)
+    except OSError:
+        raise DriverError(f"no Vulkan loader ({_LOADER}); install one and a driver, {REMEDY}") from None
+
+
+def setting(operator: str, name: str, allowed: Collection[str]) -> str | None:
+    """The value of a variable of the environment; None: it is not set, or empty. operator: in the error.
+
+    Raises InvalidArgumentError for a value that is not allowed.
+    """
+    value = os.environ.get(name) or None
+    if value is not None and value not in allowed:
+        raise InvalidArgumentError(operator, name, repr(value), "one of " + ", ".join(allowed))
+    return value
 
 
 def cores() -> int:
     """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 class _HeapInfo(ctypes.Structure):
@@ -67,13 +53,13 @@ class _HeapInfo(ctypes.Structure):
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
 
 
-_libc: Any = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+_libc: Any = ctypes.CDLL(None)
 if hasattr(_libc, "mallinfo2"):  # since glibc 2.33
     _libc.mallinfo2.restype = _HeapInfo
 
 
 def heap_bytes() -> int:
-    """Bytes that the process has from malloc, all threads together; 0 where the system does not say."""
+    """Bytes that the process has from malloc, all threads together; 0 where glibc is too old to say."""
     if not hasattr(_libc, "mallinfo2"):
         return 0
     info = _libc.mallinfo2()
@@ -81,26 +67,13 @@ def heap_bytes() -> int:
 
 
 def trim_heap() -> None:
-    """Give back to the system what free() has left with the process, where it can be told to."""
-    if hasattr(_libc, "malloc_trim"):
-        _libc.malloc_trim(0)
-
-
-def after_fork_in_child(call: Callable[[], None]) -> None:
-    """Register a function to call in each child process that os.fork makes, where there is os.fork."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=call)
+    """Give back to the system what free() has left with the process."""
+    _libc.malloc_trim(0)
 
 
 def end_without_destructors() -> None:
-    """Have the process end without those of C++'s static objects, which a driver's threads may still use, and then crash.
-
-    Where the C library can: glibc.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "on_exit"):
-            libc.on_exit(libc._exit, None)  # called with the exit code, before what was registered earlier
+    """Have the process end without those of C++'s static objects, which a driver's threads may still use, and then crash."""
+    _libc.on_exit(_libc._exit, None)  # called with the exit code, before what was registered earlier
 
 
 T = TypeVar("T")
@@ -135,6 +108,22 @@ def keep(made: T) -> T:
 def never_destroy(made: object) -> None:
     """Not even when nobody refers to it any more, nor at the process's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+
+
+@contextmanager
+def said_after(seconds: float, text: str) -> Iterator[None]:
+    """Print a line to stderr, if that is a terminal, once the block has taken so long."""
+    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    with suppress(RuntimeError):  # the system gives no thread
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class OfOneProcess:
@@ -209,4 +198,4 @@ def _in_child() -> None:
         lock.take_from_other_threads()
 
 
-after_fork_in_child(_in_child)
+os.register_at_fork(after_in_child=_in_child)

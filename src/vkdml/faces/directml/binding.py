@@ -21,7 +21,7 @@ from ...operators.header.device_descs import (
     DML_BUFFER_ARRAY_BINDING,
     DML_BUFFER_BINDING,
 )
-from ...planning.needs import ALIGNMENT
+from ...planning.device_info import ALIGNMENT
 from .compiled_operator import CompiledGraph, CompiledOperator, Named
 
 Compiled = CompiledOperator | CompiledGraph

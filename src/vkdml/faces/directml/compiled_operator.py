@@ -14,18 +14,19 @@ from weakref import WeakKeyDictionary
 
 from ...engine.commands import Commands
 from ...engine.compiled import Compiled, choose_within
-from ...engine.vulkan.buffers import Bound, Buffer, Range, parts
+from ...engine.vulkan.buffers import Bound, Buffer, Range
 from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import PackState, Weights
-from ...errors import check_type
+from ...errors import InvalidArgumentError, check_type
 from ...operators.checks import CheckedOperator
 from ...operators.graph_checks import Graph
 from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...operators.plain_problem import ComputedProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem
 from ...planning import needs
-from ...planning.needs import OperatorMemory, laid_out, memory_of_graph
+from ...planning.device_info import laid_out
+from ...planning.needs import OperatorMemory, memory_of_graph
 from ...planning.options import Options
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other
@@ -210,7 +211,7 @@ class CompiledOperator(Compiled, Bindable):
     def scratch(self, temporary: Bound | None) -> Mapping[str, Bound]:
         """The scratch buffers, by the plan's names: parts of a caller's resource, and what the host reads beside it."""
         if temporary is not None:
-            within = parts(self.problem.operator, temporary, self.temporary)
+            within = _parts(self.problem.operator, temporary, self.temporary)
             return {**within, **self._made(self.read, self._taken(self.read))}
         with self.gpu.lock:
             if self._scratch is None:
@@ -224,7 +225,7 @@ class CompiledOperator(Compiled, Bindable):
             if persistent is not None:
                 place = persistent.offset, persistent.size_in_bytes
                 state = self._states.setdefault(persistent.buffer, {}).setdefault(place, PackState())
-                return Weights(parts(self.problem.operator, persistent, self.plan.packed), persistent, state)
+                return Weights(_parts(self.problem.operator, persistent, self.plan.packed), persistent, state)
             if self._packed is None:
                 self._packed = Weights(self._made(self.plan.packed, self.plan.packed))
             return self._packed
@@ -232,7 +233,7 @@ class CompiledOperator(Compiled, Bindable):
     def _made(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> dict[str, Bound]:
         """Buffers of so many bytes, by name. room: the bytes that there must be before they are made."""
         self.gpu.memory.make_room(self.problem.operator, room)
-        return {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()}
+        return self.gpu.made(lambda: {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()})
 
 
 class CompiledGraph(Bindable):
@@ -285,8 +286,8 @@ class CompiledGraph(Bindable):
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
         """The nodes to record, in order."""
         operator = self.problem.operator
-        memory = {**tensors, **(parts(operator, temporary, self._temporary) if temporary else self._made())}
-        packed = parts(operator, persistent, self._persistent) if persistent else {}
+        memory = {**tensors, **(_parts(operator, temporary, self._temporary) if temporary else self._made())}
+        packed = _parts(operator, persistent, self._persistent) if persistent else {}
         return [Bindings(
             self._compiled[node],
             {field: memory[name] for field, name in self._graph.names[node].items() if name in memory},
@@ -301,10 +302,23 @@ class CompiledGraph(Bindable):
                 sizes = self._graph.intermediate
                 self.gpu.memory.make_room(self.problem.operator, {
                     name: self.gpu.bytes_of(size, is_read) for name, size in sizes.items()})
-                self._intermediate = {name: Buffer(self.gpu, size, is_read) for name, size in sizes.items()}
+                self._intermediate = self.gpu.made(lambda: {
+                    name: Buffer(self.gpu, size, is_read) for name, size in sizes.items()})
             return self._intermediate
 
 
 def _part(resource: Bound | None, size: int) -> Bound | None:
     """The part of a resource that one node needs; None: it needs nothing, or has the package's own."""
     return Range(resource.buffer, resource.offset, size) if resource and size else None
+
+
+def _parts(operator: str, within: Bound, sizes: Mapping[str, int]) -> dict[str, Bound]:
+    """The parts of a resource, one for each of so many bytes, by name. operator: its name in errors.
+
+    Raises InvalidArgumentError where they do not fit: since it was bound, another plan was chosen.
+    """
+    places, size = laid_out(sizes)
+    if size > within.size_in_bytes:
+        raise InvalidArgumentError(operator, "a bound resource", f"{within.size_in_bytes} bytes",
+                                   f"{size}, as get_binding_properties says now")
+    return {name: Range(within.buffer, within.offset + places[name], size) for name, size in sizes.items()}

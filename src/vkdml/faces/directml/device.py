@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.compiled import Share
 from ...engine.trust.self_test import Outcome, expect_right, outcomes
-from ...engine.trust.verification import Share
 from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.gpu import open_device, select_again, select_device
 from ...engine.vulkan.queries import enumerate_devices
@@ -237,7 +237,7 @@ class Device(Named):
             raise InvalidArgumentError("create_buffer", "size_in_bytes", shown(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
         self.gpu.memory.make_room("create_buffer", {"size_in_bytes": self.gpu.bytes_of(int(size_in_bytes), True)})
-        return Buffer(self.gpu, int(size_in_bytes))
+        return self.gpu.made(lambda: Buffer(self.gpu, int(size_in_bytes)))
 
     def upload(self, array: np.ndarray) -> Buffer:
         """A new buffer with an array's elements, in C order, of any dtype of numbers. Its size is rounded up to 4 bytes.

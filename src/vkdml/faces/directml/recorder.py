@@ -12,7 +12,7 @@ from functools import partial
 from typing import NoReturn
 
 from ...engine.commands import Commands
-from ...engine.trust.verification import Share
+from ...engine.compiled import Share
 from ...engine.vulkan.buffers import Buffer, overlap
 from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.system import OfOneProcess

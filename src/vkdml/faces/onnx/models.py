@@ -26,7 +26,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ...engine.vulkan import files
 from ...errors import InvalidArgumentError, shown
-from ..sessions import shared_sessions
+from ..sessions import shared_session
 from . import graphs
 from .feeds import NodeArg
 from .nodes import RecurrentNode, is_recurrent
@@ -75,7 +75,7 @@ def load(source: Source, allow_outside: bool) -> ModelProto:
     model = dequantized(_inlined(_read(source, allow_outside)))
     for graph in graphs.nested(model.graph):
         for node in filter(is_recurrent, graph.node):
-            RecurrentNode(node, graphs.opset_version(model.opset_import), shared_sessions)
+            RecurrentNode(node, graphs.opset_version(model.opset_import), shared_session)
     return model
 
 

@@ -19,7 +19,7 @@ from ...operators.element_types import ElementType
 from ...operators.problem import WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import Arrays, SessionCache, Settings, shared_sessions
+from ..sessions import Arrays, Session, Settings, shared_session
 
 _CELLS: dict[str, Cell] = {cell.name: cell for cell in (cells.GRU, cells.LSTM, cells.RNN)}
 
@@ -43,12 +43,12 @@ def is_recurrent(node: onnx.NodeProto) -> bool:
 class RecurrentNode:
     """A GRU, LSTM or RNN node with checked attributes.
 
-    sessions: keeps what is compiled for the node. device, options: what it runs on, and what to force in its plans.
+    session: keeps what is compiled for the node. device, options: what it runs on, and what to force in its plans.
 
     Raises InvalidArgumentError for any other node, and for an attribute that the operator's version does not allow.
     """
 
-    def __init__(self, node: onnx.NodeProto, opset_version: int, sessions: SessionCache,
+    def __init__(self, node: onnx.NodeProto, opset_version: int, session: Session,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
         self.operator = f"{node.op_type} node {node.name!r}" if node.name else f"{node.op_type} node"
         if not is_recurrent(node):
@@ -64,7 +64,7 @@ class RecurrentNode:
             raise InvalidArgumentError(self.operator, "output", outputs,
                                        f"1 to {len(self._cell.outputs)} names, at least one not empty")
         self._wanted = [bool(name) for name, _ in zip_longest(outputs, self._cell.outputs)]
-        self._sessions, self._device, self._options = sessions, device, options
+        self._session, self._device, self._options = session, device, options
         self._last: tuple[list[Any], ElementType | None] = ([], None)  # how the last inputs that were taken as they are lay
 
     @property
@@ -79,7 +79,7 @@ class RecurrentNode:
 
     def problems(self) -> list[Problem]:
         """Problems of the last runs, each of the last few sizes once."""
-        return self._sessions.problems()
+        return self._session.problems()
 
     @cached_property
     def settings(self) -> Settings:
@@ -87,13 +87,13 @@ class RecurrentNode:
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[np.ndarray]:
         """The outputs that the node names. Arguments and errors: see `run_node`."""
-        checked, element = self.convert(inputs)
+        checked, _ = self.convert(inputs)
         x = checked["InputTensor"]
         if x is not None and x.ndim == 3 and 0 in x.shape[:2]:
-            return self._zeros(x, checked, element)
-        return self._sessions.session(self.settings, element, checked).run(self.operator, checked)
+            return self._zeros(x, checked)
+        return self._session.run(self.operator, self.settings, checked)
 
-    def _zeros(self, x: np.ndarray, arrays: Arrays, element: ElementType) -> list[np.ndarray]:
+    def _zeros(self, x: np.ndarray, arrays: Arrays) -> list[np.ndarray]:
         """Outputs of a run without time steps or rows: Y is empty, and last states are 0, as for rows of length 0. Refuses what
         a run with steps and rows would refuse.
         """
@@ -101,7 +101,7 @@ class RecurrentNode:
         given = {field: array for field, array in arrays.items() if array is not None}
         weights = {field: array for field, array in given.items() if field in WEIGHTS}
         others = [field for field in given if field not in WEIGHTS]
-        settings.problem(self.operator, weights | settings.zeros(weights, 1, 1, others), element)
+        settings.problem(self.operator, weights | settings.zeros(weights, 1, 1, others))
         layout = settings.attributes["layout"]
         sizes = settings.sizes(weights, *x.shape[1::-1] if layout else x.shape[:2])
         for field in others:
@@ -114,16 +114,15 @@ class RecurrentNode:
 
     def warm_up(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> None:
         """Make all that a run with these sizes needs. weights: by name."""
-        checked, element = self._example(weights, t, b)
-        self._sessions.session(self.settings, element, checked).prepare(self.operator, checked)
+        self._session.prepare(self.operator, self.settings, self._example(weights, t, b))
 
     def problem(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> Problem:
         """The problem of a run with these sizes. weights: by name."""
-        return self.settings.problem(self.operator, *self._example(weights, t, b))[0]
+        return self.settings.problem(self.operator, self._example(weights, t, b))[0]
 
-    def _example(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> tuple[Arrays, ElementType]:
-        """Checked inputs of these sizes, by field, and their type."""
-        return self.convert(self.examples(weights, t, b))
+    def _example(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> Arrays:
+        """Checked inputs of these sizes, by field."""
+        return self.convert(self.examples(weights, t, b))[0]
 
     def examples(self, weights: Mapping[str, np.ndarray], t: int, b: int) -> dict[str, np.ndarray]:
         """Inputs of these sizes, by name, the weights among them."""
@@ -187,7 +186,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], de
     if not isinstance(node, onnx.NodeProto):
         raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
     opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
-    results = RecurrentNode(node, opset, shared_sessions, named_device(device)).run(inputs)
+    results = RecurrentNode(node, opset, shared_session, named_device(device)).run(inputs)
     return namedtupledict("Outputs", [name for name in node.output if name])(*results)
 
 

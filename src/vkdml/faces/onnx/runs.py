@@ -20,12 +20,13 @@ from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
 from ...operators.copy_problem import CopyProblem
 from ...operators.copy_problem import Move as CopiedPart
+from ...operators.float64 import RangeCheck
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from ...operators.problem import LENGTHS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import SHAPES_KEPT, RangeCheck
+from ..sessions import SHAPES_KEPT
 from . import graphs
 from .linear import Linear, steps
 from .moves import Move
@@ -237,8 +238,8 @@ class _Trace:
     def _computed_by(self, part: RecurrentStep) -> dict[str, _Value]:
         node, fields = part.node, part.node.fields
         inputs = {name: self._usable(self.values[name]) for name in part.inputs}
-        checked, element = node.convert({name: value.array for name, value in inputs.items()})
-        problem, shapes = node.settings.problem(node.operator, checked, element)
+        checked, _ = node.convert({name: value.array for name, value in inputs.items()})
+        problem, shapes = node.settings.problem(node.operator, checked)
         outputs = {field: _new(fields[field], np.empty(shapes[field], inputs[part.inputs[0]].array.dtype))
                    for field in problem.outputs if problem.has(field)}
         if _SEQUENCE in outputs and fields[_SEQUENCE] in self._moved and not node.is_batch_first:
@@ -246,7 +247,7 @@ class _Trace:
             t, d, b, h = shapes[_SEQUENCE]
             made = _new(fields[_SEQUENCE], np.empty((t, b, d, h), outputs[_SEQUENCE].array.dtype))
             outputs[_SEQUENCE] = made._replace(array=made.array.swapaxes(1, 2))
-            problem, _ = node.settings.problem(node.operator, {**checked, _SEQUENCE: outputs[_SEQUENCE].array}, element)
+            problem, _ = node.settings.problem(node.operator, {**checked, _SEQUENCE: outputs[_SEQUENCE].array})
         self.problems[part] = problem
         buffers = {name: value.buffer for name, value in inputs.items()}
         self.nodes.append(Node(problem, {field: buffers.get(name, name) for field, name in fields.items()}))

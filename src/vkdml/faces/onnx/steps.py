@@ -17,13 +17,11 @@ from ...operators.cells import STATES
 from ...operators.problem import WEIGHTS, Problem
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import SessionCache, StatefulSession
+from ..sessions import Session, StatefulSession
 from . import graphs
 from .nodes import RecurrentNode
 from .ort_sessions import OrtSessions
 from .ort_values import WITHOUT_ARRAYS, feedable, of_onnxruntime
-
-_SESSIONS_KEPT = 4  # a recurrent node needs more than one only where its weights are fed in other shapes
 
 Values = dict[str, Any]
 RunOptions: TypeAlias = onnxruntime.RunOptions | None
@@ -120,7 +118,7 @@ class RecurrentStep:
     """A recurrent node, and what was compiled for it."""
 
     def __init__(self, node: NodeProto, context: Context, scope: Scope) -> None:
-        self.node = RecurrentNode(node, context.opset_version, SessionCache(_SESSIONS_KEPT), context.device, context.options)
+        self.node = RecurrentNode(node, context.opset_version, Session(), context.device, context.options)
         self.proto = node
         self.context = context
         self.inputs, self.outputs = ([name for name in names if name] for names in (node.input, node.output))
@@ -195,9 +193,9 @@ class StatefulStep:
 
     def run(self, values: Values, run_options: RunOptions) -> None:
         """Run the node. Carried inputs in `values` are only templates of types: what was written last counts."""
-        checked, element = self._node.convert(values)
+        checked, _ = self._node.convert(values)
         if self._session is None:
-            self._session = StatefulSession(self._node.operator, self._node.settings, element, self._state)
+            self._session = StatefulSession(self._node.operator, self._node.settings, self._state)
         others = {field: array for field, array in checked.items() if field not in self._state}
         with self._step.context.ort.timed(self._step.proto):
-            values.update(zip(self._outputs, self._session.run(self._node.operator, others)))
+            values.update(zip(self._outputs, self._session.run(self._node.operator, self._node.settings, others)))

@@ -1,12 +1,9 @@
-"""Twins of PyTorch's recurrent modules: conversion of modules to them, and the checks and conversions of their arguments and
-results.
-"""
+"""Twins of PyTorch's recurrent modules, and the conversion of modules to them."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-import weakref
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeVar
@@ -14,14 +11,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.overrides import TorchFunctionMode
 
 from ...engine.vulkan.driver import calls
-from ...errors import InvalidArgumentError, NothingOnDeviceWarning, shown
+from ...errors import NothingOnDeviceWarning, TorchArgumentError, shown
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape, layers_of
-from .torch_operators import OPERATORS, Compiled, States, call_with, check_tensors, untraced
+from .torch_operators import OPERATORS, States, call_with, check_lengths, compiled_for, untraced
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -29,53 +27,54 @@ Module = TypeVar("Module", bound=nn.Module)
 class Twin(nn.Module):
     """A recurrent module on a Vulkan device: the first base of a class that has PyTorch's module as another.
 
-    _module: the name of PyTorch's class. _device: what `convert` was given. _index: the index that it had then. _trains:
-    whether PyTorch's own forward runs in training mode.
+    _module: the name of PyTorch's class. _vulkan_device: the device that `convert` was given, _vulkan_index its index then.
+    _trains_on_cpu: whether training mode runs PyTorch's own forward.
     """
 
     _module: str
-    _device: Device | int | str | None
-    _index: int
-    _trains: bool
+    _vulkan_device: Device | int | str | None
+    _vulkan_index: int
+    _trains_on_cpu: bool
+
+    def __init_subclass__(cls) -> None:
+        cls._module = next(base.__name__ for base in cls.__mro__ if base.__module__ == nn.GRU.__module__)
 
     @property
     def vulkan_device(self) -> int:
         """The index of the device."""
-        device = self._device
+        device = self._vulkan_device
         return (device if isinstance(device, Device) else open_device(self._module, device)).info.index
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
-        if (self.training and self._trains) or _is_traced_to_onnx():
-            return super().forward(input, hx)
-        self._check_training()
-        return self._on_device(input, self._states(hx))
-
-    def _on_device(self, input: Any, states: States) -> Any:
-        raise NotImplementedError
+    def _runs_on_cpu(self) -> bool:
+        """Whether PyTorch's own forward is to run; PyTorch's exporter to ONNX, the one that traces, looks for its operators."""
+        if (self.training and self._trains_on_cpu) or (torch.jit.is_tracing() and torch.onnx.is_in_onnx_export()):
+            return True
+        if self.training:
+            raise TorchArgumentError(self._module, "training", True, "False: call .eval() first; or convert(..., "
+                                     "training=\"torch\"), which trains on the CPU")
+        return False
 
     def _mode(self) -> str:
         """PyTorch's name for what is computed."""
         kind = self._module.removesuffix("Cell")
         return f"RNN_{self.nonlinearity.upper()}" if kind == "RNN" else kind
 
-    def _names(self) -> list[str]:
-        """Names of all weights, in PyTorch's order."""
-        raise NotImplementedError
-
     def _weights(self) -> list[Tensor]:
-        weights = {name: getattr(self, name, None) for name in self._names()}
+        """All weights, in PyTorch's order."""
+        of_cell = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
+        weights = {name: getattr(self, name, None) for name in getattr(self, "_flat_weights_names", of_cell)}
         for name, weight in weights.items():
             if not isinstance(weight, Tensor):
-                raise InvalidArgumentError(self._module, name, type(weight).__name__, "a parameter")
+                raise TorchArgumentError(self._module, name, type(weight).__name__, "a parameter")
         return list(weights.values())
 
     def _form(self) -> Form:
         """What PyTorch's module says of itself; a cell is one layer."""
         layers, bidirectional = getattr(self, "num_layers", 1), getattr(self, "bidirectional", False)
-        form = Form(self._module, self.input_size, self.hidden_size, layers, bidirectional)
-        for name, value in zip(form._fields[1:], form[1:]):
+        form = Form(self._mode(), self._module, self.input_size, self.hidden_size, layers, bidirectional)
+        for name, value in zip(form._fields[2:], form[2:]):
             if not isinstance(value, int):
-                raise InvalidArgumentError(self._module, name, shown(value), "what PyTorch made it")
+                raise TorchArgumentError(self._module, name, shown(value), "what PyTorch made it")
         return form
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
@@ -85,62 +84,51 @@ class Twin(nn.Module):
         Lengths and batches of about the same size share what is compiled, so a few of them are enough for a range.
 
         Args:
-            T: time steps: a number, or several, such as range(10, 200, 10).
+            T: time steps: a number, or several, such as range(10, 200, 10). A cell has one, whatever T says.
             B: batch rows: likewise. Each length is prepared with each batch size.
             hx: whether the calls will give initial states.
-            packed: whether they will give PackedSequences.
+            packed: whether they will give PackedSequences or lengths.
 
         Raises:
-            InvalidArgumentError: no T, no whole number from 1, or a module in training mode or on another device.
+            TorchArgumentError: no T, no whole number from 1, or a module in training mode or on another device.
             DriverError: the driver failed.
         """
-        shapes = shapes_to_warm_up(self._module, T, B)
-        self._check_training()
-        weights = self._weights()
-        layers = layers_of(self._mode(), self._form(), weights)
-        element = check_tensors(self._module, {}, layers)
+        is_cell = isinstance(self, nn.RNNCellBase)
+        shapes = shapes_to_warm_up(self._module, 1 if is_cell else T, B)
+        self._runs_on_cpu()  # refuses training mode
+        form, weights = self._form(), self._weights()
+        layers_of(form, weights)
         for t, b in shapes:
-            shape = Shape(t, b, self.input_size, self.hidden_size, element, hx, packed)
-            with self._kept().prepared(self._module, layers, shape) as (stack, _):
+            shape = Shape(t, b, weights[0].dtype, hx, packed and not is_cell)
+            with compiled_for(self, self._vulkan_device).prepared(form, weights, shape) as (stack, _):
                 stack.prepare()
-
-    def _kept(self) -> Compiled:
-        """What the calls of this twin have in common, with any weights."""
-        compiled = _compiled.get(self)
-        if compiled is None:
-            compiled = _compiled.setdefault(self, Compiled(self._index, self._device))
-        return compiled
 
     def _call(self, *arguments: Any) -> States:
         with calls:
-            return call_with(self._kept(), self._mode(), *arguments)
+            return call_with(compiled_for(self, self._vulkan_device), self._mode(), *arguments)
 
     def set_device(self, device: Device | int | str | None) -> None:
         """Run on this device from now on: a Device, or an argument of Device()."""
-        self._device, self._index = device, open_device("convert", device).info.index
-        _compiled.pop(self, None)
+        self._vulkan_device, self._vulkan_index = device, open_device("convert", device).info.index
+        self.__module__ = "torch.nn"  # torch.fx.symbolic_trace takes such a module for a leaf
 
     def forget_device(self) -> None:
         """Leave nothing that PyTorch's module does not have."""
-        del self._device, self._index, self._trains
-        _compiled.pop(self, None)
+        del self._vulkan_device, self._vulkan_index, self._trains_on_cpu, self.__module__
 
     def __prepare_scriptable__(self) -> Any:
-        raise InvalidArgumentError(self._module, "torch.jit.script", "a converted module", "torch.jit.trace or torch.export")
+        raise TorchArgumentError(self._module, "torch.jit.script", "a converted module", "torch.jit.trace or torch.export")
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"
 
-    def _run(self, input: Tensor, states: States, batch_sizes: Tensor | None = None) -> tuple[Tensor, States]:
+    def _run(self, input: Tensor, states: Iterable[Tensor], batch_sizes: Tensor | None = None, lengths: Tensor | None = None
+             ) -> tuple[Tensor, States]:
         """Run input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
         call = OPERATORS[self._mode()] if torch.compiler.is_compiling() else partial(untraced(Twin._call), self)
-        y, *last = call(input, list(states), self._weights(), batch_sizes, *self._form(), self._index)
+        _, *form = self._form()
+        y, *last = call(input, list(states), self._weights(), batch_sizes, *form, self._vulkan_index, lengths)
         return y, tuple(last)
-
-    def _check_training(self) -> None:
-        if self.training:
-            raise InvalidArgumentError(self._module, "training", True, "False: call .eval() first; or convert(..., "
-                                       "training=\"torch\"), which trains on the CPU")
 
     def _states(self, hx: Any) -> States:
         """The initial states in hx: h, of an LSTM also c, or none."""
@@ -150,72 +138,85 @@ class Twin(nn.Module):
         count = 2 if self._mode() == "LSTM" else 1
         if len(states) != count or not all(isinstance(state, Tensor) for state in states):
             found = ", ".join(type(state).__name__ for state in states) or "none"
-            raise InvalidArgumentError(self._module, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
+            raise TorchArgumentError(self._module, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
         return states
 
-
-def _is_traced_to_onnx() -> bool:
-    """Whether PyTorch's exporter, the one that traces, looks for operators that it can make ONNX's GRU, LSTM or RNN of."""
-    return torch.jit.is_tracing() and torch.onnx.is_in_onnx_export()
-
-
-_compiled: weakref.WeakKeyDictionary[Twin, Compiled] = weakref.WeakKeyDictionary()  # no attribute: twins are copied and saved
+    def _is_batched(self, input: Any, states: States, *allowed: int) -> bool:
+        """Whether an input has a batch. Refuses numbers of dimensions that are not allowed; the operator refuses sizes."""
+        if not isinstance(input, Tensor) or input.is_nested:
+            found = "a nested Tensor" if isinstance(input, Tensor) else type(input).__name__
+            raise TorchArgumentError(self._module, "input", found, "a dense Tensor" + " or a PackedSequence" * (2 in allowed))
+        if input.dim() not in allowed:
+            raise TorchArgumentError(self._module, "input", f"{input.dim()} dimensions", " or ".join(map(str, allowed)))
+        for k, state in enumerate(states):
+            if state.dim() != input.dim():
+                raise TorchArgumentError(self._module, f"hx[{k}]", f"{state.dim()} dimensions", f"the input's {input.dim()}")
+        return input.dim() == allowed[1]
 
 
 class _Sequence(Twin, nn.RNNBase):
     """GRU, LSTM and RNN."""
 
-    def _on_device(self, input: Any, states: States) -> Any:
-        y, last = self._forward(input, states)
+    def forward(self, input: Any, hx: Any = None, lengths: Any = None) -> Any:
+        """Run as PyTorch's module does. With lengths, results are those of a PackedSequence with these.
+
+        lengths: the time steps of each row, from 0 to T: a Tensor or list of B whole numbers. y is zero past a row's length,
+        and the last states are those after its last step: zero for a row of length 0.
+        """
+        if lengths is not None:
+            lengths = self._checked_lengths(input, lengths)
+        if self._runs_on_cpu():
+            return super().forward(input, hx) if lengths is None else self._packed_on_cpu(input, hx, lengths)
+        run = self._run_packed if isinstance(input, PackedSequence) else partial(self._run_padded, lengths=lengths)
+        y, last = run(input, self._states(hx))
         return y, last if len(last) > 1 else last[0]
 
-    def _forward(self, input: Tensor | PackedSequence, states: States) -> tuple[Any, States]:
-        if isinstance(input, PackedSequence):
-            return self._forward_packed(input, states)
-        if not isinstance(input, Tensor):
-            raise InvalidArgumentError(self._module, "input", type(input).__name__, "a Tensor or a PackedSequence")
-        if input.is_nested:
-            raise InvalidArgumentError(self._module, "input", "a nested Tensor", "a dense one, or a PackedSequence")
-        if input.dim() not in (2, 3):
-            raise InvalidArgumentError(self._module, "input", f"{input.dim()} dimensions", "2 or 3")
-        if input.dim() == 3:
-            self._check_shapes(input, states, None)
-            if not self.batch_first:
-                return self._run(input, states)
-            y, last = self._run(input.transpose(0, 1), states)
-            return y.transpose(0, 1), last
-        batch = 0 if self.batch_first else 1
-        y, last = self._forward(input.unsqueeze(batch), tuple(state.unsqueeze(1) for state in states))
-        return y.squeeze(batch), tuple(state.squeeze(1) for state in last)
+    def _run_padded(self, input: Any, states: States, lengths: Tensor | None) -> tuple[Tensor, States]:
+        if not self._is_batched(input, states, 2, 3):
+            y, last = self._run(input.unsqueeze(1), (state.unsqueeze(1) for state in states))
+            return y.squeeze(1), tuple(state.squeeze(1) for state in last)
+        y, last = self._run(input.transpose(0, 1) if self.batch_first else input, states, lengths=lengths)
+        return y.transpose(0, 1) if self.batch_first else y, last
 
-    def _forward_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
+    def _run_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
         """The rows of a packed sequence are sorted by length; `order` is the permutation to that order, `back` its inverse."""
         data, batch_sizes, order, back = input
-        if order is not None and data.is_cpu and not torch.compiler.is_compiling():
-            self._check_order(order, back)
-        self._check_shapes(data, states, batch_sizes)
+        if order is not None and not torch.compiler.is_compiling():
+            self._check_order(batch_sizes, order, back)
+        for k, state in enumerate(states if order is not None else ()):
+            if state.dim() != 3 or state.shape[1] != order.shape[0]:
+                raise TorchArgumentError(self._module, f"hx[{k}]", f"the shape {tuple(state.shape)}", f"{order.shape[0]} rows")
         y, last = self._run(data, _permuted(states, order), batch_sizes)
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
 
-    def _check_order(self, order: Any, back: Any) -> None:
-        rows: list[list[Any]] = [one.tolist() if isinstance(one, Tensor) and one.is_cpu else [] for one in (order, back)]
-        places = list(range(len(rows[0])))
-        if not places or sorted(rows[0]) != places or sorted(rows[1]) != places or [rows[0][row] for row in rows[1]] != places:
-            raise InvalidArgumentError(self._module, "sorted_indices", rows[0], "an order of the rows, and unsorted_indices "
-                                       "its inverse")
+    def _check_order(self, batch_sizes: Tensor, *orders: Any) -> None:
+        are_rows = all(isinstance(one, Tensor) and one.is_cpu and one.dtype is torch.int64 and one.dim() == 1 for one in orders)
+        order, back = [one.tolist() for one in orders] if are_rows else ([], [])
+        if not sorted(order) == sorted(back) == list(range(len(order))) == [order[row] for row in back] or (
+                batch_sizes[:1].tolist() != [len(order)]):
+            raise TorchArgumentError(self._module, "sorted_indices", orders[0], "an order of the rows, and unsorted_indices "
+                                     "its inverse")
 
-    def _check_shapes(self, input: Tensor, states: States, batch_sizes: Tensor | None) -> None:
-        """Runs PyTorch's own checks."""
+    def _checked_lengths(self, input: Any, lengths: Any) -> Tensor:
+        """Lengths as a Tensor; the operator checks its values."""
+        if not isinstance(input, Tensor) or input.dim() != 3:
+            raise TorchArgumentError(self._module, "lengths", shown(lengths), "None, or an input with 3 dimensions")
         try:
-            if states:
-                self.check_forward_args(input, states if len(states) > 1 else states[0], batch_sizes)
-            else:
-                self.check_input(input, batch_sizes)
-        except (RuntimeError, ValueError, AttributeError) as error:  # AttributeError: a parameter is gone
-            raise InvalidArgumentError(self._module, "input or hx", str(error), "what PyTorch accepts") from None
+            made = torch.as_tensor(lengths)
+        except (TypeError, ValueError, RuntimeError):
+            raise TorchArgumentError(self._module, "lengths", shown(lengths), "a list or Tensor of whole numbers") from None
+        return made if made.numel() else made.long()  # an empty list is of no type
 
-    def _names(self) -> list[str]:
-        return self._flat_weights_names
+    def _packed_on_cpu(self, input: Tensor, hx: Any, lengths: Tensor) -> Any:
+        """PyTorch's own forward. It packs no row of length 0, so such a row gets one step, whose results are set to zero."""
+        steps, rows = input.shape[:2][::-1] if self.batch_first else input.shape[:2]
+        check_lengths(self._module, lengths, steps, rows, input.device, is_fake=torch.jit.is_tracing())
+        has_steps = (lengths > 0)[:, None]
+        of_padded = has_steps[:, None] if self.batch_first else has_steps
+        input = input.masked_fill(~of_padded, 0)
+        y, last = super().forward(pack_padded_sequence(input, lengths.clamp(min=1), self.batch_first, enforce_sorted=False), hx)
+        y, _ = pad_packed_sequence(y, self.batch_first, total_length=steps)
+        return y * of_padded, tuple(state * has_steps for state in last) if isinstance(last, tuple) else last * has_steps
 
 
 def _permuted(states: States, order: Tensor | None) -> States:
@@ -225,65 +226,38 @@ def _permuted(states: States, order: Tensor | None) -> States:
 class GRU(_Sequence, nn.GRU):
     """torch.nn.GRU on a Vulkan device. Made by `convert`."""
 
-    _module = "GRU"
-
 
 class LSTM(_Sequence, nn.LSTM):
     """torch.nn.LSTM on a Vulkan device. Made by `convert`."""
-
-    _module = "LSTM"
 
 
 class RNN(_Sequence, nn.RNN):
     """torch.nn.RNN on a Vulkan device. Made by `convert`."""
 
-    _module = "RNN"
-
 
 class _Single(Twin, nn.RNNCellBase):
     """GRUCell, LSTMCell and RNNCell: a sequence of one step."""
 
-    def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
-                packed: bool = False) -> None:
-        """The same as a GRU's. A cell has one step, whatever T says."""
-        super().warm_up(1, B, hx=hx)
-
-    def _names(self) -> list[str]:
-        return ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
-
-    def _on_device(self, input: Any, states: States) -> Any:
-        if not isinstance(input, Tensor):
-            raise InvalidArgumentError(self._module, "input", type(input).__name__, "a Tensor")
-        if input.dim() not in (1, 2):
-            raise InvalidArgumentError(self._module, "input", f"{input.dim()} dimensions", "1 or 2")
-        expected = {"input": (*input.shape[:-1], self.input_size)}
-        expected |= {f"hx[{index}]": (*input.shape[:-1], self.hidden_size) for index in range(len(states))}
-        for (argument, shape), tensor in zip(expected.items(), (input, *states)):
-            if tensor.shape != shape:
-                raise InvalidArgumentError(self._module, argument, f"the shape {tuple(tensor.shape)}", str(shape))
-        rows = 1 if input.dim() == 1 else input.shape[0]  # len() would be a constant in a graph
-        _, last = self._run(input.reshape(1, rows, self.input_size),
-                            tuple(state.reshape(1, rows, self.hidden_size) for state in states))
-        last = tuple(state.reshape(*input.shape[:-1], self.hidden_size) for state in last)
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        if self._runs_on_cpu():
+            return super().forward(input, hx)
+        states = self._states(hx)
+        is_batched = self._is_batched(input, states, 1, 2)
+        x, *before = (tensor[None] if is_batched else tensor[None, None] for tensor in (input, *states))
+        last = tuple(state[0] if is_batched else state[0, 0] for state in self._run(x, before)[1])
         return last if len(last) > 1 else last[0]
 
 
 class GRUCell(_Single, nn.GRUCell):
     """torch.nn.GRUCell on a Vulkan device. Made by `convert`."""
 
-    _module = "GRUCell"
-
 
 class LSTMCell(_Single, nn.LSTMCell):
     """torch.nn.LSTMCell on a Vulkan device. Made by `convert`."""
 
-    _module = "LSTMCell"
-
 
 class RNNCell(_Single, nn.RNNCell):
     """torch.nn.RNNCell on a Vulkan device. Made by `convert`."""
-
-    _module = "RNNCell"
 
 
 TWINS: dict[type[nn.Module], type[nn.Module]] = {
@@ -310,7 +284,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         The module with twins.
 
     Raises:
-        InvalidArgumentError: a module is scripted or traced, or of a subclass of a class that has a twin; the message names it.
+        TorchArgumentError: a module is scripted or traced, or of a subclass of a class that has a twin; the message names it.
             Calls of twins raise it in training mode, and for tensors of wrong shapes, types or devices.
         DriverError: no device, or the driver failed.
 
@@ -318,21 +292,21 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     """
     _check_module("convert", module)
     if training not in ("refuse", "torch"):
-        raise InvalidArgumentError("convert", "training", shown(training), '"refuse" or "torch"')
+        raise TorchArgumentError("convert", "training", shown(training), '"refuse" or "torch"')
     open_device("convert", device)  # refuses a wrong one before any change
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
-            raise InvalidArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
+            raise TorchArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
         kind = type_before_parametrizations(part)
         if isinstance(part, nn.RNNBase | nn.RNNCellBase) and kind not in (*TWINS, *TWINS.values()):
-            raise InvalidArgumentError("convert", name or "module", f"{kind.__name__}, a subclass",
+            raise TorchArgumentError("convert", name or "module", f"{kind.__name__}, a subclass",
                                        "one of " + ", ".join(cls.__name__ for cls in TWINS))
-    module = module if inplace else copy.deepcopy(module)
-    for part in module.modules():
-        _change_class(part, TWINS)
+    module = module if inplace else _copied(module)
+    for name, part in module.named_modules():
+        _change_class(name, part, TWINS)
         if isinstance(part, Twin):
             part.set_device(device)
-            part._trains = training == "torch"
+            part._trains_on_cpu = training == "torch"
     if not any(isinstance(part, Twin) for part in module.modules()):
         warnings.warn(f"convert: nothing of {type(module).__name__} runs on the Vulkan device: it has no module of "
                       + ", ".join(cls.__name__ for cls in TWINS), NothingOnDeviceWarning, stacklevel=2)
@@ -349,13 +323,13 @@ def unconvert(module: Module) -> Module:
         The module.
 
     Raises:
-        InvalidArgumentError: it is no module.
+        TorchArgumentError: it is no module.
     """
     _check_module("unconvert", module)
-    for part in module.modules():
+    for name, part in module.named_modules():
         if isinstance(part, Twin):
             part.forget_device()
-            _change_class(part, {twin: original for original, twin in TWINS.items()})
+            _change_class(name, part, {twin: original for original, twin in TWINS.items()})
     return module
 
 
@@ -370,15 +344,41 @@ def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | It
 
 def _check_module(name: str, module: object) -> None:
     if not isinstance(module, nn.Module):
-        raise InvalidArgumentError(name, "module", type(module).__name__, "a torch.nn.Module")
+        raise TorchArgumentError(name, "module", type(module).__name__, "a torch.nn.Module")
 
 
-def _change_class(part: nn.Module, classes: dict[type[nn.Module], type[nn.Module]]) -> None:
-    """A parametrized module has a class of its own, with its parametrized tensors as properties: it gets another such class."""
+class _CopiesResults(TorchFunctionMode):
+    """Within it copy.deepcopy copies the values of tensors that PyTorch has computed with gradients, and would not copy."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is Tensor.__deepcopy__ and not args[0].is_leaf:
+            return args[0].detach().clone()
+        return function(*args, **(kwargs or {}))
+
+
+def _copied(module: Module) -> Module:
+    try:
+        with _CopiesResults():
+            return copy.deepcopy(module)
+    except Exception as error:  # raised by any part of the model
+        raise TorchArgumentError("convert", "module", f"{type(error).__name__}: {error}", "a module that copy.deepcopy copies; "
+                                 "inplace=True changes the module itself") from error
+
+
+def _change_class(name: str, part: nn.Module, classes: dict[type[nn.Module], type[nn.Module]]) -> None:
+    """Change a module's class. Drops, with a warning, methods that the module has itself: they run what it was before.
+
+    A parametrized module has a class of its own, with its parametrized tensors as properties: it gets another such class.
+    """
     cls = type(part)
     kind = classes.get(type_before_parametrizations(part))
     if kind is None:
         return
+    for mine in [mine for mine in vars(part) if not mine.startswith("__")]:
+        if mine in ("_call_impl", "_slow_forward") or getattr(kind, mine, None) is not getattr(nn.Module, mine, None):
+            delattr(part, mine)
+            warnings.warn(f"vkdml.torch: {name or 'module'}: {mine} was replaced on this module, and is its class's again: "
+                          "replace it after the conversion", stacklevel=3)
     if is_parametrized(part):
         own = {key: value for key, value in vars(cls).items() if key not in ("__dict__", "__weakref__")}
         kind = type(cls.__name__, (kind,), own)

@@ -9,34 +9,35 @@ All twins call them, so they are what stands in a graph that is traced, exported
     module: the module's class, for errors.
     input_size, hidden_size, num_layers, bidirectional: as the module's.
     device: the index of the Vulkan device.
+    lengths: the time steps of each row, from 0 to T: [B], of int32 or int64; or None, for T.
 
-They return y, [T, B, directions * size], or the data of a PackedSequence, and the last h, and c of an LSTM.
+They return y, [T, B, directions * size], or the data of a PackedSequence, and the last h, and c of an LSTM. Wrong arguments
+raise a TorchArgumentError before any work, and where PyTorch's compilers look at a call.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ...engine.vulkan.store import Recent
 from ...engine.vulkan.system import Lock
-from ...errors import InvalidArgumentError, MissingPackageError
-from ...operators.element_types import ElementType
+from ...errors import MissingPackageError, TorchArgumentError
 from ..directml.device import Device
 from ..sessions import open_device
-from .stacks import ELEMENTS, KINDS, Form, Kind, Layer, Parameters, Shape, Stack, layers_of, to_numpy, to_torch
+from .stacks import CPU, KINDS, Form, ModuleParameters, Shape, Stack, check_tensors, is_certain, layers_of, to_numpy, to_torch
 
 _STACKS_KEPT = 64  # executions of a module, for the shapes that were called last: each is a recording of commands
 
@@ -55,43 +56,41 @@ def untraced(function: Callable[..., States]) -> Callable[..., States]:
 _untraced: dict[Callable[..., States], Callable[..., States]] = {}
 
 
-class Compiled:
+class CompiledStacks:
     """What calls with the same weights have compiled and packed."""
 
-    def __init__(self, index: int, device: Device | int | str | None) -> None:
-        """device: the one to use where operators say `index`."""
-        self.index, self._device = index, device
-        self._parameters = Parameters()
+    def __init__(self, device: Device | int | str | None) -> None:
+        self.device = device
+        self._parameters = ModuleParameters()
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
         self._lock = Lock()
 
     @contextmanager
-    def prepared(self, module: str, layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Stack, Parameters]]:
+    def prepared(self, form: Form, weights: Sequence[Tensor], shape: Shape) -> Iterator[tuple[Stack, ModuleParameters]]:
         """What a call of this shape runs. Meanwhile other threads wait."""
-        device = open_device(module, self._device)
+        device = open_device(form.module, self.device)
         with self._lock:
-            self._parameters.update(layers)
-            key = (shape, device, *(layer.key for layer in layers))
-            yield self.stacks.get(key, lambda: Stack(layers, shape, device, self._parameters)), self._parameters
+            parameters = self._parameters
+            parameters.update(form, weights)
+            key = (form, form.per_layer(weights), parameters.layers[0].width, shape, device)
+            yield self.stacks.get(key, lambda: Stack(form, shape, device, parameters)), parameters
 
 
-_compiled = WeakTensorKeyDictionary()  # key: the first of the weights, where no twin calls
+_compiled = WeakIdKeyDictionary()  # key: a twin, or the first of the weights of a graph
 _lock = Lock()
 _calling = threading.local()  # compiled: what the operator that this thread calls uses
 
 
-def compiled_for(weights: Sequence[Tensor], index: int) -> Compiled:
-    """What this call uses, or else belongs to these weights on a device."""
-    found: Compiled | None = getattr(_calling, "compiled", None)
-    if found is None:
-        with _lock:
-            found = _compiled.get(weights[0])
-            if found is None or found.index != index:
-                found = _compiled[weights[0]] = Compiled(index, index)
+def compiled_for(owner: object, device: Device | int | str | None) -> CompiledStacks:
+    """What all calls of a twin, or with these weights, on a device have in common."""
+    with _lock:
+        found: CompiledStacks | None = _compiled.get(owner)
+        if found is None or found.device != device:
+            found = _compiled[owner] = CompiledStacks(device)
     return found
 
 
-def call_with(compiled: Compiled, mode: str, *arguments: Any) -> States:
+def call_with(compiled: CompiledStacks, mode: str, *arguments: Any) -> States:
     """Call an operator, which uses this. A weak reference to a parameter would keep PyTorch from swapping it for another."""
     before = getattr(_calling, "compiled", None)
     _calling.compiled = compiled
@@ -101,104 +100,124 @@ def call_with(compiled: Compiled, mode: str, *arguments: Any) -> States:
         _calling.compiled = before
 
 
-def check_tensors(module: str, tensors: Mapping[str, Tensor], layers: Sequence[Layer]) -> ElementType:
-    """The element type that all tensors and the layers' parameters share.
+class OperatorCall(NamedTuple):
+    """An operator's mode and arguments."""
 
-    Refuses others than dense ones on the CPU, and parameters of other shapes than the module's.
-    """
-    parameters = [named for layer in layers for named in layer.named]
-    dtype = parameters[0][1].dtype
-    for argument, tensor in (*tensors.items(), *parameters):
-        if tensor.layout is not torch.strided:
-            raise InvalidArgumentError(module, argument, f"a Tensor, {tensor.layout}", "a dense Tensor")
-        if not tensor.is_cpu:
-            raise InvalidArgumentError(module, argument, f"a tensor on {tensor.device}", "one on the CPU")
-        if tensor.dtype is not dtype:
-            raise InvalidArgumentError(module, argument, tensor.dtype, f"{dtype}, as the parameters")
-    element = ELEMENTS.get(dtype)
-    if element is None:
-        raise InvalidArgumentError(module, "parameters", dtype, "one of " + ", ".join(map(str, ELEMENTS)))
-    for layer in layers:
-        layer.check_shapes()
-    return element
+    mode: str
+    input: Tensor
+    hx: Sequence[Tensor]
+    weights: Sequence[Tensor]
+    batch_sizes: Tensor | None
+    module: str
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bidirectional: bool
+    device: int
+    lengths: Tensor | None = None
+
+    @property
+    def form(self) -> Form:
+        return Form(self.mode, self.module, self.input_size, self.hidden_size, self.num_layers, self.bidirectional)
+
+    @property
+    def compiled(self) -> CompiledStacks:
+        """What the call uses: that of the twin which makes it, or else of its weights."""
+        return getattr(_calling, "compiled", None) or compiled_for(self.weights[0], self.device)
+
+    def check(self, is_fake: bool) -> list[tuple[int, ...]]:
+        """Refuse wrong numbers, ranks, sizes, types and devices of tensors. Returns the results' shapes.
+
+        is_fake: whether PyTorch's compilers call, with tensors that have no values.
+        """
+        module, form, input = self.module, self.form, self.input
+        devices = {tensor.device for tensor in (input, *self.hx, *self.weights)}
+        device = input.device if is_fake and len(devices) == 1 else CPU
+        width = layers_of(form, self.weights, device)[0].width
+        tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(self.hx)}
+        check_tensors(module, tensors.items(), self.weights[0].dtype, device)
+        sizes = [width // form.directions, *[form.hidden_size] * (self.mode == "LSTM")]
+        if len(self.hx) not in (0, len(sizes)):
+            raise TorchArgumentError(module, "hx", f"{len(self.hx)} tensors", f"none or {len(sizes)}")
+        for name, tensor in tensors.items():
+            dimensions = 2 if name == "input" and self.batch_sizes is not None else 3
+            if tensor.dim() != dimensions:
+                raise TorchArgumentError(module, name, f"{tensor.dim()} dimensions", str(dimensions))
+        if is_certain(input.shape[0] == 0):
+            raise TorchArgumentError(module, "input", "no time steps", "at least one")
+        rows = input.shape[1] if self.batch_sizes is None else self._rows_of_packed(self.batch_sizes, is_fake)
+        shapes = [(form.num_layers * form.directions, rows, size) for size in sizes]
+        for (name, tensor), shape in zip(tensors.items(), [(form.input_size,), *shapes]):
+            for what, found, expected in zip(("features", "rows", "layers and directions"), tensor.shape[::-1], shape[::-1]):
+                if is_certain(found != expected):
+                    raise TorchArgumentError(module, name, f"{found} {what}", str(expected))
+        if self.lengths is not None:
+            if self.batch_sizes is not None:
+                raise TorchArgumentError(module, "lengths", "lengths of a PackedSequence", "None: it has its own")
+            check_lengths(module, self.lengths, input.shape[0], rows, device, is_fake)
+        return [(*input.shape[:-1], width), *shapes]
+
+    def _rows_of_packed(self, batch_sizes: Tensor, is_fake: bool) -> int:
+        """How many rows a PackedSequence has. Refuses batch sizes that are none."""
+        is_list = _is_list(batch_sizes, torch.int64)
+        if is_fake and is_list:
+            return self.hx[0].shape[1] if self.hx and self.hx[0].dim() == 3 else torch.library.get_ctx().new_dynamic_size()
+        sizes = batch_sizes.tolist() if is_list and batch_sizes.is_cpu and not is_fake else []
+        if not sizes or sizes[-1] < 1 or sum(sizes) != len(self.input) or any(size < after for size, after in pairwise(sizes)):
+            raise TorchArgumentError(self.module, "batch_sizes", sizes or batch_sizes,
+                                     f"whole numbers from 1 that never grow, {len(self.input)} together")
+        return sizes[0]
 
 
-def _run(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
-         ) -> States:
-    form, device = Form(*rest[:-1]), rest[-1]
-    layers = layers_of(mode, form, weights)
-    element = check_tensors(form.module, _named(input, hx), layers)
-    if input.shape[-1] != form.input_size or len(input) == 0:
-        raise InvalidArgumentError(form.module, "input", f"the shape {tuple(input.shape)}",
-                                   f"at least one time step, and {form.input_size} as the last size")
-    rows = input.shape[1] if batch_sizes is None else _rows_of_packed(form.module, batch_sizes, len(input))
-    shapes = _state_shapes(mode, form, weights, rows)
-    for index, (state, expected) in enumerate(zip(hx, shapes)):
-        if state.shape != expected:
-            raise InvalidArgumentError(form.module, f"hx[{index}]", f"the shape {tuple(state.shape)}", str(expected))
+def check_lengths(module: str, lengths: Tensor, steps: int, rows: int, device: torch.device, is_fake: bool) -> None:
+    """Refuse lengths other than a whole number from 0 to `steps` for each row."""
+    if not _is_list(lengths, torch.int64, torch.int32) or lengths.device != device or is_certain(lengths.shape[0] != rows):
+        found = f"{lengths.dtype}, the shape {tuple(lengths.shape)}, on {lengths.device}"
+        raise TorchArgumentError(module, "lengths", found, f"int64 or int32, the shape ({rows},), on {device}")
+    for row, length in enumerate([] if is_fake else lengths.tolist()):
+        if not 0 <= length <= steps:
+            raise TorchArgumentError(module, "lengths", f"{length} for row {row}", f"0 to {steps}")
+
+
+def _is_list(tensor: Tensor, *dtypes: torch.dtype) -> bool:
+    return tensor.dim() == 1 and tensor.dtype in dtypes and tensor.layout is torch.strided
+
+
+def _run(mode: str, *arguments: Any) -> States:
+    call = OperatorCall(mode, *arguments)
+    shapes = call.check(is_fake=False)
+    input, lengths, rows = call.input, call.lengths, shapes[1][1]
     if rows == 0:
-        return _empty(input, form, shapes)
-    lengths = None
-    if batch_sizes is not None:
-        input, lengths = pad_packed_sequence(PackedSequence(input, batch_sizes))
-    shape = Shape(len(input), rows, form.input_size, form.hidden_size, element, bool(hx), lengths is not None)
-    with compiled_for(weights, device).prepared(form.module, layers, shape) as (stack, parameters):
-        y, last = stack.run(form.module, parameters, to_numpy(input), [to_numpy(state) for state in hx],
-                            None if lengths is None else lengths.numpy())
-    y = to_torch(y)
-    return y if lengths is None else pack_padded_sequence(y, lengths).data, *map(to_torch, last)
+        return tuple(map(input.new_empty, shapes))
+    if call.batch_sizes is not None:
+        input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
+    elif lengths is not None and input.dtype is torch.float64:  # the range of its numbers is checked, but not past the lengths
+        input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
+    shape = Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None)
+    with call.compiled.prepared(call.form, call.weights, shape) as (stack, parameters):
+        y, *last = map(to_torch, stack.run(parameters, to_numpy(input), list(map(to_numpy, call.hx)),
+                                           None if lengths is None else lengths.numpy()))
+    return y if call.batch_sizes is None else pack_padded_sequence(y, lengths).data, *last
 
 
-def _rows_of_packed(module: str, batch_sizes: Tensor, count: int) -> int:
-    """How many rows a PackedSequence of so many items has. Refuses what is none."""
-    sizes = batch_sizes.tolist() if batch_sizes.is_cpu and batch_sizes.dtype is torch.int64 and batch_sizes.dim() == 1 else []
-    if not sizes or sizes[-1] < 1 or sum(sizes) != count or any(size < after for size, after in pairwise(sizes)):
-        raise InvalidArgumentError(module, "batch_sizes", sizes or batch_sizes,
-                                   f"whole numbers from 1 that never grow, {count} together")
-    return sizes[0]
-
-
-def _fake(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], batch_sizes: Tensor | None, *rest: Any
-          ) -> States:
-    """What a call returns, as PyTorch's compilers see it."""
-    form = Form(*rest[:-1])
-    if any(tensor.device != input.device for tensor in (*hx, *weights)):
-        check_tensors(form.module, _named(input, hx), layers_of(mode, form, weights))
-    rows = input.shape[1]
-    if batch_sizes is not None:  # their values are not known here
-        rows = hx[0].shape[1] if hx else torch.library.get_ctx().new_dynamic_size()
-    return _empty(input, form, _state_shapes(mode, form, weights, rows))
-
-
-def _named(input: Tensor, hx: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {"input": input} | {f"hx[{index}]": state for index, state in enumerate(hx)}
-
-
-def _state_shapes(mode: str, form: Form, weights: Sequence[Tensor], rows: int) -> list[tuple[int, int, int]]:
-    """Shapes of h, and of an LSTM's c, which proj_size does not make smaller."""
-    sizes = [weights[1].shape[1], *[form.hidden_size] * (mode == "LSTM")]
-    return [(form.num_layers * form.directions, rows, size) for size in sizes]
-
-
-def _empty(input: Tensor, form: Form, shapes: Sequence[tuple[int, int, int]]) -> States:
-    """Tensors like the results, of any contents. shapes: those of the states."""
-    y = input.new_empty(*input.shape[:-1], form.directions * shapes[0][2])
-    return y, *(input.new_empty(shape) for shape in shapes)
+def _fake(mode: str, *arguments: Any, **named: Any) -> States:
+    """Tensors like a call's results, as PyTorch's compilers see them."""
+    call = OperatorCall(mode, *arguments, **named)
+    return tuple(map(call.input.new_empty, call.check(is_fake=True)))
 
 
 def _no_gradient(ctx: Any, *gradients: Any) -> Any:
     raise _not_differentiable("backward")
 
 
-def _not_differentiable(how: str) -> InvalidArgumentError:
-    return InvalidArgumentError("vkdml.torch", how, "a converted module in what is differentiated",
-                                "none: torch.no_grad() or detached tensors for inference; convert(..., "
-                                "training=\"torch\") and .train() to train")
+def _not_differentiable(how: str) -> TorchArgumentError:
+    return TorchArgumentError("vkdml.torch", how, "a converted module in what is differentiated", "none: torch.no_grad() or "
+                              "detached tensors for inference; convert(..., training=\"torch\") and .train() to train")
 
 
 def _no_vmap(*arguments: Any) -> Any:
-    raise InvalidArgumentError("vkdml.torch", "vmap", "a converted module in what is vectorized",
-                               "none: one call with all as rows of a batch, or a call for each")
+    raise TorchArgumentError("vkdml.torch", "vmap", "a converted module in what is vectorized",
+                             "none: one call with all as rows of a batch, or a call for each")
 
 
 def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *_: Any) -> None:
@@ -210,34 +229,28 @@ def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Te
         raise _not_differentiable("torch.func")
 
 
-def _autocast(mode: str, input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> States:
+def _autocast(mode: str, *arguments: Any) -> States:
     """Computes in autocast's type, and returns the types that PyTorch's module returns there."""
-    dtype = torch.get_autocast_dtype("cpu")
-    form, device = Form(*rest[1:-1]), rest[-1]
-    lowered = (_lowered(input, dtype), *([_lowered(tensor, dtype) for tensor in tensors] for tensors in (hx, weights)), *rest)
+    call, dtype = OperatorCall(mode, *arguments), torch.get_autocast_dtype("cpu")
+    is_projected = call.form.per_layer(call.weights) % 2 == 1
+
+    def lower(tensor: Tensor) -> Tensor:
+        return tensor if tensor.dtype is torch.float64 or not tensor.is_floating_point() else tensor.to(dtype)
+
+    lowered = call._replace(input=lower(call.input), hx=[*map(lower, call.hx)], weights=[*map(lower, call.weights)])
     with torch.autocast("cpu", enabled=False):
-        if torch.compiler.is_compiling():
-            results = OPERATORS[mode](*lowered)
-        else:
-            results = call_with(compiled_for(weights, device), mode, *lowered)
-    carried = torch.promote_types(dtype, (hx or [input])[-1].dtype)
-    return tuple(result.to(carried) if is_carried else result
-                 for result, is_carried in zip(results, _carried(mode, form, weights)))
+        results = call_with(call.compiled, *lowered)
+    # PyTorch's modules differ in which results have the initial state's type
+    sizes = call.lengths if call.batch_sizes is None else call.batch_sizes
+    all_are = mode == "GRU" or call.module == "LSTMCell" or (mode == "LSTM" and not is_projected and _is_ragged(sizes))
+    carried = torch.promote_types(dtype, (*call.hx, call.input)[len(call.hx) - 1].dtype)
+    return tuple(result.to(carried) if all_are or (is_projected and index == 2) else result
+                 for index, result in enumerate(results))
 
 
-def _lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast as autocast does: what is floating point, but not float64."""
-    return tensor if tensor.dtype is torch.float64 or not tensor.is_floating_point() else tensor.to(dtype)
-
-
-def _carried(mode: str, form: Form, weights: Sequence[Tensor]) -> tuple[bool, ...]:
-    """Whether each result has the initial state's type under PyTorch's autocast: not all modules are alike."""
-    if mode == "GRU":
-        return True, True
-    if mode != "LSTM":
-        return False, False
-    is_cell, is_projected = form.module == "LSTMCell", weights[1].shape[1] != form.hidden_size
-    return is_cell, is_cell, is_cell or is_projected
+def _is_ragged(sizes: Tensor | None) -> bool:
+    """Whether rows have lengths that differ: PyTorch's LSTM runs a PackedSequence without such as it runs a Tensor."""
+    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.tolist())) > 1)  # compilers cannot know
 
 
 class _Library(torch.library.Library):
@@ -258,8 +271,8 @@ def _define(mode: str) -> Any:
     """The operator of one of PyTorch's modes."""
     name, results = mode.lower(), ["Tensor"] * (3 if mode == "LSTM" else 2)
     _library.define(f"{name}(Tensor input, Tensor[] hx, Tensor[] weights, Tensor? batch_sizes, str module, int input_size, "
-                    f"int hidden_size, int num_layers, bool bidirectional, int device) -> ({', '.join(results)})",
-                    tags=torch.Tag.pt2_compliant_tag)
+                    "int hidden_size, int num_layers, bool bidirectional, int device, Tensor? lengths=None) -> "
+                    f"({', '.join(results)})", tags=torch.Tag.pt2_compliant_tag)
     _library.impl(name, lambda *arguments: untraced(_run)(mode, *arguments), "CompositeExplicitAutograd")
     _library.impl(name, partial(_autocast, mode), "AutocastCPU")
     _library.impl(name, _no_vmap, "FuncTorchBatched")
@@ -274,6 +287,7 @@ OPERATORS = {mode: _define(mode) for mode in KINDS}
 # ONNX's GRU, LSTM and RNN for these operators: what torch.onnx.export(dynamo=True) is to make of them
 
 _ACTIVATIONS = {"RNN_TANH": "Tanh", "RNN_RELU": "Relu"}
+_INT32 = 6  # in TensorProto.DataType
 
 
 def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
@@ -284,7 +298,7 @@ def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
     Raises:
         MissingPackageError: onnxscript is not installed; torch.onnx.export needs it too. The export fails for what ONNX does
-            not have, `proj_size` and PackedSequences: an InvalidArgumentError is the cause of PyTorch's error.
+            not have, `proj_size` and PackedSequences: a TorchArgumentError is the cause of PyTorch's error.
     """
     try:
         from onnxscript import opset18
@@ -296,38 +310,33 @@ def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 def _translation(op: Any, mode: str) -> Callable[..., Any]:
     """One operator's translation, which PyTorch calls by the names of the operator's arguments. op: the opset."""
     def translated(input: Any, hx: Any, weights: Any, batch_sizes: Any, module: str, input_size: int, hidden_size: int,
-                   num_layers: int, bidirectional: bool, device: int) -> Any:
-        form = Form(module, input_size, hidden_size, num_layers, bidirectional)
-        count = len(weights) // (num_layers * form.directions)
+                   num_layers: int, bidirectional: bool, device: int, lengths: Any = None) -> Any:
+        form = Form(mode, module, input_size, hidden_size, num_layers, bidirectional)
+        d, count = form.directions, form.per_layer(weights)
         if count % 2 or batch_sizes is not None:
-            found = "proj_size" if count % 2 else "a PackedSequence"
-            raise InvalidArgumentError(module, "torch.onnx.export", found, "none: ONNX does not have it")
-        return _layers(op, mode, form, input, hx, weights)
+            found = "proj_size" if batch_sizes is None else "a PackedSequence"
+            raise TorchArgumentError(module, "torch.onnx.export", found, "none: ONNX does not have it")
+        attributes: dict[str, Any] = {"hidden_size": hidden_size, "direction": "bidirectional" if d == 2 else "forward"}
+        if mode == "GRU":
+            attributes["linear_before_reset"] = 1
+        if mode in _ACTIVATIONS:
+            attributes["activations"] = [_ACTIVATIONS[mode]] * d
+        y, last = input, []
+        lengths = None if lengths is None else op.Cast(lengths, to=_INT32)
+        for k in range(num_layers):
+            of_layer = [weights[start:start + count] for start in range(k * d * count, (k + 1) * d * count, count)]
+            w, r, *biases = (_stacked(op, KINDS[mode].gates, hidden_size, tensors) for tensors in zip(*of_layer))
+            b = op.Concat(*biases, axis=1) if biases else None
+            states = [op.Slice(state, [k * d], [(k + 1) * d], [0]) for state in hx]
+            y, *ends = getattr(op, mode.partition("_")[0])(y, w, r, b, lengths, *states, **attributes)
+            y = op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
+            last.append(ends)
+        return y, *(op.Concat(*of_layers, axis=0) for of_layers in zip(*last))
 
     return translated
 
 
-def _layers(op: Any, mode: str, form: Form, y: Any, hx: Sequence[Any], weights: Sequence[Any]) -> tuple[Any, ...]:
-    kind, d, count = KINDS[mode], form.directions, len(weights) // (form.num_layers * form.directions)
-    attributes: dict[str, Any] = {"hidden_size": form.hidden_size, "direction": "bidirectional" if d == 2 else "forward"}
-    if mode == "GRU":
-        attributes["linear_before_reset"] = 1
-    if mode in _ACTIVATIONS:
-        attributes["activations"] = [_ACTIVATIONS[mode]] * d
-    run = getattr(op, mode.partition("_")[0])
-    last = []
-    for k in range(form.num_layers):
-        of_layer = [weights[start:start + count] for start in range(k * d * count, (k + 1) * d * count, count)]
-        w, r, *biases = (_stacked(op, kind, form, tensors) for tensors in zip(*of_layer))
-        b = op.Concat(*biases, axis=1) if biases else None
-        states = [op.Slice(state, [k * d], [(k + 1) * d], [0]) for state in hx]
-        y, *ends = run(y, w, r, b, None, *states, **attributes)
-        y = op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
-        last.append(ends)
-    return y, *(op.Concat(*of_layers, axis=0) for of_layers in zip(*last))
-
-
-def _stacked(op: Any, kind: Kind, form: Form, directions: Sequence[Any]) -> Any:
+def _stacked(op: Any, gates: tuple[int, ...], hidden_size: int, directions: Sequence[Any]) -> Any:
     """A parameter of all directions, with ONNX's order of gates."""
-    rows = np.arange(len(kind.gates) * form.hidden_size).reshape(len(kind.gates), -1)[list(kind.gates)].ravel().tolist()
+    rows = np.arange(len(gates) * hidden_size).reshape(len(gates), -1)[list(gates)].ravel().tolist()
     return op.Concat(*(op.Unsqueeze(op.Gather(tensor, rows), [0]) for tensor in directions), axis=0)

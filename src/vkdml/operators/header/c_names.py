@@ -12,13 +12,13 @@ from enum import IntEnum, IntFlag
 from ...errors import InvalidArgumentError, shown
 from ..checks import MINIMUM_ALIGNMENT, integers, is_one_of, least_size, packed_strides
 from ..element_types import ITEMSIZES
-from . import descs, device_descs, plain_descs
+from . import descs, device_descs
 from .descs import DML_TENSOR_DATA_TYPE
 
 # How names of members begin where it is not with the enumeration's name
 _PREFIXES = {"DML_TENSOR_FLAGS": "DML_TENSOR_FLAG", "DML_EXECUTION_FLAGS": "DML_EXECUTION_FLAG",
              "DML_OPERATOR_TYPE": "DML_OPERATOR", "DML_FEATURE_LEVEL": "DML_FEATURE"}
-_ENUMERATIONS = [found for module in (descs, plain_descs, device_descs) for name in module.__all__
+_ENUMERATIONS = [found for module in (descs, device_descs) for name in module.NAMES
                  if issubclass(found := getattr(module, name), IntEnum | IntFlag)]
 
 CONSTANTS: dict[str, int] = {

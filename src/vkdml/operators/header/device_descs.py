@@ -10,23 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .descs import DML_TENSOR_DATA_TYPE
+from . import descs
 from .fields import Structure
 
-__all__ = [
-    "DML_BINDING_DESC", "DML_BINDING_TABLE_DESC", "DML_BINDING_TYPE", "DML_BUFFER_ARRAY_BINDING", "DML_BUFFER_BINDING",
-    "DML_FEATURE", "DML_FEATURE_DATA_FEATURE_LEVELS", "DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT", "DML_FEATURE_LEVEL",
-    "DML_FEATURE_QUERY_FEATURE_LEVELS", "DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT", "DML_GRAPH_DESC",
-    "DML_GRAPH_EDGE_DESC", "DML_GRAPH_EDGE_TYPE", "DML_GRAPH_NODE_DESC", "DML_GRAPH_NODE_TYPE", "DML_INPUT_GRAPH_EDGE_DESC",
-    "DML_INTERMEDIATE_GRAPH_EDGE_DESC", "DML_OPERATOR_GRAPH_NODE_DESC", "DML_OUTPUT_GRAPH_EDGE_DESC"]
-
-
-class DML_BINDING_TYPE(IntEnum):
-    NONE = 0
-    BUFFER = 1
-    BUFFER_ARRAY = 2
+DML_BINDING_TYPE = IntEnum("DML_BINDING_TYPE", ["NONE", "BUFFER", "BUFFER_ARRAY"], start=0)
+DML_GRAPH_EDGE_TYPE = IntEnum("DML_GRAPH_EDGE_TYPE", ["INVALID", "INPUT", "OUTPUT", "INTERMEDIATE"], start=0)
+# A constant node is refused: bind it as an input
+DML_GRAPH_NODE_TYPE = IntEnum("DML_GRAPH_NODE_TYPE", ["INVALID", "OPERATOR", "CONSTANT"], start=0)
+DML_FEATURE = IntEnum("DML_FEATURE", ["TENSOR_DATA_TYPE_SUPPORT", "FEATURE_LEVELS"], start=0)
+# DML_FEATURE_LEVEL_1_0 and so on in C: a name cannot begin with a number
+DML_FEATURE_LEVEL = IntEnum("DML_FEATURE_LEVEL", {
+    "LEVEL_1_0": 0x1000, "LEVEL_2_0": 0x2000, "LEVEL_2_1": 0x2100, "LEVEL_3_0": 0x3000, "LEVEL_3_1": 0x3100,
+    "LEVEL_4_0": 0x4000, "LEVEL_4_1": 0x4100, "LEVEL_5_0": 0x5000, "LEVEL_5_1": 0x5100, "LEVEL_5_2": 0x5200,
+    "LEVEL_6_0": 0x6000, "LEVEL_6_1": 0x6100, "LEVEL_6_2": 0x6200, "LEVEL_6_3": 0x6300, "LEVEL_6_4": 0x6400})
 
 
 class DML_BUFFER_BINDING(Structure):
@@ -64,21 +62,6 @@ class DML_BINDING_TABLE_DESC(Structure):
     CPUDescriptorHandle: Any = None
     GPUDescriptorHandle: Any = None
     SizeInDescriptors: int | None = None
-
-
-class DML_GRAPH_EDGE_TYPE(IntEnum):
-    INVALID = 0
-    INPUT = 1
-    OUTPUT = 2
-    INTERMEDIATE = 3
-
-
-class DML_GRAPH_NODE_TYPE(IntEnum):
-    """Types of nodes. A constant is refused: bind it as an input."""
-
-    INVALID = 0
-    OPERATOR = 1
-    CONSTANT = 2
 
 
 class DML_INPUT_GRAPH_EDGE_DESC(Structure):
@@ -148,31 +131,6 @@ class DML_GRAPH_DESC(Structure, kw_only=True):
     IntermediateEdgeCount: int | None = None
 
 
-class DML_FEATURE(IntEnum):
-    TENSOR_DATA_TYPE_SUPPORT = 0
-    FEATURE_LEVELS = 1
-
-
-class DML_FEATURE_LEVEL(IntEnum):
-    """DML_FEATURE_LEVEL_1_0 and so on in C: a name cannot begin with a number."""
-
-    LEVEL_1_0 = 0x1000
-    LEVEL_2_0 = 0x2000
-    LEVEL_2_1 = 0x2100
-    LEVEL_3_0 = 0x3000
-    LEVEL_3_1 = 0x3100
-    LEVEL_4_0 = 0x4000
-    LEVEL_4_1 = 0x4100
-    LEVEL_5_0 = 0x5000
-    LEVEL_5_1 = 0x5100
-    LEVEL_5_2 = 0x5200
-    LEVEL_6_0 = 0x6000
-    LEVEL_6_1 = 0x6100
-    LEVEL_6_2 = 0x6200
-    LEVEL_6_3 = 0x6300
-    LEVEL_6_4 = 0x6400
-
-
 class DML_FEATURE_QUERY_FEATURE_LEVELS(Structure, kw_only=True):
     """Which is the highest of these feature levels that the device has?"""
 
@@ -189,10 +147,15 @@ class DML_FEATURE_DATA_FEATURE_LEVELS(Structure):
 class DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT(Structure):
     """Does any operator take tensors of this type?"""
 
-    DataType: DML_TENSOR_DATA_TYPE
+    DataType: descs.DML_TENSOR_DATA_TYPE
 
 
 class DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT(Structure):
     """Whether any operator takes tensors of the type."""
 
     IsSupported: bool
+
+
+NAMES = [name for name in dir() if name.startswith("DML_")]
+if not TYPE_CHECKING:  # a type checker reads lists of __all__ only, and finds the names without
+    __all__ = NAMES

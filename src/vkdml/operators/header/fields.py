@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
-from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -63,10 +62,7 @@ def _check(cls: Any, values: Sequence[Any], named: Mapping[str, Any]) -> None:
     names, in_order = [field.name for field in known], [field.name for field in known if not field.kw_only]
     for name in named:
         if name not in names:
-            near = get_close_matches(name.lower(), [one.lower() for one in names], 1)
-            nearest = [one for one in names if one.lower() in near]
-            raise FieldError(cls.__name__, name, "the name of no field",
-                             " or else ".join([*nearest, f"one of {', '.join(names)}"]))
+            raise FieldError(cls.__name__, name, "the name of no field", f"one of {', '.join(names)}")
     if len(values) > len(in_order):
         allowed = f"at most {len(in_order)}: {', '.join(in_order)}" if in_order else f"names for all: {', '.join(names)}"
         raise FieldError(cls.__name__, "fields", f"{len(values)} without a name", allowed)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
 
 from ...operators.whole_numbers import ceil_div, round_up
 from ..options import SEQUENCE
 from ..profiles import PRIVATE_ARRAYS, Rates, ResidentRates
-from ..tiling import NONE, KernelTiling, Layout, Loops, Machine, Target, Tiling, even_rows, loops
-from .parts import PartsLoop, PartsProjection, PartsTiling, parts_of, schedules_of, spread
+from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, even_rows, loops
+from .parts import ARRAY_COLUMNS, PartsLoop, PartsTiling, parts_of, schedules_of, spread
 
 _MOST_ROWS = 16  # of a tile: with more, compiling takes long
 _STEPS_FOR_A_ROW = 16  # steps of all rows for which the projection's tile gets one more, where compiling takes long
-_ARRAY_COLUMNS = 32  # of a private array
-_SHARED_SLOTS = 2  # the third is better used for more rows
 
 
 @dataclass(frozen=True)
@@ -34,29 +31,29 @@ class LanesTiling(PartsTiling):
             if parts:
                 found = (_tiling(target, schedule, is_projected, rows, units_at_once, parts, workgroup, unrolled)
                          for workgroup, unrolled in _workgroups(target))
-                most = target.machine.profile.most_iterations
+                most = target.profile.most_iterations
                 yield from filter(None, [next((tiling for tiling in found if tiling.has_iterations(most)), None)])
 
-    def phase_loops(self, gates: int) -> Loops:
+    def phase_loops(self, gates: int) -> int:
         """A tile is multiplied whole or, with lengths, its first half, by code of its own. Without, drivers may keep it."""
         loop = self.loop
         products = self.product_loops(loop, loop.hidden, gates)
-        whole = loops(1, products) if self.problem.has("SequenceLengthsTensor") else products
-        products = whole + loops(0, products)
+        whole = loops(1, products, 2) if self.problem.has("SequenceLengthsTensor") else products
+        products = whole + loops(0, products, 2)
         if loop.units_at_once > 1:  # drivers unroll what makes large tiles ready, but not all of it
             products += 2 * loops(loop.units_at_once)
-        return self.turn_loops(gates, products + loops(loop.units_at_once, loops(loop.rows)))
+        return self.turn_loops(gates, products + loops(loop.units_at_once, loops(loop.rows), 1))
 
     @staticmethod
-    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
+    def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
         """Iterations over blocks of loads."""
-        block = NONE if tiling.unrolled else Loops(tiling.block_loads, 1)  # a loop that checks after its body
-        return loops(layout.loads // tiling.block_loads, block)
+        block = 0 if tiling.unrolled else tiling.block_loads  # a loop that checks after its body
+        return loops(packing.loads // tiling.block_loads, block, 1)
 
 
 def _tiles_of(target: Target) -> list[tuple[int, int]]:
     """Rows of a tile, and units that an invocation computes together."""
-    options, most = target.options, target.machine.profile.most_unrolled
+    options, most = target.options, target.profile.most_unrolled
     rows = [options.rows] if options.rows else even_rows(target.problem.batch, range(1, _MOST_ROWS + 1))
     units = [options.units_at_once] if options.units_at_once else [2, 1]
     return [tile for tile in product(rows, units) if most is None or tile[0] * tile[1] <= most or options.rows]
@@ -64,9 +61,9 @@ def _tiles_of(target: Target) -> list[tuple[int, int]]:
 
 def _workgroups(target: Target) -> Iterator[tuple[int, bool]]:
     """Invocations of a workgroup, and whether loads are unrolled; the preferred first, then with fewer iterations each."""
-    most = target.options.workgroup or target.machine.info.max_workgroup_invocations
+    most = target.options.workgroup or target.info.max_workgroup_invocations
     workgroup = target.options.workgroup or target.lanes
-    if target.machine.profile.most_unrolled is None:
+    if target.profile.most_unrolled is None:
         yield workgroup, False
     while workgroup <= most:
         yield workgroup, True
@@ -79,21 +76,21 @@ def _tiling(target: Target, schedule: str, is_projected: bool, rows: int, units_
     loop = PartsLoop(
         problem=problem, kernel=f"cpu/{problem.cell.kernel}_lanes", schedule=schedule, lanes=target.lanes, rows=rows,
         units_at_once=units_at_once, parts=parts, workgroup=workgroup, block_loads=_block_loads(target), unrolled=unrolled,
-        units=round_up(problem.hidden, workgroup * units_at_once), hidden=_layout(target, problem.hidden))
-    packed = _layout(target, problem.input_size)
+        units=round_up(problem.hidden, workgroup * units_at_once), hidden=_packing(target, problem.hidden))
+    packed = _packing(target, problem.input_size)
     return LanesTiling(loop, packed, _projection(target, loop, packed, workgroup, units_at_once) if is_projected else None)
 
 
-def _projection(target: Target, loop: PartsLoop, packed: Layout, workgroup: int, units_at_once: int) -> PartsProjection:
+def _projection(target: Target, loop: PartsLoop, packed: Packing, workgroup: int, units_at_once: int) -> ProjectionTiling:
     """The projection for a time loop of either kernel."""
-    return PartsProjection(
+    return ProjectionTiling(
         problem=target.problem, kernel="cpu/projection_lanes", lanes=target.lanes, rows=_projection_rows(target, units_at_once),
         units_at_once=units_at_once, workgroup=workgroup, block_loads=loop.block_loads, unrolled=loop.unrolled,
         units=loop.units, group_units=workgroup * units_at_once, input=packed)
 
 
 def _projection_rows(target: Target, units_at_once: int) -> int:
-    row_steps, most = target.problem.batch * target.problem.steps, target.machine.profile.most_unrolled
+    row_steps, most = target.problem.batch * target.problem.steps, target.profile.most_unrolled
     return min(most // units_at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW)) if most else min(_MOST_ROWS, row_steps)
 
 
@@ -102,52 +99,25 @@ def _block_loads(target: Target) -> int:
     return max(1, target.lanes // target.problem.element.vecs_per_load)
 
 
-def _layout(target: Target, columns: int) -> Layout:
+def _packing(target: Target, columns: int) -> Packing:
     element = target.problem.element
-    return Layout(element, round_up(ceil_div(columns, element.columns_per_load), _block_loads(target)), target.lanes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResidentLoop(PartsLoop):
-    """One way to run the time loop: a workgroup holds all units, and their recurrent weights stay in private memory."""
-
-    resident: ClassVar[bool] = True
-
-    @property
-    def products(self) -> int:
-        """Number of products of an invocation for a row."""
-        return self.hidden.columns * self.units_at_once * len(self.problem.cell.gates)
-
-    @property
-    def arrays(self) -> int:
-        return self.hidden.columns // _ARRAY_COLUMNS
-
-    @property
-    def shared_slots(self) -> int:
-        return min(self.problem.loop.slots, _SHARED_SLOTS)
-
-    @property
-    def constants(self) -> dict[str, int]:
-        return {"ARRAY_COLUMNS": _ARRAY_COLUMNS, "SHARED_SLOTS": self.shared_slots}
+    return Packing(element, round_up(ceil_div(columns, element.columns_per_load), _block_loads(target)), target.lanes)
 
 
 @dataclass(frozen=True)
 class ResidentTiling(LanesTiling):
     """The kernels whose recurrent weights stay in private memory: projected, in sequence."""
 
-    loop: ResidentLoop
-
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
         """Tilings that have arrays enough and for which compilers need not take long."""
-        if SEQUENCE not in schedules_of(target):
+        if SEQUENCE not in schedules_of(target) or target.profile.rates.resident is None:
             return
-        profile = target.machine.profile
         for rows, units_at_once in _tiles_of(target):
             tiling = _resident_tiling(target, rows, units_at_once)
-            has_room = tiling.loop.arrays <= PRIVATE_ARRAYS and tiling.loop.products <= profile.most_resident_products
-            most = target.options.workgroup or target.machine.info.max_workgroup_invocations
-            if has_room and tiling.loop.workgroup <= most:
+            loop = tiling.loop
+            if (loop.arrays <= PRIVATE_ARRAYS and loop.products <= target.profile.most_resident_products
+                    and loop.workgroup <= target.info.max_workgroup_invocations):
                 yield tiling
 
     def part_seconds(self, rates: Rates) -> float:
@@ -159,21 +129,21 @@ class ResidentTiling(LanesTiling):
         is_cached = loop.products * loop.workgroup * 4 <= resident.cache_bytes
         return loop.rows * of_row + phases * resident.barrier + (0 if is_cached else loop.products * resident.fetch)
 
-    def start_seconds(self, machine: Machine) -> float:
+    def start_seconds(self, target: Target) -> float:
         """The loads of the weights that stay."""
-        rates = machine.profile.rates
+        rates = target.profile.rates
         of_subgroup = self.loop.products * (rates.load / 4 + _resident(rates).store)
-        return spread(self.loop, self.loop.workgroups, of_subgroup, machine)
+        return spread(self.loop, self.loop.workgroups, of_subgroup, target)
 
-    def compile_seconds(self, machine: Machine) -> float:
-        shares = machine.profile.compiling
-        return super().compile_seconds(machine) + (shares.resident_loop + self.loop.products * shares.resident_product)
+    def compile_seconds(self, target: Target) -> float:
+        shares = target.profile.compiling
+        return super().compile_seconds(target) + (shares.resident_loop + self.loop.products * shares.resident_product)
 
-    def loops_once(self) -> Loops:
+    def loops_once(self) -> int:
         """Each load goes to one of the arrays."""
         return loops(self.loop.hidden.loads, loops(1) + (self.loop.arrays - 1) * loops(0))
 
-    def phase_loops(self, gates: int) -> Loops:
+    def phase_loops(self, gates: int) -> int:
         """Products are unrolled."""
         return loops(self.loop.rows, loops(self.loop.units_at_once))
 
@@ -181,13 +151,13 @@ class ResidentTiling(LanesTiling):
 def _resident_tiling(target: Target, rows: int, units_at_once: int) -> ResidentTiling:
     problem, lanes = target.problem, target.lanes
     workgroup = round_up(ceil_div(problem.hidden, units_at_once), lanes)
-    loads = round_up(problem.hidden, _ARRAY_COLUMNS) // problem.element.columns_per_load
-    loop = ResidentLoop(
-        problem=problem, kernel=f"cpu/{problem.cell.kernel}_resident", schedule=SEQUENCE, lanes=lanes, rows=rows,
+    loads = round_up(problem.hidden, ARRAY_COLUMNS) // problem.element.columns_per_load
+    loop = PartsLoop(
+        resident=True, problem=problem, kernel=f"cpu/{problem.cell.kernel}_resident", schedule=SEQUENCE, lanes=lanes, rows=rows,
         units_at_once=units_at_once, parts=1, workgroup=workgroup, block_loads=_block_loads(target),
-        units=round_up(problem.hidden, workgroup * units_at_once), hidden=Layout(problem.element, loads, lanes))
+        units=round_up(problem.hidden, workgroup * units_at_once), hidden=Packing(problem.element, loads, lanes))
     loop = replace(loop, shared_state=loop.may_share_state(target))
-    packed = _layout(target, problem.input_size)
+    packed = _packing(target, problem.input_size)
     projected = _projection(target, loop, packed, lanes, 2 if loop.units % (2 * lanes) == 0 else 1)
     return ResidentTiling(loop, packed, projected)
 

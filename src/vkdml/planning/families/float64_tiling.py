@@ -9,8 +9,8 @@ from math import gcd
 from typing import ClassVar
 
 from ...operators.whole_numbers import ceil_div, round_up
-from ..tiling import KernelTiling, Layout, Loops, Target, Tiling, gates_of_phases, loops
-from .parts import PartsLoop, PartsProjection, PartsTiling, parts_of, schedules_of
+from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, gates_of_phases, loops, masked
+from .parts import PartsLoop, PartsTiling, parts_of, schedules_of
 
 # Invocations of a workgroup: at least, and a multiple of it; and in the projection, which has workgroups enough
 _LEAST_WORKGROUP, _PROJECTION_WORKGROUP = 32, 64
@@ -32,30 +32,30 @@ class Float64Tiling(PartsTiling):
             parts = parts_of(target, schedule, 1, 1)
             if parts:
                 found = (_tiling(target, schedule, is_projected, parts, workgroup) for workgroup in _workgroups(target, parts))
-                most = target.machine.profile.most_iterations
+                most = target.profile.most_iterations
                 yield from filter(None, [next((tiling for tiling in found if tiling.has_iterations(most)), None)])
 
-    def phase_loops(self, gates: int) -> Loops:
+    def phase_loops(self, gates: int) -> int:
         """The activations are one piece of code, of which each has an exponential, a logarithm and up to four divisions."""
         activation = loops(3) + loops(4) + loops(7) + 4 * loops(2)
         activations = loops(len(self.problem.cell.gates) + 1, activation)
         return self.turn_loops(gates, self.product_loops(self.loop, self.loop.hidden, gates) + activations)
 
-    def loops_of_step(self) -> Loops:
+    def loops_of_step(self) -> int:
         """The phases are one piece of code."""
         gates = gates_of_phases(self.problem)
-        return super().loops_of_step() + loops(len(gates)) + Loops(self.phase_loops(gates[0]).masked)
+        return super().loops_of_step() + loops(len(gates)) + masked(self.phase_loops(gates[0]))
 
     @staticmethod
-    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
-        return loops(layout.loads, loops(gates, loops(4)))
+    def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
+        return loops(packing.loads, loops(gates, loops(4), 1), 2)
 
 
 def _workgroups(target: Target, parts: int) -> Iterator[int]:
     """Invocations of a workgroup that holds a part's units, in as few turns as can be; then with fewer iterations each."""
-    info, options = target.machine.info, target.options
+    info, options = target.info, target.options
     units = ceil_div(target.problem.hidden, parts)
-    turns = ceil_div(units, min(target.machine.profile.most_workgroup, info.max_workgroup_invocations))
+    turns = ceil_div(units, min(target.profile.most_workgroup, info.max_workgroup_invocations))
     workgroup = options.workgroup or round_up(ceil_div(units, turns), _LEAST_WORKGROUP)
     while workgroup <= (options.workgroup or info.max_workgroup_invocations):
         yield workgroup
@@ -67,12 +67,12 @@ def _tiling(target: Target, schedule: str, is_projected: bool, parts: int, workg
     units = round_up(problem.hidden, workgroup)
     loop = PartsLoop(
         problem=problem, kernel=f"float64/{problem.cell.kernel}", schedule=schedule, rows=1, parts=parts, workgroup=workgroup,
-        units=units, hidden=Layout(problem.element, ceil_div(problem.hidden, problem.element.columns_per_load), units))
+        units=units, hidden=Packing(problem.element, ceil_div(problem.hidden, problem.element.columns_per_load), units))
     loop = replace(loop, shared_state=loop.may_share_state(target))
-    packed = Layout(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), units)
+    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), units)
     if not is_projected:
         return Float64Tiling(loop, packed, None)
     of_projection = gcd(workgroup, _PROJECTION_WORKGROUP)
-    return Float64Tiling(loop, packed, PartsProjection(
+    return Float64Tiling(loop, packed, ProjectionTiling(
         problem=problem, kernel="float64/projection", rows=1, workgroup=of_projection, units=units, group_units=of_projection,
         input=packed))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...operators.problem import Problem
 from ...operators.whole_numbers import ceil_div, round_up
@@ -16,7 +15,7 @@ from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
 from ..profiles import MOST_ITERATIONS
-from ..tiling import MEETING, STATE, Layout, LoopTiling, Machine, Target, even_rows
+from ..tiling import MEETING, STATE, LoopTiling, Packing, Target, even_rows
 
 TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
 _PACKED_UNITS = 64   # packed weights have a multiple of these
@@ -200,11 +199,11 @@ def _held(loop: GpuLoop, rates: GpuRates) -> int:
     return round_up(loop.workgroup, rates.subgroup_width)
 
 
-def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
-    """How many surely run side by side."""
-    if machine.info.is_cpu:
-        return machine.info.cores
-    rates = machine.gpu
+def resident_workgroups(loop: GpuLoop, target: Target) -> int:
+    """Number of workgroups that surely run side by side."""
+    if target.info.is_cpu:
+        return target.info.cores
+    rates = target.gpu
     held = _held(loop, rates)
     margin = _NARROW_MARGIN if loop.subgroup_size else _REGISTERS_MARGIN
     likely = min(int(margin * registers(loop, rates)), rates.invocation_registers, rates.registers // held)
@@ -213,128 +212,120 @@ def resident_workgroups(loop: GpuLoop, machine: Machine) -> int:
     return rates.units * of_unit
 
 
-class GpuLoops:
-    """All cuts of a problem that a device's kernels allow."""
+# All cuts of a problem that a device's kernels allow
 
-    def __init__(self, target: Target) -> None:
-        self.problem, self.machine, self.options = target.problem, target.machine, target.options
-        self.info, self.profile = self.machine.info, self.machine.profile
-        self.groups = column_groups(self.problem, self.info)
+def whole_units(target: Target) -> int:
+    """Invocations that a workgroup has a multiple of."""
+    return TOGETHER * column_groups(target.problem, target.info)
 
-    def loops(self, schedule: str) -> Iterator[GpuLoop]:
-        """All that the device can run."""
-        for rows in self._rows():
-            for workgroup in self._workgroups(schedule):
-                parts = 1 if schedule == SEQUENCE else ceil_div(self.problem.hidden, workgroup // self.groups)
-                if self._may_be(schedule, parts):
-                    yield from self._in(schedule, rows, workgroup, parts)
 
-    @property
-    def whole_units(self) -> int:
-        """Invocations that a workgroup has a multiple of."""
-        return TOGETHER * self.groups
+def loops_of(target: Target, schedule: str) -> Iterator[GpuLoop]:
+    """All loops of a schedule that the device can run: one for each way to meet, and size of subgroups."""
+    info, options = target.info, target.options
+    meetings = [None] if schedule != PERSISTENT else [options.meeting] if options.meeting else [BARRIER, FLOW]
+    for rows in [options.rows] if options.rows else even_rows(target.problem.batch, _ROWS):
+        for workgroup in _workgroups(target, schedule):
+            units = workgroup // column_groups(target.problem, info)
+            parts = 1 if schedule == SEQUENCE else ceil_div(target.problem.hidden, units)
+            for meeting in meetings if _may_be(target, schedule, parts) else ():
+                loop = _loop(target, schedule, rows, workgroup, parts, meeting)
+                if loop is not None:
+                    yield loop
+                if loop is not None and info.subgroup_size > _NARROW and info.has_subgroups_of(_NARROW, workgroup):
+                    yield replace(loop, subgroup_size=_NARROW)
 
-    @property
-    def _shared_room(self) -> int:
-        """Shared memory of a workgroup; drivers may not see that arrays of one vec4 are never used."""
-        return self.info.max_shared_memory - _UNUSED_SHARED_BYTES
 
-    def _rows(self) -> list[int]:
-        if self.options.rows:
-            return [self.options.rows]
-        return even_rows(self.problem.batch, _ROWS)
+def _shared_room(target: Target) -> int:
+    """Shared memory of a workgroup; drivers may not see that arrays of one vec4 are never used."""
+    return target.info.max_shared_memory - _UNUSED_SHARED_BYTES
 
-    def _workgroups(self, schedule: str) -> list[int]:
-        """Whole TOGETHER units each. Those that a part does not need are left out."""
-        most, hidden = self.info.max_workgroup_invocations, self.problem.hidden
-        if self.options.workgroup:
-            return [self.options.workgroup] if self.options.workgroup % self.whole_units == 0 else []
-        whole = round_up(hidden, TOGETHER) * self.groups
-        if self.options.parts and schedule != SEQUENCE:
-            workgroup = round_up(ceil_div(hidden, self.options.parts), TOGETHER) * self.groups
-            return [workgroup] if workgroup <= most else []
-        sizes = {min(size, whole) for size in (*_WORKGROUPS, self.whole_units)}
-        if schedule == SEQUENCE:  # all units at once, so that weights can stay
-            sizes.add(whole)
-        most = min(most, max(self.profile.most_workgroup, self.whole_units))  # compilers spill in larger ones
-        return sorted(size for size in sizes if size <= most and size % self.whole_units == 0)
 
-    def _may_be(self, schedule: str, parts: int) -> bool:
-        """Whether there is something to share. Where plans are not timed, persistent parts have to be asked for."""
-        if self.options.parts and self.options.parts != parts:
-            return False
-        is_choice = schedule == STEPPED or self.profile.tuned
-        return schedule == SEQUENCE or self.options.schedule == schedule or (parts > 1 and is_choice)
+def _workgroups(target: Target, schedule: str) -> list[int]:
+    """Invocations of a workgroup: whole TOGETHER units each, and no more than a part needs."""
+    options, hidden, of_units = target.options, target.problem.hidden, whole_units(target)
+    most = target.info.max_workgroup_invocations
+    if options.workgroup:
+        return [options.workgroup] if options.workgroup % of_units == 0 else []
+    whole = ceil_div(hidden, TOGETHER) * of_units
+    if options.parts and schedule != SEQUENCE:
+        workgroup = ceil_div(ceil_div(hidden, options.parts), TOGETHER) * of_units
+        return [workgroup] if workgroup <= most else []
+    sizes = {min(size, whole) for size in (*_WORKGROUPS, of_units)}
+    if schedule == SEQUENCE:  # all units at once, so that weights can stay
+        sizes.add(whole)
+    most = min(most, max(target.profile.most_workgroup, of_units))  # compilers spill in larger ones
+    return sorted(size for size in sizes if size <= most and size % of_units == 0)
 
-    def _in(self, schedule: str, rows: int, workgroup: int, parts: int) -> Iterator[GpuLoop]:
-        """A loop for each way to meet, and size of subgroups."""
-        meetings = [None] if schedule != PERSISTENT else [self.options.meeting] if self.options.meeting else [BARRIER, FLOW]
-        for meeting in meetings:
-            loop = self._loop(schedule, rows, workgroup, parts, meeting)
-            if loop is not None:
-                yield loop
-            if loop is not None and self.info.subgroup_size > _NARROW and self.info.has_subgroups_of(_NARROW, workgroup):
-                yield replace(loop, subgroup_size=_NARROW)
 
-    def _loop(self, schedule: str, rows: int, workgroup: int, parts: int, meeting: str | None) -> GpuLoop | None:
-        problem, groups = self.problem, self.groups
-        loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
-        bare = GpuLoop(
-            problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
-            schedule=schedule, parts=parts, hidden=Layout(problem.element, loads, TOGETHER), shared_state=True,
-            column_groups=groups, meeting=meeting, **(self._waiting(meeting) if meeting else {}))
-        if bare.shared_bytes > self._shared_room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
-            bare = replace(bare, in_place=True)
-        if bare.shared_bytes > self._shared_room:
-            bare = replace(bare, shared_state=False, in_place=False)
-            if schedule != STEPPED or bare.shared_bytes > self._shared_room or rows > 1:
-                return None
-        return self._on_device(bare)
+def _may_be(target: Target, schedule: str, parts: int) -> bool:
+    """Whether there is something to share. Where plans are not timed, persistent parts have to be asked for."""
+    if target.options.parts not in (None, parts):
+        return False
+    is_choice = schedule == STEPPED or target.profile.tuned
+    return schedule == SEQUENCE or target.options.schedule == schedule or (parts > 1 and is_choice)
 
-    def _waiting(self, meeting: str) -> dict[str, Any]:
-        return {"spins": self.profile.spins, "counted_together": self.profile.most_iterations < MOST_ITERATIONS,
-                "coherent_flow": meeting == FLOW and self.profile.coherent_flow}
 
-    def _on_device(self, bare: GpuLoop) -> GpuLoop | None:
-        """The loop with the weights that stay, and with as many groups of rows as run side by side.
-
-        Persistent parts of a group have to, all of them, unless that schedule is forced.
-        """
-        of_group = bare.parts * self.problem.directions
-        is_persistent = bare.schedule == PERSISTENT
-        kept = self._with_weights(bare, ceil_div(of_group, self.machine.gpu.units) if is_persistent else 1)
-        groups = resident_workgroups(kept, self.machine) // of_group
-        has_room = groups > 0 or not is_persistent or self.options.schedule == PERSISTENT
-        if kept.shared_bytes > self._shared_room or not has_room:  # the first with forced loads
+def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int, meeting: str | None) -> GpuLoop | None:
+    problem, groups, room = target.problem, column_groups(target.problem, target.info), _shared_room(target)
+    loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
+    bare = GpuLoop(
+        problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
+        schedule=schedule, parts=parts, hidden=Packing(problem.element, loads, TOGETHER), shared_state=True,
+        column_groups=groups, meeting=meeting, spins=target.profile.spins if meeting else 0,
+        counted_together=bool(meeting) and target.profile.most_iterations < MOST_ITERATIONS,
+        coherent_flow=meeting == FLOW and target.profile.coherent_flow)
+    if bare.shared_bytes > room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
+        bare = replace(bare, in_place=True)
+    if bare.shared_bytes > room:
+        bare = replace(bare, shared_state=False, in_place=False)
+        if schedule != STEPPED or bare.shared_bytes > room or rows > 1:
             return None
-        return replace(kept, most_groups=max(1, groups))
+    return _on_device(target, bare)
 
-    def _with_weights(self, bare: GpuLoop, of_unit: int) -> GpuLoop:
-        """The loop with the most weights that stay where so many workgroups are on a unit."""
-        rates, options = self.machine.gpu, self.options
-        most = min(rates.invocation_registers, rates.registers // (of_unit * _held(bare, rates)))
-        is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
-        margin = 1 if is_bound else _REGISTERS_MARGIN
-        most_loads = bare.group_loads if bare.turns == 1 else 0  # other units' weights have no room beside these
-        forced = options.register_loads
-        wanted = range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]
-        room = min(self._shared_room, rates.unit_shared_bytes // of_unit) - bare.shared_bytes
-        for register_loads in wanted:
-            loop = replace(bare, register_loads=register_loads, shared_loads=self._shared_loads(bare, register_loads, room))
-            for count in self._stream_counts():
-                loop = replace(loop, stream_loads=count)
-                has_registers = margin * registers(loop, rates) <= most and loop.weight_registers <= rates.most_weights
-                if has_registers and loop.streamed_loads % count == 0:
-                    return loop
-        return loop
 
-    def _stream_counts(self) -> list[int]:
-        """Loads of a gate that are streamed at once, the preferred first."""
-        enough = ceil_div(_UNDER_WAY, len(self.problem.cell.gates))
-        return [*range(enough, 2 * enough + 1), *range(enough - 1, 0, -1)]
+def _on_device(target: Target, bare: GpuLoop) -> GpuLoop | None:
+    """The loop with the weights that stay, and with as many groups of rows as run side by side.
 
-    def _shared_loads(self, bare: GpuLoop, register_loads: int, room: int) -> int:
-        left, of_load = bare.group_loads - register_loads, 16 * len(self.problem.cell.gates) * bare.workgroup
-        if self.options.shared_loads is not None:
-            return min(left, self.options.shared_loads, (self._shared_room - bare.shared_bytes) // of_load)
-        return min(left, max(0, room) // of_load) if bare.schedule == PERSISTENT else 0
+    Persistent parts of a group have to, all of them, unless that schedule is forced.
+    """
+    of_group = bare.parts * target.problem.directions
+    is_persistent = bare.schedule == PERSISTENT
+    kept = _with_weights(target, bare, ceil_div(of_group, target.gpu.units) if is_persistent else 1)
+    groups = resident_workgroups(kept, target) // of_group
+    has_room = groups > 0 or not is_persistent or target.options.schedule == PERSISTENT
+    if kept.shared_bytes > _shared_room(target) or not has_room:  # the first with forced loads
+        return None
+    return replace(kept, most_groups=max(1, groups))
+
+
+def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
+    """The loop with the most weights that stay where so many workgroups are on a unit."""
+    rates, forced = target.gpu, target.options.register_loads
+    most = min(rates.invocation_registers, rates.registers // (of_unit * _held(bare, rates)))
+    is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
+    margin = 1 if is_bound else _REGISTERS_MARGIN
+    most_loads = bare.group_loads if bare.turns == 1 else 0  # other units' weights have no room beside these
+    room = min(_shared_room(target), rates.unit_shared_bytes // of_unit) - bare.shared_bytes
+    for register_loads in range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]:
+        left = most_loads - register_loads
+        loop = replace(bare, register_loads=register_loads, shared_loads=_shared_loads(target, bare, left, room))
+        for count in _stream_counts(target.problem):
+            loop = replace(loop, stream_loads=count)
+            has_registers = margin * registers(loop, rates) <= most and loop.weight_registers <= rates.most_weights
+            if has_registers and loop.streamed_loads % count == 0:
+                return loop
+    return loop
+
+
+def _stream_counts(problem: Problem) -> list[int]:
+    """Loads of a gate that are streamed at once, the preferred first."""
+    enough = ceil_div(_UNDER_WAY, len(problem.cell.gates))
+    return [*range(enough, 2 * enough + 1), *range(enough - 1, 0, -1)]
+
+
+def _shared_loads(target: Target, bare: GpuLoop, left: int, room: int) -> int:
+    """Loads of a gate that stay in shared memory, of those that are left. room: bytes of it beside what a unit has to have."""
+    forced, of_load = target.options.shared_loads, 16 * len(target.problem.cell.gates) * bare.workgroup
+    if forced is not None:
+        return min(left, forced, (_shared_room(target) - bare.shared_bytes) // of_load)
+    return min(left, max(0, room) // of_load) if bare.schedule == PERSISTENT else 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...operators.problem import Problem
 from ...operators.whole_numbers import ceil_div, power_of_two
 from ..gpus import GpuRates
-from ..tiling import Layout, Machine, ProjectionTiling
+from ..tiling import Packing, ProjectionTiling, Target
 from .gpu_loop import TOGETHER, packed_units
 
 _LEAST_BLOCK_VECS = 4  # that small tiles multiply at once
@@ -106,23 +106,20 @@ class GpuProjection(ProjectionTiling):
         return max(busy, waiting, cached) + steps * self.step_bytes / rates.memory_rate
 
 
-def layout(problem: Problem) -> Layout:
-    """How the input weights are packed, for tiles of any shape."""
-    return Layout(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)
-
-
-def projections(problem: Problem, machine: Machine) -> list[GpuProjection]:
+def projections(target: Target) -> list[GpuProjection]:
     """All that a device can run; they differ in time, not in results."""
-    info, rates = machine.info, machine.profile.gpu
-    found = [_projection(problem, tile) for tile in _TILES if rates is None or tile.registers <= rates.invocation_registers]
+    info, rates = target.info, target.profile.gpu
+    found = [_projection(target.problem, tile) for tile in _TILES
+             if rates is None or tile.registers <= rates.invocation_registers]
     return [projection for projection in found if projection.workgroup <= info.max_workgroup_invocations
             and projection.shared_bytes <= info.max_shared_memory]
 
 
 def _projection(problem: Problem, tile: _Tile) -> GpuProjection:
     widen = 2 if len(problem.cell.gates) == 1 else 1  # sums enough for one gate
+    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)  # for all tiles
     vecs = min(tile.block_vecs, max(_LEAST_BLOCK_VECS, power_of_two(ceil_div(problem.input_size, 4))))
     return GpuProjection(
         problem=problem, kernel="gpu/projection", rows=tile.samples, units_at_once=widen * tile.units // tile.unit_lanes,
         workgroup=tile.workgroup, block_loads=vecs // problem.element.vecs_per_load, units=packed_units(problem),
-        group_units=widen * tile.units, input=layout(problem))
+        group_units=widen * tile.units, input=packed)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ...operators.whole_numbers import ceil_div
-from ..device_info import DeviceInfo
 from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
@@ -18,18 +17,15 @@ from ..tiling import (
     GATES,
     MEETING,
     MOST_COUNTED_ROWS,
-    NONE,
     PACKED_HIDDEN,
     STATE,
-    Loops,
-    Machine,
     Target,
     Tiling,
     TimedDispatches,
     loops,
     loops_of_phases,
 )
-from .gpu_loop import GpuLoop, GpuLoops, resident_workgroups
+from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
 
 _TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # of an invocation, beside its multiply-adds, as compilers make it
@@ -52,108 +48,91 @@ class GpuTiling(Tiling):
 
     @staticmethod
     def whole_units(target: Target) -> int:
-        return GpuLoops(target).whole_units
+        return whole_units(target)
 
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
-        problem, machine = target.problem, target.machine
-        fastest = min(projections(problem, machine), default=None,
-                      key=lambda projection: projection.seconds(problem.steps, machine.gpu))
+        fastest = min(projections(target), default=None,
+                      key=lambda projection: projection.seconds(target.problem.steps, target.gpu))
         if fastest is None:
             return
-        cuts = GpuLoops(target)
         for schedule in [target.options.schedule] if target.options.schedule else SCHEDULES:
-            yield from (GpuTiling(loop, fastest.input, fastest) for loop in cuts.loops(schedule))
+            yield from (GpuTiling(loop, fastest.input, fastest) for loop in loops_of(target, schedule))
 
-    def fallbacks(self, options: Options, machine: Machine) -> list[Tiling]:
-        target = Target(self.problem, machine, Options(schedule=SEQUENCE, rows=options.rows))
-        alone = [loop for loop in GpuLoops(target).loops(SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
+    def fallbacks(self, target: Target) -> list[Tiling]:
+        alike = replace(target, options=Options(schedule=SEQUENCE, rows=target.options.rows))
+        alone = [loop for loop in loops_of(alike, SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
         stepped = replace(self.loop, schedule=STEPPED, meeting=None, spins=0, counted_together=False, coherent_flow=False)
         return [replace(self, loop=loop) for loop in (*alone, stepped)]
 
-    def fits_side_by_side(self, machine: Machine) -> bool:
-        return self.loop.workgroups <= resident_workgroups(self.loop, machine)
+    def fits_side_by_side(self, target: Target) -> bool:
+        return self.loop.workgroups <= resident_workgroups(self.loop, target)
 
-    def step_seconds(self, machine: Machine) -> float:
-        return _step_seconds(self.loop, machine)
+    def step_estimate(self, target: Target) -> float:
+        """The longest of what may bound a tile, and what parts wait for each other."""
+        loop, rates, phases = self.loop, target.gpu, self.problem.loop.phases
+        # A subgroup by itself waits for each result that it needs. A narrower one issues faster
+        narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1
+        products = _CYCLES_OF_MULTIPLY_ADD * narrower * _multiply_adds(loop)
+        alone = (_TILE_CYCLES + loop.rows * _ROW_CYCLES + products) / rates.clock + phases * _exposed(loop, rates)
+        step = loop.tiles_of_group * loop.turns * max(
+            _instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
+        if loop.schedule == SEQUENCE:
+            return step
+        if loop.schedule != PERSISTENT:
+            return step + phases * target.profile.rates.dispatch + _kept(loop, rates)
+        return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
 
-    def start_seconds(self, machine: Machine) -> float:
-        return _start_seconds(self.loop, machine)
+    def start_seconds(self, target: Target) -> float:
+        """Weights are loaded. Workgroups that do not fit would deadlock with those that wait for them."""
+        excess = ceil_div(self.loop.workgroups, max(1, resident_workgroups(self.loop, target))) - 1
+        waiting = excess * _NOT_SIDE_BY_SIDE if self.loop.schedule == PERSISTENT else 0
+        return _kept(self.loop, target.gpu) + waiting
 
-    def projection_seconds(self, machine: Machine, steps: int) -> float:
-        return self.projection.seconds(steps, machine.gpu)
+    def projection_estimate(self, target: Target, steps: int) -> float:
+        return self.projection.seconds(steps, target.gpu)
 
-    def most_steps(self, machine: Machine, step_seconds: float) -> int:
-        most = super().most_steps(machine, step_seconds)
+    def most_steps(self, target: Target) -> int:
+        most = super().most_steps(target)
         return min(most, self.loop.most_flow_steps) if self.loop.meeting == FLOW else most
 
-    def loops_once(self) -> Loops:
+    def loops_once(self) -> int:
         """What is kept, the rows of a group, and waiting, which is bounded in all of a dispatch."""
         loop = self.loop
         group_rows = loop.tiles_of_group * loop.rows
         of_rows = loops(group_rows) + loops(ceil_div(group_rows, loop.column_groups), loops(0))
-        return loops(loop.shared_loads) + of_rows + Loops(loop.spins)
+        return loops(loop.shared_loads) + of_rows + loop.spins
 
-    def loops_of_step(self) -> Loops:
+    def loops_of_step(self) -> int:
         """A tile's rows are unrolled. Where parts exchange h and lengths end early, an iteration clears a step's outputs."""
         loop, phases = self.loop, self.problem.loop.phases
-        streamed = NONE  # the blocks of weights, but for the last
+        streamed = 0  # the blocks of weights, but for the last
         if loop.streamed_loads:
             streamed = loops(max(0, loop.streamed_loads // loop.stream_loads - 1))
         if loop.schedule == SEQUENCE:
             return loops_of_phases(loop, [loops(loop.turns, streamed)] * phases)
-        fetch = Loops(1, 1) if loop.meeting == FLOW else NONE  # it checks after its body; waiting has a bound of its own
+        fetch = 1 if loop.meeting == FLOW else 0  # it checks after its body; waiting has a bound of its own
         tiles = loops(loop.tiles_of_group, fetch + streamed)
-        step = Loops(1, 1) + (1 if loop.schedule == STEPPED else phases) * (tiles + loops(0)) + loops(0)
-        clear = Loops(ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups), 1)
+        step = 1 + (1 if loop.schedule == STEPPED else phases) * (tiles + loops(0)) + loops(0)
+        clear = ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups)
         return step + clear if self.problem.has("SequenceLengthsTensor") else step
 
-    def loops_of_projection(self) -> Loops:
+    def loops_of_projection(self) -> int:
         """An invocation looks for one sample: of any batch, as tilings are chosen for many."""
-        find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else NONE
+        find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else 0
         return find + loops(self.projection.blocks)
 
-    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
-        in_sequence = self.loop.schedule == SEQUENCE
-        return (in_order if in_sequence else _exchanging)(self, step_seconds, projection_seconds)
+    def dispatches(self, target: Target) -> TimedDispatches:
+        return in_order(target, self) if self.loop.schedule == SEQUENCE else _exchanging(target, self)
 
 
-# The model of costs
-
-def _step_seconds(loop: GpuLoop, machine: Machine) -> float:
-    """Seconds of one time step."""
-    rates, phases = machine.gpu, loop.problem.loop.phases
-    alone = _alone(loop, rates, machine.info) + phases * _exposed(loop, rates)
-    tile = max(_instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
-    step = loop.tiles_of_group * loop.turns * tile
-    if loop.schedule == SEQUENCE:
-        return step
-    if loop.schedule != PERSISTENT:
-        return step + phases * machine.profile.rates.dispatch + _kept(loop, rates)
-    return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
-
-
-def _start_seconds(loop: GpuLoop, machine: Machine) -> float:
-    """Seconds of a dispatch beside its steps, in which weights are loaded. Workgroups that do not fit would deadlock with those
-    that wait for them.
-    """
-    excess = ceil_div(loop.workgroups, max(1, resident_workgroups(loop, machine))) - 1
-    return _kept(loop, machine.gpu) + (excess * _NOT_SIDE_BY_SIDE if loop.schedule == PERSISTENT else 0)
-
-
-# Of one turn of a tile, in all workgroups
+# The model of costs: of one turn of a tile, in all workgroups
 
 def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
     """Seconds that a unit, which has several workgroups, issues instructions."""
     products = loop.workgroup * _multiply_adds(loop)
     others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
     return _of_unit(loop, rates) * (products + others) / (rates.lanes * rates.clock)
-
-
-def _alone(loop: GpuLoop, rates: GpuRates, info: DeviceInfo) -> float:
-    """Seconds of a subgroup by itself, which waits for each result that it needs. A narrower one issues faster."""
-    of_multiply_add = _CYCLES_OF_MULTIPLY_ADD * (loop.subgroup_size / info.subgroup_size if loop.subgroup_size else 1)
-    return (_TILE_CYCLES + loop.rows * _ROW_CYCLES + of_multiply_add * _multiply_adds(loop)) / rates.clock
 
 
 def _shared(loop: GpuLoop, rates: GpuRates) -> float:
@@ -193,102 +172,66 @@ def _multiply_adds(loop: GpuLoop) -> int:
 
 # Dispatches
 
-@dataclass(frozen=True)
-class _Piece:
-    """A dispatch.
-
-    last_slot: in flow, where the chunk before left its last h. blocks: the kernel's buffers, by their GLSL blocks; outputs:
-    which of them are outputs of the operator that it writes. written: names of the other buffers that it writes.
-    """
-
-    kernel: str
-    first_step: int
-    last_step: int
-    groups: tuple[int, int, int]
-    blocks: tuple[str, ...]
-    written: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    phase: int = 0
-    last_slot: int = 0
-
-    @property
-    def in_loop(self) -> bool:
-        return "Gates" in self.blocks
-
-
-def _exchanging(tiling: GpuTiling, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
+def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     """All dispatches of an execution whose parts exchange h: steps, or chunks of steps, between the beginning of the state and
-    its end.
+    its end. In flow, a chunk's beginning finds the h of the chunk before in its last slot.
     """
-    loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
-    project, run = projected(tiling, push), _dispatches(tiling, push)
-    of_step = step_seconds / (tiling.problem.loop.phases if loop.schedule == STEPPED else 1)
-    last_slot = 0
-    yield run(_begin(loop, 0, min(loop.chunk_steps, projection.chunk_steps, steps), 0), 0), None
-    for first, last in chunks(0, steps, projection.chunk_steps):
-        yield project(first, last), projection_seconds(last - first)
-        for piece in _of_steps(loop, first, last, last_slot):
-            yield run(piece, first), (piece.last_step - piece.first_step) * of_step if piece.in_loop else 0.0
-        last_slot = piece.last_step - piece.first_step
-    end = run(_end(loop, piece.first_step, piece.last_step), 0)
-    if end.writes:
-        yield end, None
+    loop, problem, steps, most = tiling.loop, tiling.problem, tiling.problem.steps, tiling.projection.chunk_steps
+    is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
+    push, run = push_constants(tiling), _runner(tiling)
+    project = projected(tiling, push)
+    kernel = loop.meeting_kernel if is_persistent else f"{loop.kernel}_stepped"
+    blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
+    in_dispatch = 1 if is_persistent else phases  # phases that have dispatches of their own
+    of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0
+
+    def begin(first: int, last: int, last_slot: int, gates_step: int) -> Dispatch:
+        vecs = max(directions * problem.batch * loop.vector_bytes // 16, directions * loop.tiles)
+        slots = phases * (last - first if loop.meeting == FLOW else 1)
+        return run("gpu/begin", _BEGIN_BLOCKS, (STATE, MEETING), (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1),
+                   push | _place(first, last, 0, gates_step, last_slot))
+
+    yield begin(0, min(loop.chunk_steps, most, steps), 0, 0), None
+    for start, end in chunks(0, steps, most):
+        yield project(start, end), tiling.projection_seconds(target, end - start)
+        for first, last in chunks(start, end, loop.chunk_steps):
+            if is_persistent and first > 0:
+                yield begin(first, last, last_slot, start), 0.0
+            for phase in range(in_dispatch):
+                yield run(kernel, blocks, (*written, "OutputSequenceTensor"), (loop.tiles, directions, loop.parts),
+                          push | _place(first, last, phase, start, 0)), (last - first) * of_dispatch
+            last_slot = last - first
+    units = directions * problem.batch * problem.hidden
+    finish = run("gpu/end", _END_BLOCKS, ("OutputSingleTensor", "OutputCellSingleTensor"), (_groups(units), 1, 1),
+                 push | _place(first, last, 0, 0, 0))
+    if finish.writes:
+        yield finish, None
 
 
-def _dispatches(tiling: GpuTiling, sizes: dict[str, int]) -> Callable[[_Piece, int], Dispatch]:
-    """A dispatch of a piece, for the step that the projection starts with."""
-    problem = tiling.problem
-    constants = loop_constants(tiling)
+def _place(first: int, last: int, phase: int, gates_step: int, last_slot: int) -> dict[str, int]:
+    """Push constants. gates_step: the step that the projection starts with."""
+    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "last_slot": last_slot}
+
+
+def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
+    """A function that makes a dispatch of a kernel, its GLSL blocks, what it writes, workgroups and push constants. It leaves
+    out tensors that the problem does not have.
+    """
+    problem, constants = tiling.problem, loop_constants(tiling)
     # What comes before and after the loop is the same for all of its tiles, and compiled once
     beside = constants | {"WORKGROUP": _WORKGROUP, "ROWS": 1, "PART_UNITS": 1}
-    outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
-    buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN, **outputs,
-               **given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
+    buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN,
+               **given(problem, *problem.outputs, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
 
-    def run(piece: _Piece, gates_step: int) -> Dispatch:
-        push = sizes | {"first_step": piece.first_step, "last_step": piece.last_step, "phase": piece.phase,
-                        "last_slot": piece.last_slot, "gates_step": gates_step}
-        written = [outputs[block] for block in piece.outputs if block in outputs]
-        return Dispatch(piece.kernel, constants if piece.in_loop else beside,
-                        {block: buffers[block] for block in piece.blocks if block in buffers},
-                        (*piece.written, *written), piece.groups, push,
-                        subgroup_size=tiling.loop.subgroup_size if piece.in_loop else 0)
+    def run(kernel: str, blocks: tuple[str, ...], writes: tuple[str, ...], groups: tuple[int, int, int], push: dict[str, int]
+            ) -> Dispatch:
+        in_loop = "Gates" in blocks
+        bound = {block: buffers[block] for block in blocks if block in buffers}
+        written = tuple(name for name in writes if name in buffers.values())
+        return Dispatch(kernel, constants if in_loop else beside, bound, written, groups, push,
+                        subgroup_size=tiling.loop.subgroup_size if in_loop else 0)
 
     return run
-
-
-def _begin(loop: GpuLoop, first: int, last: int, last_slot: int) -> _Piece:
-    """The piece before the steps from first to last."""
-    problem = loop.problem
-    vecs = max(problem.directions * problem.batch * loop.vector_bytes // 16, problem.directions * loop.tiles)
-    slots = problem.loop.phases * (last - first if loop.meeting == FLOW else 1)
-    return _Piece("gpu/begin", first, last, (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1), _BEGIN_BLOCKS,
-                 written=(STATE, MEETING), last_slot=last_slot)
-
-
-def _of_steps(loop: GpuLoop, first: int, last: int, last_slot: int) -> Iterator[_Piece]:
-    """The pieces that one projection is for. Before the very first of them, `_begin` has run."""
-    problem = loop.problem
-    groups = (loop.tiles, problem.directions, loop.parts)
-    for start in range(first, last, loop.chunk_steps):
-        stop = min(start + loop.chunk_steps, last)
-        if loop.schedule == PERSISTENT:
-            if start > 0:
-                yield _begin(loop, start, stop, last_slot)
-            last_slot = stop - start
-            yield _Piece(loop.meeting_kernel, start, stop, groups, (*_STEP_BLOCKS, "Meeting"), (STATE, MEETING),
-                        ("OutputSequence",))
-        else:
-            for phase in range(problem.loop.phases):
-                yield _Piece(f"{loop.kernel}_stepped", start, stop, groups, _STEP_BLOCKS, (STATE,), ("OutputSequence",), phase)
-
-
-def _end(loop: GpuLoop, first: int, last: int) -> _Piece:
-    """The piece after all steps. first, last: of the last dispatch of the loop."""
-    problem = loop.problem
-    units = problem.directions * problem.batch * problem.hidden
-    return _Piece("gpu/end", first, last, (_groups(units), 1, 1), _END_BLOCKS,
-                 outputs=("OutputSingle", "OutputCellSingle"))
 
 
 def _groups(invocations: int) -> int:

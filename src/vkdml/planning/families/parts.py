@@ -8,7 +8,6 @@ workers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,13 +18,9 @@ from ..options import SEQUENCE, STEPPED
 from ..profiles import Rates
 from ..tiling import (
     MOST_COUNTED_ROWS,
-    NONE,
     KernelTiling,
-    Layout,
-    Loops,
     LoopTiling,
-    Machine,
-    ProjectionTiling,
+    Packing,
     Target,
     Tiling,
     TimedDispatches,
@@ -37,9 +32,28 @@ from ..tiling import (
 LEAST_PART_UNITS = 32  # where the profile bounds the parts of a tile
 
 
+ARRAY_COLUMNS = 32  # of a private array
+_SHARED_SLOTS = 2  # beside resident weights: the third is better used for more rows
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartsLoop(LoopTiling):
-    """One way to run the time loop. All slots of a tile's state lie together."""
+    """One way to run the time loop. All slots of a tile's state lie together.
+
+    resident: a workgroup holds all units, and their recurrent weights stay in private memory.
+    """
+
+    resident: bool = False
+
+    @property
+    def products(self) -> int:
+        """Number of products of an invocation for a row of h."""
+        return self.hidden.columns * self.units_at_once * len(self.problem.cell.gates)
+
+    @property
+    def arrays(self) -> int:
+        """Number of private arrays that hold a unit's weights."""
+        return self.hidden.columns // ARRAY_COLUMNS
 
     @property
     def turn_units(self) -> int:
@@ -58,7 +72,11 @@ class PartsLoop(LoopTiling):
     @property
     def shared_slots(self) -> int:
         """Vectors of the state that may be in shared memory."""
-        return self.problem.loop.slots
+        return min(self.problem.loop.slots, _SHARED_SLOTS) if self.resident else self.problem.loop.slots
+
+    @property
+    def constants(self) -> dict[str, int]:
+        return {"ARRAY_COLUMNS": ARRAY_COLUMNS, "SHARED_SLOTS": self.shared_slots} if self.resident else {}
 
     @property
     def shared_bytes(self) -> int:
@@ -75,19 +93,8 @@ class PartsLoop(LoopTiling):
 
     def may_share_state(self, target: Target) -> bool:
         """Whether the state may and can be in shared memory."""
-        fits = self.schedule == SEQUENCE and self.shared_bytes <= target.machine.info.max_shared_memory
+        fits = self.schedule == SEQUENCE and self.shared_bytes <= target.info.max_shared_memory
         return fits and target.options.shared_state is not False
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartsProjection(ProjectionTiling):
-    """One way to run the projection."""
-
-    def dispatched_tiles(self, steps: int) -> int:
-        """A number that can be spread (`spread` in shaders/cpu/), where lengths may leave the last tiles nothing to do."""
-        tiles = self.tiles(steps)
-        spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
-        return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
 
 
 @dataclass(frozen=True)
@@ -100,18 +107,18 @@ class PartsTiling(Tiling):
     # What a family defines
 
     @abstractmethod
-    def phase_loops(self, gates: int) -> Loops:
+    def phase_loops(self, gates: int) -> int:
         """Iterations of a phase that multiplies so many gates."""
 
     @staticmethod
     @abstractmethod
-    def product_loops(tiling: KernelTiling, layout: Layout, gates: int) -> Loops:
+    def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
         """Iterations of a tile's products with the weights of the units that an invocation computes together."""
 
     # What all have
 
-    def step_seconds(self, machine: Machine) -> float:
-        return spread(self.loop, self.loop.workgroups, self.part_seconds(machine.profile.rates), machine)
+    def step_estimate(self, target: Target) -> float:
+        return spread(self.loop, self.loop.workgroups, self.part_seconds(target.profile.rates), target)
 
     def part_seconds(self, rates: Rates) -> float:
         """Seconds of a part's subgroup in a time step."""
@@ -121,32 +128,32 @@ class PartsTiling(Tiling):
         of_turn = self._product_seconds(loop, loop.hidden, rates) + at_once * rates.gate_math + input_part
         return loop.part_units // loop.turn_units * of_turn
 
-    def projection_seconds(self, machine: Machine, steps: int) -> float:
-        projection, rates = self.projection, machine.profile.rates
+    def projection_estimate(self, target: Target, steps: int) -> float:
+        projection, rates = self.projection, target.profile.rates
         assert projection
         of_tile = self._product_seconds(projection, projection.input, rates)
         stores = projection.rows * projection.units_at_once
         workgroups = projection.tiles(steps) * projection.groups_of_units * projection.problem.directions
-        return spread(projection, workgroups, of_tile + stores * rates.load, machine)
+        return spread(projection, workgroups, of_tile + stores * rates.load, target)
 
-    def _product_seconds(self, tiling: KernelTiling, layout: Layout, rates: Rates) -> float:
+    def _product_seconds(self, tiling: KernelTiling, packing: Packing, rates: Rates) -> float:
         """Seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
         element = tiling.problem.element
         gates = len(tiling.problem.cell.gates) * tiling.units_at_once
         vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # for a load of weights
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= self.product_cost
-        return layout.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
+        return packing.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
 
-    def loops_of_step(self) -> Loops:
+    def loops_of_step(self) -> int:
         return loops_of_phases(self.loop, [self.phase_loops(gates) for gates in gates_of_phases(self.problem)])
 
-    def turn_loops(self, gates: int, turn: Loops) -> Loops:
+    def turn_loops(self, gates: int, turn: int) -> int:
         """Iterations of all turns of a part, each with the input's products where they are fused."""
-        fused = NONE if self.projection else self.product_loops(self.loop, self.input, gates)
+        fused = 0 if self.projection else self.product_loops(self.loop, self.input, gates)
         return loops(self.loop.part_units // self.loop.turn_units, fused + turn)
 
-    def loops_of_projection(self) -> Loops:
+    def loops_of_projection(self) -> int:
         """A tile's samples are found one after the other, the first among those of any batch: tilings are chosen for many."""
         projection = self.projection
         assert projection
@@ -154,15 +161,21 @@ class PartsTiling(Tiling):
         products = self.product_loops(projection, projection.input, len(self.problem.cell.gates))
         return find + products + loops(projection.rows * projection.units_at_once)
 
-    def dispatches(self, step_seconds: float, projection_seconds: Callable[[int], float]) -> TimedDispatches:
-        return in_order(self, step_seconds, projection_seconds)
+    def dispatched_tiles(self, steps: int) -> int:
+        """A number that can be spread (`spread` in shaders/cpu/), where lengths may leave the last tiles nothing to do."""
+        tiles = super().dispatched_tiles(steps)
+        spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
+        return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
+
+    def dispatches(self, target: Target) -> TimedDispatches:
+        return in_order(target, self)
 
 
-def spread(tiling: KernelTiling, workgroups: int, of_subgroup: float, machine: Machine) -> float:
+def spread(tiling: KernelTiling, workgroups: int, of_subgroup: float, target: Target) -> float:
     """Seconds of so many workgroups, each of whose subgroups takes `of_subgroup`. A worker runs whole workgroups."""
-    subgroups = ceil_div(tiling.workgroup, machine.info.subgroup_size)
-    at_once = min(subgroups, machine.profile.core_subgroups)
-    return ceil_div(workgroups * at_once, machine.workers) * ceil_div(subgroups, at_once) * of_subgroup
+    subgroups = ceil_div(tiling.workgroup, target.info.subgroup_size)
+    at_once = min(subgroups, target.profile.core_subgroups)
+    return ceil_div(workgroups * at_once, target.workers) * ceil_div(subgroups, at_once) * of_subgroup
 
 
 def schedules_of(target: Target) -> list[str]:
@@ -171,15 +184,17 @@ def schedules_of(target: Target) -> list[str]:
 
 
 def parts_of(target: Target, schedule: str, rows: int, turn: int) -> int | None:
-    """Workgroups that share a tile's units, None where the schedule is no choice. turn: the fewest units that one has."""
+    """Workgroups that share a tile's units, None if the units cannot be split for this schedule. turn: units that a workgroup
+    computes at once.
+    """
     if schedule == SEQUENCE:
         return 1
-    problem, profile = target.problem, target.machine.profile
+    problem, profile = target.problem, target.profile
     if target.options.parts:
         return target.options.parts if target.options.parts > 1 else None
     if profile.most_parts:
         parts = min(profile.most_parts, ceil_div(problem.hidden, LEAST_PART_UNITS))
     else:
         tiles = problem.directions * ceil_div(problem.batch, rows)
-        parts = min(target.machine.workers // tiles, ceil_div(problem.hidden, turn))
+        parts = min(target.workers // tiles, ceil_div(problem.hidden, turn))
     return max(parts, 2) if target.options.schedule == STEPPED else parts if parts > 1 else None

@@ -21,7 +21,7 @@ import numpy as np
 
 from vkdml import Buffer, Device
 from vkdml.laboratory import KP_VERSION, Commands, Dispatch, Kernel, compute_units, of_spirv, open_device, profile
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 
 SHADERS = Path(__file__).parent / "shaders"
 COMPILER = "glslangValidator"

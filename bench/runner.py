@@ -16,10 +16,6 @@ SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most
 Key = TypeVar("Key")
 
 
-class UnavailableError(Exception):
-    """A library is installed but cannot run on this machine. The text says why."""
-
-
 class UnsupportedError(Exception):
     """An adapter cannot say a node in its library's terms. The text says what of it."""
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from vkdml_lab.bench.adapters.library import Computes
 from vkdml_lab.bench.nodes import ABSENT, Node, numbers
-from vkdml_lab.bench.runner import UnavailableError, UnsupportedError
+from vkdml_lab.bench.runner import UnsupportedError
+from vkdml_lab.processes import UnavailableError
 
 
 class Library(Computes):

@@ -10,7 +10,8 @@ from typing import Any
 import vkdml
 from vkdml_lab.bench.adapters import ours
 from vkdml_lab.bench.cases import Case
-from vkdml_lab.bench.runner import Runner, UnavailableError, settle
+from vkdml_lab.bench.runner import Runner, settle
+from vkdml_lab.processes import UnavailableError
 
 LATER_CALLS = 3
 

@@ -1,31 +1,28 @@
-"""The child process that measures one library: python -m bench.worker DESCRIPTOR, started by bench.processes.
+"""The child process that measures one library: python -m vkdml_lab.bench.worker DESCRIPTOR, started by bench/processes.py.
 
-It imports one adapter and answers each command that comes through a pipe: ("ok", value) or ("error", text).
+It imports one adapter.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import signal
 import sys
 import time
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.nodes import Node
-from vkdml_lab.bench.runner import Runner, UnavailableError, UnsupportedError, settle
+from vkdml_lab.bench.runner import Runner, UnsupportedError, settle
+from vkdml_lab.processes import serve
 
-PR_SET_PDEATHSIG = 1
 SAMPLE_SECONDS = 0.02  # a sample has as many calls as take this long
 TOO_SLOW_SECONDS = 20.0  # after such a first call there is no other; its compiling is then a small part
 
 
-class Worker:
+class LibraryWorker:
     """The commands: each public method is one."""
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -88,26 +85,5 @@ class Worker:
         return (time.perf_counter() - started) / calls
 
 
-def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
-    try:
-        return "ok", getattr(worker, command)(*arguments)
-    except (ImportError, UnavailableError) as error:
-        return "error", str(error)
-    except Exception as error:  # any error of a library is a result that the report shows
-        return "error", f"{type(error).__name__}: {error}"
-
-
-def serve(worker: object, descriptor: str) -> None:
-    """Answer with a worker's methods what comes through a pipe, until the other side is done."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not notice that its parent has ended
-    connection = Connection(int(descriptor))
-    while True:
-        try:
-            command, arguments = connection.recv()
-        except EOFError:
-            return
-        connection.send(answer(worker, command, arguments))
-
-
 if __name__ == "__main__":
-    serve(Worker(), sys.argv[1])
+    serve(LibraryWorker(), sys.argv[1])

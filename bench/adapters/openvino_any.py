@@ -9,7 +9,8 @@ import openvino
 
 from vkdml_lab.bench.adapters.library import Call, OnnxLibrary
 from vkdml_lab.bench.nodes import Node
-from vkdml_lab.bench.runner import UnavailableError, UnsupportedError, most_alike
+from vkdml_lab.bench.runner import UnsupportedError, most_alike
+from vkdml_lab.processes import UnavailableError
 
 # By default it may compute in bfloat16 or float16 where the device has them
 OPTIONS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}

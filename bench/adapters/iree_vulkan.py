@@ -15,7 +15,7 @@ from iree.compiler.tools.import_onnx.__main__ import parse_arguments
 
 from vkdml_lab.bench.adapters.library import Call, OnnxLibrary
 from vkdml_lab.bench.nodes import Node
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 
 _LINES = """import subprocess
 def run(model, arrays):

@@ -15,7 +15,8 @@ from typing import Any
 from tqdm import tqdm
 
 import vkdml
-from vkdml.laboratory import Gpu, Planner, Problem, Tiling, Trial, from_desc, open_device, plan_of
+from vkdml import laboratory
+from vkdml.laboratory import Gpu, Target, Tiling, Trial, from_desc, open_device, plan_of
 from vkdml_lab.bench.adapters.ours import make_desc
 from vkdml_lab.bench.cases import CASES, Case
 from vkdml_lab.bench.trials import arrays, seconds
@@ -29,17 +30,18 @@ FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 Row = dict[str, Any]
 
 
-def worth_trying(planner: Planner) -> list[Tiling]:
+def worth_trying(target: Target) -> list[Tiling]:
     """Candidates to measure, the model's choice first."""
-    tilings = planner.tilings()
-    return [tiling for tiling in tilings if planner.costs.seconds(tiling) <= WORTH_TRYING * planner.costs.seconds(tilings[0])]
+    tilings = laboratory.tilings(target)
+    return [tiling for tiling in tilings if tiling.seconds(target) <= WORTH_TRYING * tilings[0].seconds(target)]
 
 
-def measure(gpu: Gpu, problem: Problem, planner: Planner, tilings: Sequence[Tiling], samples: int) -> list[Row]:
+def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -> list[Row]:
     """A row for each candidate."""
-    found = seconds(Trial(gpu, problem, arrays(problem)), [plan_of(planner, tiling) for tiling in tilings], samples)
+    trial = Trial(gpu, target.problem, arrays(target.problem))
+    found = seconds(trial, [plan_of(target, tiling) for tiling in tilings], samples)
     best = min((taken for taken in found if isinstance(taken, float)), default=None)
-    return [{**described(tiling), "model ms": planner.costs.run_seconds(tiling) * 1e3, **measured(taken, best)}
+    return [{**described(tiling), "model ms": tiling.run_seconds(target) * 1e3, **measured(taken, best)}
             for tiling, taken in zip(tilings, found)]
 
 
@@ -57,9 +59,8 @@ def measured(taken: float | str, best: float | None) -> Row:
 
 def of_case(case: Case, device: vkdml.Device, samples: int) -> list[Row]:
     """The rows of those that are worth trying."""
-    problem = from_desc(make_desc(case, "float32"))
-    planner = Planner(problem, device.info)
-    return measure(open_device(device.info), problem, planner, worth_trying(planner), samples)
+    target = Target(from_desc(make_desc(case, "float32")), device.info)
+    return measure(open_device(device.info), target, worth_trying(target), samples)
 
 
 def main() -> int:

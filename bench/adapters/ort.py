@@ -10,7 +10,7 @@ import onnxruntime
 
 from vkdml_lab.bench.adapters.library import Call, OnnxLibrary
 from vkdml_lab.bench.nodes import Node
-from vkdml_lab.bench.runner import UnavailableError
+from vkdml_lab.processes import UnavailableError
 
 PROVIDER = "ExecutionProvider"
 WEBGPU = "WebGpu" + PROVIDER

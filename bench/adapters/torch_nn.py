@@ -14,7 +14,8 @@ from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.models import node_of
 from vkdml_lab.bench.nodes import ACTIVATIONS as ONLY
 from vkdml_lab.bench.nodes import Node, literal
-from vkdml_lab.bench.runner import Runner, UnavailableError, UnsupportedError, most_alike
+from vkdml_lab.bench.runner import Runner, UnsupportedError, most_alike
+from vkdml_lab.processes import UnavailableError
 
 # For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
 GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1), "rnn": (0,)}
