@@ -45,6 +45,7 @@ class Driver:
         script.parent.mkdir(parents=True, exist_ok=True)
         is_system = sys.prefix == sys.base_prefix
         if not is_system and not (folder / "lib").exists():
+            (folder / "lib").unlink(missing_ok=True)  # of an environment that is gone
             (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
         (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(is_system).lower()}\n")
         texts = {"python": f'{self.prefix[0]} --argv0 "$0" {" ".join(self.prefix[1:])} {real}'}
@@ -52,8 +53,10 @@ class Driver:
             if path.is_file() and path.read_bytes().startswith(f"#!{sys.prefix}/bin/python".encode()):
                 texts[path.name] = f'"{script}" "{path}"'
         for name, text in texts.items():
-            (script.parent / name).write_text(f'#!/bin/sh\nexec {text} "$@"\n')
-            (script.parent / name).chmod(0o755)
+            new = script.parent / f"{name}.{os.getpid()}"  # others may run the old one
+            new.write_text(f'#!/bin/sh\nexec {text} "$@"\n')
+            new.chmod(0o755)
+            new.rename(script.parent / name)
         return script
 
 
