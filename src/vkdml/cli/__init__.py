@@ -25,7 +25,7 @@ _COMMANDS: dict[str, tuple[Any, str]] = {  # None: the module is an entry point 
     "conformance": (None, "test every Vulkan device and write a report"),
     "reproduce": (None, "run a test of the suite again, and write down what the driver was given"),
     "gpu-report": (None, "what is right on a GPU, how fast it is beside others, and what was expected, as one report"),
-    "radeon": (None, "check the kernels on an emulated Radeon GPU"),
+    "radeon": (None, "run a command on an emulated Radeon GPU"),
 }
 
 
