@@ -17,10 +17,10 @@ from vkdml_lab.suite.support import (
     SCHEDULES,
     Case,
     check,
+    drawn_case,
     gru_desc,
     make_desc,
     options,
-    random_arrays,
     random_case,
     random_numbers,
     run_on_device,
@@ -99,10 +99,8 @@ def test_one_step(device, schedule, variant):
 def check_variant(device, schedule, variant, shape, lengths):
     """Bidirectional with ragged lengths, a row without steps among them."""
     cell, flags = VARIANTS[variant]
-    desc = make_desc(cell, *shape, 2, **flags)
-    arrays = random_arrays(desc, np.random.default_rng(5))
-    arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
-    case = Case(desc, 0.2, arrays)
+    case = drawn_case(make_desc(cell, *shape, 2, **flags), 0.2, seed=5)
+    case.arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
     check(case, run_on_device(device, case, options(device, schedule)))
 
 
@@ -111,16 +109,14 @@ def check_variant(device, schedule, variant, shape, lengths):
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
                                    (1, 40, 257, 3), (26, 40, 300, 40)])
 def test_shape(device, shape, cell):
-    desc = make_desc(cell, *shape)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(1)))
+    case = drawn_case(make_desc(cell, *shape), seed=1)
     check(case, run_on_device(device, case))
 
 
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 def test_wide_input(device, schedule):
     """More inputs than some drivers give a shader's loops: computed right or refused, never cut short."""
-    desc = gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(6)))
+    case = drawn_case(gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None), seed=6)
     try:
         results = run_on_device(device, case, options(device, schedule))
     except vkdml.InvalidArgumentError as error:
@@ -138,8 +134,7 @@ def test_long_and_wide(device, shape, schedule, variant):
     can have, which is refused.
     """
     cell, flags = VARIANTS[variant]
-    desc = make_desc(cell, *shape, SequenceLengthsTensor=None, **flags)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4)))
+    case = drawn_case(make_desc(cell, *shape, SequenceLengthsTensor=None, **flags), seed=4)
     try:
         results = run_on_device(device, case, options(device, schedule))
     except vkdml.InvalidArgumentError as error:
@@ -156,7 +151,7 @@ def test_long_and_wide_float64(device, shape, variant):
     cell, flags = VARIANTS[variant]
     element = element_types.FLOAT64
     desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(4), element), element)
+    case = drawn_case(desc, element=element, seed=4)
     check(case, run_on_device(device, case))
 
 
@@ -167,9 +162,8 @@ def test_activation(device, activation, scale):
     """Each as f and as g, on usual and on huge inputs: nothing overflows on the way to a finite result."""
     desc = gru_desc(1, 4, 3, 40, ActivationDescs=[activation(), activation()], HiddenInitTensor=None,
                     SequenceLengthsTensor=None, BiasTensor=None)
-    arrays = random_arrays(desc, np.random.default_rng(2))
-    arrays["InputTensor"] = arrays["InputTensor"] * np.float32(scale)
-    case = Case(desc, None, arrays)
+    case = drawn_case(desc, seed=2)
+    case.arrays["InputTensor"] *= np.float32(scale)
     results = run_on_device(device, case)
     assert all(np.isfinite(result).all() for result in results.values())
     check(case, results)
@@ -182,10 +176,9 @@ def test_activation(device, activation, scale):
 def test_special_values_propagate(device, activation, special, clip):
     """NaN and infinity in one row: what IEEE arithmetic makes of them, and the other rows untouched."""
     desc = gru_desc(3, 2, 4, 9, ActivationDescs=[activation(), activation()], SequenceLengthsTensor=None)
-    arrays = random_arrays(desc, np.random.default_rng(3))
-    arrays["RecurrenceTensor"] *= np.float32(0.1)  # the finite row must not grow out of float32's reach
-    arrays["InputTensor"][0, 1, 0, 2] = special
-    case = Case(desc, clip, arrays)
+    case = drawn_case(desc, clip, seed=3)
+    case.arrays["RecurrenceTensor"] *= np.float32(0.1)  # the finite row must not grow out of float32's reach
+    case.arrays["InputTensor"][0, 1, 0, 2] = special
     check(case, run_on_device(device, case))
 
 
@@ -198,12 +191,11 @@ def test_special_values_in_states(device, cell, special, element):
     nothing may read it.
     """
     desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
-    arrays = random_arrays(desc, np.random.default_rng(3), element)
-    arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
-    arrays["InputTensor"][0, 2, 2] = special
-    for field in {"HiddenInitTensor", "CellMemInitTensor"} & set(arrays):
-        arrays[field][0, 0, :2, ::2] = special
-    case = Case(desc, None, arrays, element)
+    case = drawn_case(desc, element=element, seed=3)
+    case.arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
+    case.arrays["InputTensor"][0, 2, 2] = special
+    for field in {"HiddenInitTensor", "CellMemInitTensor"} & set(case.arrays):
+        case.arrays[field][0, 0, :2, ::2] = special
     check(case, run_on_device(device, case))
 
 
