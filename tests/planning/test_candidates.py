@@ -41,13 +41,6 @@ def test_a_fallback_has_the_same_weights_and_room(info, options):
             assert other.loop.workgroup <= info.max_workgroup_invocations
 
 
-def test_chunks_are_bounded_by_the_options():
-    options = Options(schedule="sequence", fused=False, chunk_steps=7, workspace_bytes=50_000)
-    chosen = best(Target(make_problem(100, 4, 64, 64), CPU, options))
-    assert chosen.loop.chunk_steps == 7
-    assert chosen.projection.chunk_steps == 50_000 // chosen.projection.step_bytes < 100
-
-
 def test_steps_that_would_be_too_many_to_record_are_no_choice():
     schedules = [{tiling.loop.schedule for tiling in tilings(Target(make_problem(steps, 1, 64, 512), GPUS["RTX 3090"]))}
                  for steps in (1000, 1001)]

@@ -10,7 +10,7 @@ import vkdml
 from vkdml.operators import cells, element_types
 from vkdml.planning.options import MEETINGS, SCHEDULES, Options
 from vkdml.planning.plan import plan
-from vkdml_lab.suite.devices import DEVICES, devices, make_problem
+from vkdml_lab.suite.devices import DEVICES, GPUS, devices, make_problem
 
 VALUES = {"schedule": SCHEDULES, "parts": [1, 3], "rows": [1, 3, 8, 16], "units_at_once": [1, 2], "workgroup": [8, 32],
           "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6], "meeting": MEETINGS, "register_loads": [0, 2], "shared_loads": [0, 1],
@@ -77,6 +77,7 @@ def test_any_options(problem, info, forced):
 
 
 LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "SwiftShader", "smallest"))
+NVIDIA, SMALL = GPUS["RTX 3090"], make_problem(9, 7, 10, 100)
 
 
 @pytest.mark.parametrize(("info", "problem", "options", "message"), [
@@ -97,6 +98,15 @@ LLVMPIPE, SWIFTSHADER, SMALLEST = (DEVICES[name] for name in ("llvmpipe", "Swift
     (SMALLEST, PROBLEMS["float32"], Options(lanes=True), "options.lanes: found True; expected False with H"),
     (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 16, at most 128"),
     (LLVMPIPE, PROBLEMS["float32"], Options(workgroup=12), "options.workgroup: found 12; expected a multiple of 8, at most 1024"),
+    (NVIDIA, SMALL, Options(workgroup=40), "options.workgroup: found 40; expected a multiple of 32, at most 1024"),
+    (NVIDIA, SMALL, Options(workgroup=2048), "options.workgroup: found 2048; expected a multiple of 32, at most 1024"),
+    (NVIDIA, SMALL, Options(fused=True), "options.fused: found True; expected False"),
+    (NVIDIA, SMALL, Options(schedule="sequence", meeting="flow"), "options.meeting: found 'flow'; expected None with schedule = 'sequence'"),
+    (NVIDIA, SMALL, Options(schedule="persistent", register_loads=100), "options.register_loads: found 100; expected "),
+    (NVIDIA, SMALL, Options(schedule="persistent", shared_loads=100), "options.shared_loads: found 100; expected "),
+    (NVIDIA, SMALL, Options(schedule="sequence", workgroup=32, shared_loads=1), "options.shared_loads: found 1; expected 0 with schedule = 'sequence', workgroup"),
+    (NVIDIA, SMALL, Options(schedule="stepped", parts=60), "options.parts: found 60; expected "),
+    (NVIDIA, SMALL, Options(schedule="stepped", shared_state=False), "options.shared_state: found False; expected True"),
 ], ids=lambda value: value if isinstance(value, str) else type(value).__name__)
 def test_refusals_name_the_option(info, problem, options, message):
     with pytest.raises(vkdml.InvalidArgumentError) as refusal:

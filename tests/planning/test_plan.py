@@ -10,7 +10,7 @@ import vkdml
 from vkdml.planning import tiling as cuts
 from vkdml.planning.options import WORKSPACES, Options
 from vkdml.planning.plan import plan
-from vkdml_lab.suite.devices import CPU, DEVICES, SMALLEST, devices, make_problem, problems
+from vkdml_lab.suite.devices import DEVICES, SMALLEST, devices, make_problem, problems
 from vkdml_lab.suite.support import SCHEDULES, options_on
 
 
@@ -189,10 +189,6 @@ def test_on_cpu_drivers_persistent_has_to_be_asked_for(name, sizes):
     planned = plan(make_problem(*sizes), replace(DEVICES[name], cores=4))
     assert not planned.fallback
     assert not any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
-
-
-def test_one_step_is_one_dispatch():
-    assert [dispatch.kernel for dispatch in plan(make_problem(1, 4, 64, 128), CPU).execute] == ["cpu/gru_lanes"]
 
 
 @pytest.mark.parametrize(("batch", "changes", "what"), [
