@@ -1,4 +1,4 @@
-"""Samples of workers that are slow, hang or are wrong."""
+"""Samples of workers that are slow or wrong."""
 
 import pytest
 
@@ -7,15 +7,6 @@ from vkdml_lab.bench import measure
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.peers import OURS
 from vkdml_lab.bench.processes import Process
-
-
-def test_a_worker_that_hangs_is_ended():
-    process = Process(misbehaving("hang"))
-    process.open()
-    process.patience = 0.2
-    [result] = measure.measure(TINY, [process], 2)
-    process.close()
-    assert "hung: no answer to prepare" in result.error
 
 
 def test_a_wrong_result_has_no_time():
