@@ -3,8 +3,9 @@
 import pytest
 
 from vkdml_lab.gpu_report import beside, first_page, model
+from vkdml_lab.gpu_report.devices import PLANNED
 from vkdml_lab.gpu_report.found import Found
-from vkdml_lab.gpu_report.parts import CONFORMANCE, PARTS, PEERS, SCHEDULES
+from vkdml_lab.gpu_report.parts import CANDIDATES, CEILINGS, CONFORMANCE, DEVICES, PARTS, PEERS, SCHEDULES
 from vkdml_lab.suite.devices import GPUS
 
 
@@ -125,3 +126,19 @@ def test_meetings_and_the_model():
         "**What should the table of GPUs say?** Not checked: nothing could be fitted to 0 runs."]
     rows[-1] = {"problem": rows[-1]["problem"], "schedule": "persistent, flow", "runs": 50, "gave up": 50, "not checked": "all gave up"}
     assert "not checked: no problem ran both ways" in model.faster(rows)
+
+
+# The page
+
+def test_answers_stand_before_any_table(device):
+    facts = [{"table": PLANNED, "fact": name, "value": value}
+             for name, value in {"figures of": "RTX 3090", "meeting": 2.5e-6, "seen": 0.5e-6, "dispatch": 5e-6}.items()]
+    page = first_page.report(device.info, [
+        found(DEVICES, facts), found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [schedule("stepped", 1.0, 1.0)]),
+        found(PEERS, both((100, 1, 256, 2.0))), found(CEILINGS, done=0, steps=0),
+        found(CANDIDATES, [{"choice": "model and tuner", "over the best": 0.1}])], False)
+    before = page[:page.index("\n|")]
+    for question in ("Is it right here? Yes", "Beside onnxruntime on this machine's CPU", "Do workgroups meet?", "Flow or barrier?",
+                     "How far is the model off?", "Does it choose well?", "ceilings: not begun"):
+        assert question in before
+    assert "nothing here is about a GPU" in before

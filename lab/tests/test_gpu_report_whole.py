@@ -37,10 +37,9 @@ def test_on_this_driver(tmp_path):
     page = (tmp_path / "report" / "report.md").read_text()
     assert {part.name: one.status for part, one in parts.items()} == {
         part.name: PASSED if part != VALIDATION else "not checked" for part in PARTS}, page
-    answers = page[:page.index("\n|")]
-    for said in ("nothing here is about a GPU", "Is it right here? Yes", "Beside onnxruntime on this machine's CPU", "Do workgroups meet?",
-                 "Flow or barrier?", "How far is the model off?", "Does it choose well?", "- validation: validate: no validation layer"):
-        assert said in answers
+    assert "nothing here is about a GPU" in page
+    assert "Is it right here? Yes" in page
+    assert "- validation: validate: no validation layer" in page
     rows = [row for row in parts[SCHEDULES].rows if row.get("way")]
     assert [(row["problem"], row["schedule"]) for row in rows] == [(case.name, way) for case in QUICK for way in WAYS]
     assert all(row["right"] for row in rows if row["schedule"] in ("stepped", "sequence"))
