@@ -42,19 +42,6 @@ def test_without_results_of_ours_there_is_nothing_to_show(report, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_with_vulkan_comes_first_and_each_beside_what_it_is_compared_with():
-    assert [worker["name"] for worker in pictures.ordered(WORKERS)] == [OURS, "iree", "vkdml-other1", "webgpu", "some-cpu"]
-
-
-def test_other_devices_are_called_by_their_names():
-    def ours(number, device):
-        return {**worker(f"vkdml-{device.split()[0].lower()}{number}", VULKAN), "device": device}
-
-    workers = [*WORKERS[:2], ours(1, "SwiftShader Device (Subzero), SwiftShader driver"), ours(2, "Some GPU"), ours(3, "Some other GPU")]
-    assert pictures.shown_names(workers) == {OURS: OURS, "vkdml-float16": "vkdml-float16", "vkdml-swiftshader1": "vkdml, SwiftShader",
-                                             "vkdml-some2": "vkdml-some2", "vkdml-some3": "vkdml-some3"}
-
-
 def test_they_are_called_so_in_the_pictures(report, tmp_path, monkeypatch):
     labels = {}
 
