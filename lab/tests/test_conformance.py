@@ -104,16 +104,6 @@ TESTS = [
 TOLD = {"selected": 5, "left_out": 7, "tolerances": TOLERANCES}
 
 
-def test_merging():
-    run = Run(ABOUT, TESTS)
-    assert report.summarize(run, report.by_operator) == {
-        ("GRU", "float16"): [1, 1, 0, 1e-7, 0.5, 0.25], ("GRU", "float32"): [2, 2, 0, 3e-7, 2.0, 0.5],
-        ("LSTM", "float32"): [1, 0, 1, None, None, None]}
-    assert report.summarize(run, report.by_feature) == {
-        ("clip",): [1, 1, 0, 3e-7, 1.0, 0.5], ("forward",): [4, 3, 1, None, None, None]}
-    assert run.outcome == "5 tests in 15 s: 1 skipped, 2 passed, 2 failed"
-
-
 def lines_of(runs, folder):
     folder.mkdir(exist_ok=True)
     report.write(runs, folder)

@@ -6,23 +6,9 @@ import pytest
 
 from vkdml.operators import cells
 from vkdml.planning.options import Options
-from vkdml.planning.plan import best, fallbacks, tilings
+from vkdml.planning.plan import fallbacks, tilings
 from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
-
-
-def test_a_gpu_gets_wide_workgroups_and_loads_in_blocks():
-    """In sequence: wider than parts, which are many, and with more than one load of streamed weights under way at once."""
-    sequence, stepped = (best(Target(make_problem(10, 1, 64, 512), GPUS["RTX 3090"], Options(schedule=name))).loop
-                         for name in ("sequence", "stepped"))
-    assert sequence.workgroup == 512 > stepped.workgroup
-    assert stepped.parts > 16
-    assert 1 < sequence.stream_loads <= sequence.streamed_loads
-
-
-def test_parts_leave_every_core_its_own():
-    found = [best(Target(make_problem(1, 1, 64, 512, d), replace(CPU, cores=8), Options(schedule="stepped"))).loop.parts for d in (1, 2)]
-    assert found == [8, 4]
 
 
 @pytest.mark.parametrize(("info", "options"), [

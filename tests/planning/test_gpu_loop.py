@@ -7,7 +7,6 @@ import pytest
 
 from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
-from vkdml.operators.whole_numbers import round_up
 from vkdml.planning.families.gpu_loop import column_groups, loops_of, packed_units, registers, resident_workgroups
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
@@ -102,33 +101,6 @@ def test_forced_shared_memory_is_within_the_devices_limits(shared_loads):
     assert set(in_turns) == {0}
 
 
-def in_flow(name, sizes, element, **forced):
-    options = Options(schedule="persistent", meeting="flow", **forced)
-    (loop,) = (loop for loop in all_loops(make_problem(*sizes, element=element), GPUS[name], options) if loop.meeting == "flow")
-    return registers(loop, gpu_rates(GPUS[name]))
-
-
-@pytest.mark.parametrize(("rows", "taken"), [(2, 72), (4, 80)])
-def test_registers_of_16_bit_weights(rows, taken):
-    """What Mesa's compiler takes: the margin has to be enough, as NVIDIA's GPUs hand out 8 at once."""
-    expected = 1.15 * in_flow("RTX 3090", (50, 64, 256, 256), element_types.FLOAT16, rows=rows, workgroup=128)
-    assert round_up(int(expected), 8) >= taken
-
-
-def test_registers_of_weights_from_shared_memory():
-    """Mesa's compiler spills there: more than the 128 that there are."""
-    assert in_flow("A770", (50, 3, 70, 100), element_types.FLOAT32, rows=2, workgroup=64, register_loads=6, shared_loads=1) > 128
-
-
-def test_workgroups_take_registers_of_whole_subgroups():
-    """416 invocations are 512 on Adreno, of 128 each, which leaves 96 registers of an invocation."""
-    info = GPUS["Adreno 740"]
-    loops = all_loops(make_problem(50, 3, 70, 100, 2), info, Options(workgroup=416))
-    assert loops
-    for loop in loops:
-        assert registers(loop, gpu_rates(info)) <= 96 or not loop.register_loads
-
-
 @pytest.mark.parametrize("name", ALL_DEVICES)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_every_device_can_step_any_h(name, cell):
@@ -139,14 +111,6 @@ def test_every_device_can_step_any_h(name, cell):
         assert loops
         assert all(loop.rows == 1 for loop in loops if not loop.shared_state)
         assert best(Target(problem, info, Options(schedule="stepped")))
-
-
-def test_vectors_stay_in_the_buffer_where_they_do_not_fit():
-    loop = best(Target(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="stepped"))).loop
-    assert not loop.shared_state
-    assert loop.constants["TILE_VECS"] == loop.constants["FIRST_SUM"] == 0
-    with pytest.raises(Exception, match=r"options.schedule: found 'sequence'"):
-        best(Target(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="sequence")))
 
 
 # A group for each tile would be more workgroups than run side by side, so rows of other batches go through one after the other

@@ -1,6 +1,5 @@
 """The pictures, of a report that is made up."""
 
-import numpy as np
 import pytest
 from matplotlib.text import Text
 
@@ -55,14 +54,3 @@ def test_they_are_called_so_in_the_pictures(report, tmp_path, monkeypatch):
     for picture in ("throughput", "growth-T"):
         assert {OURS, "vkdml, Some", "iree"} <= labels[picture]
         assert "vkdml-other1" not in labels[picture]
-
-
-def test_labels_do_not_overlap():
-    """Neighbours are in one column, from the lowest to the highest; those that are far away have another."""
-    points = [(x, y, None) for x in (1.0, 2.0, 40.0) for y in (10.0, 10.1, 10.2, 50.0)]
-    placed = pictures.label_places(points, 0.1)
-    columns = {x: [np.log(y) for (at, y), _ in placed if at == x] for (x, _), _ in placed}
-    assert list(columns) == pytest.approx([3.6, 72.0])
-    for heights in columns.values():
-        assert (np.diff(heights) > 0.099).all()
-    assert [point for _, point in placed] == sorted(points, key=lambda point: (point[0] == 40, point[1]))
