@@ -1,10 +1,69 @@
-"""Sizes that follow from a tiling: whatever a kernel reads or writes has its place."""
+"""What is chosen, what runs instead, that the model ranks what it should, and that whatever a kernel reads or writes has its place."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 
-from vkdml.planning.plan import tilings
+from vkdml.operators import cells
+from vkdml.planning.options import Options
+from vkdml.planning.plan import best, fallbacks, tilings
 from vkdml.planning.tiling import Target
-from vkdml_lab.suite.devices import devices, problems
+from vkdml_lab.suite.devices import CPU, DEVICES, GPU, GPUS, devices, make_problem, problems
+
+
+@pytest.mark.parametrize(("info", "options"), [
+    *((info, options) for info in (replace(CPU, cores=2), GPU, GPUS["RTX 3090"]) for options in (
+        Options(), Options(meeting="barrier"), Options(meeting="flow", rows=4), Options(register_loads=0, shared_loads=1))),
+], ids=str)
+def test_a_fallback_has_the_same_weights_and_room(info, options):
+    target = Target(make_problem(100, 9, 256, 256, cell=cells.LSTM), info, replace(options, schedule="persistent"))
+    for tiling in tilings(target):
+        for other in fallbacks(target, tiling):
+            assert (other.loop.schedule, other.loop.meeting) in (("sequence", None), ("stepped", None))
+            assert other.loop.spins == 0
+            assert (other.input, other.loop.hidden, other.projection) == (tiling.input, tiling.loop.hidden, tiling.projection)
+            assert other.loop.units == tiling.loop.units
+            assert other.loop.states_bytes <= tiling.loop.states_bytes
+            assert other.loop.workgroup <= info.max_workgroup_invocations
+
+
+def test_steps_that_would_be_too_many_to_record_are_no_choice():
+    schedules = [{tiling.loop.schedule for tiling in tilings(Target(make_problem(steps, 1, 64, 512), GPUS["RTX 3090"]))}
+                 for steps in (1000, 1001)]
+    assert schedules == [{"sequence", "stepped", "persistent"}, {"sequence", "persistent"}]  # a step of a GRU has two phases
+
+
+def chosen(problem, info, **forced):
+    return best(Target(problem, info, Options(**forced)))
+
+
+def step_seconds(tiling, info):
+    return tiling.step_seconds(Target(tiling.problem, info))
+
+
+@pytest.mark.parametrize("info", DEVICES.values(), ids=list(DEVICES))
+def test_more_takes_longer(info):
+    sizes = [(10, 1, 64, 64), (20, 1, 64, 64), (20, 64, 64, 64), (20, 64, 64, 300), (20, 64, 512, 300)]
+    targets = [Target(make_problem(*size), info) for size in sizes]
+    seconds = [best(target).run_seconds(target) for target in targets]
+    assert seconds[0] > 0
+    assert seconds == sorted(seconds)
+
+
+def test_a_long_sequence_is_not_stepped():
+    """Each phase of a step is a dispatch that waits."""
+    target = Target(make_problem(500, 1, 64, 64), GPU)
+    sequence, stepped = (chosen(target.problem, GPU, schedule=name).seconds(target) for name in ("sequence", "stepped"))
+    assert stepped > sequence + 2 * 499 * target.profile.rates.dispatch
+
+
+def test_a_gpu_with_one_row_meets_in_flow():
+    """A barrier waits for arrivals and for who counts them, and a dispatch for the one before: and all have the same work."""
+    info, problem = GPUS["RTX 3090"], make_problem(250, 1, 64, 512)
+    flow, barrier, stepped = (step_seconds(chosen(problem, info, workgroup=512, **forced), info)
+                              for forced in ({"meeting": "flow"}, {"meeting": "barrier"}, {"schedule": "stepped"}))
+    assert flow < barrier < stepped
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

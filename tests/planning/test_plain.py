@@ -1,13 +1,14 @@
-"""An activation operator is one dispatch."""
+"""Operators without a time loop: an activation is one dispatch, and a product of matrices is cut."""
 
 from dataclasses import replace
 
 import pytest
 
 import vkdml
-from vkdml.operators import element_types, plain_problem
+from vkdml.operators import element_types, plain_problem, table
 from vkdml.planning.plain import plan
-from vkdml_lab.suite.devices import CPU
+from vkdml.planning.profiles import profile
+from vkdml_lab.suite.devices import CPU, GPU
 from vkdml_lab.suite.support import tensor
 
 
@@ -50,3 +51,28 @@ def test_dimensions_without_a_gap_are_one(input_strides, output_strides, expecte
     problem = plain_problem.elementwise(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(*described))
     (dispatch,) = plan(problem, CPU).execute
     assert dispatch.push == {"elements": 300, **expected}
+
+
+def problem(m, k, n, **fields):
+    given = {"ATensor": tensor(m, k), "BTensor": tensor(k, n), "OutputTensor": tensor(m, n)} | fields
+    return table.from_desc(vkdml.DML_GEMM_OPERATOR_DESC(**given))
+
+
+def test_what_vulkan_promises_is_enough():
+    (dispatch,) = plan(problem(1, 1, 1), GPU).execute
+    tile, block = dispatch.constants["TILE"], dispatch.constants["BLOCK"]
+    assert dispatch.constants["WORKGROUP"] == (tile // 4) ** 2 <= 128
+    assert 16 * (tile * tile // 4 + 2 * block * (tile // 4 + 1)) <= 16384  # bytes of shared memory
+
+
+def test_no_more_workgroups_than_the_device_runs():
+    dispatches = plan(problem(200, 4, 32), replace(GPU, max_workgroup_count=3)).execute
+    assert [(dispatch.groups[0], dispatch.push["first_tile"]) for dispatch in dispatches] == [(3, 0), (3, 3), (1, 6)]
+
+
+def test_more_loop_iterations_than_a_driver_runs_are_refused():
+    llvmpipe = replace(CPU, driver="llvmpipe")
+    most = (profile(llvmpipe).most_iterations - 18) * 16
+    assert plan(problem(1, most, 1), llvmpipe).execute
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"ATensor.Sizes: found K = {most + 1}; expected at most {most} on"):
+        plan(problem(1, most + 1, 1), llvmpipe)
